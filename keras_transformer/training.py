@@ -1,0 +1,165 @@
+"""What `model.fit` needs: loss, metrics, schedule, and a checkpoint that survives a kill."""
+
+import csv
+import os
+import pathlib
+import time
+
+import keras
+from keras import ops
+
+from .tokenizers import PADDING
+
+
+def nats_per_token(labels, logits, label_smoothing=0.0):
+    """-sum_k q_k log softmax(logits)_k with q = (1 - e) onehot(label) + e / V, at every position.
+
+    No one-hot matrix is built: with z = log sum exp(logits), the sum is
+    z - (1 - e) logits[label] - e mean(logits).
+
+    Args:
+        labels: int, (batch, length).
+        logits: float, (batch, length, vocabulary size).
+        label_smoothing: float in [0, 1), e.
+
+    Returns:
+        float32, (batch, length), nats.
+
+    Source: Szegedy et al. 2016, section 7; Vaswani et al. 2017, section 5.4.
+    """
+    logits = ops.cast(logits, "float32")
+    of_label = ops.squeeze(ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1), -1)
+    log_normaliser = ops.logsumexp(logits, axis=-1)
+    if not label_smoothing:
+        return log_normaliser - of_label
+    smooth = label_smoothing * ops.mean(logits, axis=-1)
+    return log_normaliser - (1 - label_smoothing) * of_label - smooth
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class TokenCrossEntropy(keras.losses.Loss):
+    """Cross-entropy in nats per real target token; padding counts for nothing.
+
+    Args:
+        label_smoothing: float in [0, 1), the share of probability spread over the vocabulary.
+
+    Call arguments:
+        y_true: int, (batch, length), labels padded with 0.
+        y_pred: float, (batch, length, vocabulary size), logits.
+        sample_weight: float, broadcastable to (batch, length).
+
+    Returns:
+        float32 scalar: (weighted) sum over real tokens / their (weighted) number.
+
+    Source: Vaswani et al. 2017, section 5.4.
+    Departs: Keras would divide by the padded positions too; here they do not exist.
+    """
+
+    def __init__(self, label_smoothing=0.0, name="token_cross_entropy", **kwargs):
+        super().__init__(name=name, **kwargs)
+        if not 0 <= label_smoothing < 1:
+            raise ValueError(
+                f"label_smoothing must be in [0, 1); received label_smoothing={label_smoothing}."
+            )
+        self.label_smoothing = label_smoothing
+
+    def call(self, y_true, y_pred):
+        return nats_per_token(y_true, y_pred, self.label_smoothing)
+
+    def __call__(self, y_true, y_pred, sample_weight=None):
+        y_true = ops.convert_to_tensor(y_true, "int32")
+        weights = _token_weights(y_true, sample_weight)
+        total = ops.sum(self.call(y_true, y_pred) * weights)
+        return total / ops.maximum(ops.sum(weights), keras.config.epsilon())
+
+    def get_config(self):
+        return {"name": self.name, "label_smoothing": self.label_smoothing}
+
+
+def _token_weights(labels, sample_weight=None):
+    """1 at real tokens, 0 at padding; times the sample weight."""
+    weights = ops.cast(ops.not_equal(labels, PADDING), "float32")
+    if sample_weight is None:
+        return weights
+    sample_weight = ops.convert_to_tensor(sample_weight, "float32")
+    if len(sample_weight.shape) == 1:  # one weight a sentence
+        sample_weight = ops.expand_dims(sample_weight, -1)
+    return weights * sample_weight
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class TokenAccuracy(keras.metrics.Mean):
+    """Share of real target tokens whose largest logit is the label's, in [0, 1].
+
+    Call arguments: those of `TokenCrossEntropy`.
+    """
+
+    def __init__(self, name="token_accuracy", **kwargs):
+        super().__init__(name=name, **kwargs)
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        y_true = ops.convert_to_tensor(y_true, "int32")
+        hits = ops.equal(ops.cast(ops.argmax(y_pred, axis=-1), "int32"), y_true)
+        super().update_state(hits, _token_weights(y_true, sample_weight))
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class Perplexity(keras.metrics.Mean):
+    """exp(total nats / number of real target tokens), without label smoothing.
+
+    Call arguments: those of `TokenCrossEntropy`.
+
+    Source: Jelinek et al. 1977; a mean of batch perplexities is a different, larger number.
+    """
+
+    def __init__(self, name="perplexity", **kwargs):
+        super().__init__(name=name, **kwargs)
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        y_true = ops.convert_to_tensor(y_true, "int32")
+        super().update_state(nats_per_token(y_true, y_pred), _token_weights(y_true, sample_weight))
+
+    def result(self):
+        return ops.exp(super().result())
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
+    """scale * d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5), with step from 1.
+
+    Args:
+        d_model: int, width of the model.
+        warmup_steps: int, steps of linear growth; the peak is scale / sqrt(d_model warmup_steps).
+        scale: float.
+
+    Source: Vaswani et al. 2017, equation 3.
+    Departs: Keras counts finished steps from 0; the first step here is step 1 of the paper, so
+    that no step has the rate 0.
+    """
+
+    def __init__(self, d_model, warmup_steps=4000, scale=1.0):
+        if warmup_steps < 1:
+            raise ValueError(f"warmup_steps must be at least 1; received {warmup_steps}.")
+        self.d_model = d_model
+        self.warmup_steps = warmup_steps
+        self.scale = scale
+
+    def __call__(self, step):
+        step = ops.cast(step, "float32") + 1.0
+        warmup = step * self.warmup_steps**-1.5
+        return self.scale * self.d_model**-0.5 * ops.minimum(ops.rsqrt(step), warmup)
+
+    def get_config(self):
+        return {"d_model": self.d_model, "warmup_steps": self.warmup_steps, "scale": self.scale}
+
+
+def paper_optimizer(learning_rate, **kwargs):
+    """Adam with beta_1 = 0.9, beta_2 = 0.98 and epsilon = 1e-9.
+
+    Args:
+        learning_rate: float or schedule, for instance `WarmupSchedule`.
+        **kwargs: of keras.optimizers.Adam, such as clipnorm or use_ema.
+
+    Source: Vaswani et al. 2017, section 5.3.
+    """
+    return keras.optimizers.Adam(learning_rate, beta_1=0.9, beta_2=0.98, epsilon=1e-9, **kwargs)
