@@ -1,0 +1,20 @@
+"""The Transformer of "Attention Is All You Need" in Keras 3, on TensorFlow, JAX and PyTorch."""
+
+from .attention import MultiHeadAttention, scaled_dot_product_attention
+from .batches import TranslationBatches
+from .blocks import AddNorm, Decoder, DecoderBlock, Encoder, EncoderBlock, FeedForward
+from .generation import Decoding
+from .masks import look_ahead_mask, padding_mask
+from .models import PRESETS, Preset, TokenEmbedding, Transformer, count_parameters
+from .positions import LearnedPositionalEncoding, PositionalEncoding, sinusoids
+from .tasks import Attention, Translator
+from .tokenizers import END, PADDING, START, UNKNOWN, decode, encode, learn_tokenizer
+from .training import (
+    Perplexity,
+    TokenAccuracy,
+    TokenCrossEntropy,
+    WarmupSchedule,
+    paper_optimizer,
+)
+
+__version__ = "0.1.0"

@@ -40,6 +40,13 @@ def attention_weights(query, key, attention_mask=None):
     return ops.cast(ops.where(attention_mask, weights, 0.0), query.dtype)
 
 
+def check_rates(**rates):
+    """Raises a ValueError that names the rate outside [0, 1); dropping all would leave nothing."""
+    for name, rate in rates.items():
+        if not 0 <= rate < 1:
+            raise ValueError(f"{name} must be in [0, 1); received {name}={rate}.")
+
+
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class MultiHeadAttention(keras.layers.Layer):
     """Concat(head_1, ..., head_h) W^O, where head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V).
@@ -67,7 +74,8 @@ class MultiHeadAttention(keras.layers.Layer):
         weights: float, (batch, num_heads, target length, source length), on request.
 
     Raises:
-        ValueError: on build, num_heads does not divide the width of the query.
+        ValueError: num_heads is below 1 or dropout outside [0, 1); on build, num_heads does not
+            divide the width of the query.
 
     Source: Vaswani et al. 2017, section 3.2.2.
     Departs: the projections have biases, as in the authors' released code.
@@ -77,8 +85,7 @@ class MultiHeadAttention(keras.layers.Layer):
         super().__init__(**kwargs)
         if num_heads < 1:
             raise ValueError(f"num_heads must be at least 1; received num_heads={num_heads}.")
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout must be in [0, 1); received dropout={dropout}.")
+        check_rates(dropout=dropout)
         self.num_heads = num_heads
         self.key_dim = key_dim
         self.dropout = dropout
@@ -119,7 +126,7 @@ class MultiHeadAttention(keras.layers.Layer):
         if not (return_attention_scores or (training and self.dropout)):
             return self.join_heads(_fused_attention(q, k, v, attention_mask, use_causal_mask))
         if use_causal_mask:
-            attention_mask = _both(attention_mask, look_ahead_mask(ops.shape(q)[1]))
+            attention_mask = _no_look_ahead(attention_mask, q, k)
         q, k, v = (ops.transpose(x, (0, 2, 1, 3)) for x in (q, k, v))
         weights = attention_weights(q, k, attention_mask)
         heads = ops.matmul(self.weights_dropout(weights), v)
@@ -178,8 +185,10 @@ def _per_head(attention_mask):
     return ops.expand_dims(attention_mask, axis=-3)
 
 
-def _both(attention_mask, other):
-    return other if attention_mask is None else ops.logical_and(attention_mask, other)
+def _no_look_ahead(attention_mask, q, k):
+    """The mask and the look-ahead mask in one; q and k are (batch, length, head, key_dim)."""
+    mask = look_ahead_mask(ops.shape(q)[1], ops.shape(k)[1])
+    return mask if attention_mask is None else ops.logical_and(attention_mask, mask)
 
 
 def _fused_attention(q, k, v, attention_mask, use_causal_mask):
@@ -190,7 +199,7 @@ def _fused_attention(q, k, v, attention_mask, use_causal_mask):
     if attention_mask is None:
         return ops.dot_product_attention(q, k, v, is_causal=use_causal_mask)
     if use_causal_mask:
-        attention_mask = _both(attention_mask, look_ahead_mask(ops.shape(q)[1]))
+        attention_mask = _no_look_ahead(attention_mask, q, k)
     if len(attention_mask.shape) == 3:  # (1, target length, source length)
         attention_mask = ops.expand_dims(attention_mask, axis=0)
     heads = ops.dot_product_attention(q, k, v, mask=attention_mask)

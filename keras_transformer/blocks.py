@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from .attention import MultiHeadAttention
+from .attention import MultiHeadAttention, check_rates
 
 EPSILON = 1e-6  # of layer normalisation, as in the authors' code; Keras's default is 1e-3
 
@@ -28,6 +28,7 @@ class FeedForward(keras.layers.Layer):
 
     def __init__(self, d_ff, activation="relu", dropout=0.0, **kwargs):
         super().__init__(**kwargs)
+        check_rates(dropout=dropout)
         self.d_ff = d_ff
         self.activation = keras.activations.get(activation)
         self.dropout = dropout
@@ -80,14 +81,17 @@ class AddNorm(keras.layers.Layer):
 
     def __init__(self, dropout=0.0, norm_first=False, **kwargs):
         super().__init__(**kwargs)
+        check_rates(dropout=dropout)
         self.dropout = dropout
         self.norm_first = norm_first
-
-    def build(self, x_shape, sublayer_output_shape=None):
+        # Here and not in `build`: `sublayer_input` is needed before the first call.
         dtype = self.dtype_policy
         self.norm = keras.layers.LayerNormalization(epsilon=EPSILON, dtype=dtype, name="norm")
-        self.norm.build(x_shape)
-        self.output_dropout = keras.layers.Dropout(self.dropout, dtype=dtype)
+        self.output_dropout = keras.layers.Dropout(dropout, dtype=dtype)
+
+    def build(self, x_shape, sublayer_output_shape=None):
+        if not self.norm.built:
+            self.norm.build(x_shape)
 
     def sublayer_input(self, x):
         """What the sublayer reads: x, or LayerNorm(x) with `norm_first`."""
@@ -142,6 +146,7 @@ class EncoderBlock(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
+        check_rates(dropout=dropout, attention_dropout=attention_dropout)
         self.num_heads = num_heads
         self.d_ff = d_ff
         self.dropout = dropout

@@ -19,16 +19,18 @@ def padding_mask(ids):
     return ops.expand_dims(ops.not_equal(ids, PADDING), axis=1)
 
 
-def look_ahead_mask(length):
+def look_ahead_mask(length, key_length=None):
     """True at position j for position i when j <= i: nobody attends to the future.
 
     Args:
-        length: int, number of tokens.
+        length: int, number of tokens that attend.
+        key_length: int, number of tokens they attend to; None: `length`.
 
     Returns:
-        bool, (length, length), lower triangle with its diagonal True.
+        bool, (length, key_length), lower triangle with its diagonal True.
 
     Source: Vaswani et al. 2017, section 3.2.3.
     """
-    position = ops.arange(length)
-    return ops.expand_dims(position, 1) >= ops.expand_dims(position, 0)
+    query_position = ops.arange(length)
+    key_position = ops.arange(length if key_length is None else key_length)
+    return ops.expand_dims(query_position, 1) >= ops.expand_dims(key_position, 0)

@@ -181,7 +181,8 @@ class Transformer(keras.Model):
             norm_first=norm_first,
             max_length=max_length,
         )
-        self._policy = dtype
+        self.dtype_policy = dtype  # float16 is trained with a scaled loss only if the model says so
+        self.max_length = max_length
         self.embed_source, self.embed_target = embed_source, embed_target
         self.source_positions, self.target_positions = source_positions, target_positions
         self.encoder, self.decoder = encoder, decoder
@@ -201,7 +202,7 @@ class Transformer(keras.Model):
         return self.encoder(x, attention_mask=mask), mask
 
     def get_config(self):
-        policy = keras.dtype_policies.serialize(self._policy)
+        policy = keras.dtype_policies.serialize(self.dtype_policy)
         return {"name": self.name, "trainable": self.trainable, "dtype": policy, **self._config}
 
     @classmethod

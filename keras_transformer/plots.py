@@ -12,6 +12,9 @@ import keras
 import numpy as np
 
 _MAX_WIDTH = 10  # inches; the text of a wider figure is too small in a README
+_GAP = 0.15  # inches between panels
+_LETTER = 0.08  # width of a letter of the labels in inches
+_SHORT = 2  # characters; longer labels of columns are turned
 _TRAINING, _VALIDATION = "#0072B2", "#D55E00"  # the blue and vermilion of Okabe and Ito
 _MEASURES = {
     "loss": "loss (nats per token)",
@@ -51,17 +54,16 @@ def plot_attention(weights, source_tokens, target_tokens, title=None):
     shape = (len(target_tokens), len(source_tokens))
     layers = {name: _check_weights(layer, shape) for name, layer in layers.items()}
 
+    source_labels, target_labels = _drawable(source_tokens), _drawable(target_tokens)
+
     most_heads = max(len(heads) for heads in layers.values())
-    num_columns, panel_width, panel_height = _panel_layout(source_tokens, shape[0], most_heads)
+    num_columns = _num_columns(source_labels[0], target_labels[0], most_heads)
     num_rows = sum(math.ceil(len(heads) / num_columns) for heads in layers.values())
-    figure = Figure(
-        figsize=(num_columns * panel_width + 1.8, num_rows * panel_height + 0.7),
-        layout="compressed",
-    )
+    size = _figure_size(source_labels[0], target_labels[0], num_rows, num_columns)
+    figure = Figure(figsize=size, layout="compressed")
     grid = figure.add_gridspec(num_rows, num_columns)
 
-    source_labels, target_labels = _drawable(source_tokens), _drawable(target_tokens)
-    panels, first_row = [], 0
+    panels, lowest, first_row = [], {}, 0
     for name, heads in layers.items():
         for index, head in enumerate(heads):
             row, column = divmod(index, num_columns)
@@ -70,17 +72,18 @@ def plot_attention(weights, source_tokens, target_tokens, title=None):
             head_name = f"head {index + 1}" if len(heads) > 1 else ""
             panel_title = ", ".join(part for part in (str(name), head_name) if part)
             panel.set_title(panel_title, fontsize=10, parse_math=False)
+            panel.set(xticks=[], yticks=[])
             panel.tick_params(length=0)
-            _write_tokens(panel.xaxis, *source_labels)
             if column == 0:
+                panel.set_ylabel("target (being written)")
                 _write_tokens(panel.yaxis, *target_labels)
-            else:
-                panel.set_yticks([])
             panels.append(panel)
+            lowest[column] = panel
         first_row += math.ceil(len(heads) / num_columns)
+    for panel in lowest.values():
+        panel.set_xlabel("source (attended to)")
+        _write_tokens(panel.xaxis, *source_labels)
 
-    figure.supxlabel("source (attended to)", fontsize=11)
-    figure.supylabel("target (being written)", fontsize=11)
     if title is not None:
         figure.suptitle(title, fontsize=12, parse_math=False)
     figure.colorbar(image, ax=panels, label="attention weight", fraction=0.05, pad=0.02)
@@ -105,23 +108,45 @@ def _check_weights(weights, shape):
     return weights.reshape(-1, *shape)
 
 
-def _panel_layout(source_tokens, num_targets, num_heads):
-    """Number of columns, and the width and height of a panel with its labels in inches."""
-    longest = max(len(str(token)) for token in source_tokens)
-    cell = 0.25 if longest <= 2 else 0.32
-    width = max(cell * len(source_tokens), 1.5) + 0.2
-    height = cell * num_targets + 0.6 + (0.065 * longest if longest > 2 else 0)
-    num_columns = max(1, min(num_heads, int((_MAX_WIDTH - 1.8) / width)))
-    num_rows = math.ceil(num_heads / num_columns)
-    return math.ceil(num_heads / num_rows), width, height
+def _panel_size(source_texts, target_texts):
+    """Width and height of a panel in inches, without its labels."""
+    cell = 0.25 if _are_characters(source_texts) else 0.3
+    # The words along an axis need some room even where the tokens do not.
+    return max(cell * len(source_texts), 1.6), max(cell * len(target_texts), 1.7)
+
+
+def _num_columns(source_texts, target_texts, num_heads):
+    """As many panels side by side as stay legible, no row much shorter than the others."""
+    margin, _ = _figure_size(source_texts, target_texts, 0, 0)
+    width, _ = _panel_size(source_texts, target_texts)
+    most = max(1, int((_MAX_WIDTH - margin) / (width + _GAP)))
+    return math.ceil(num_heads / math.ceil(num_heads / most))
+
+
+def _figure_size(source_texts, target_texts, num_rows, num_columns):
+    """Width and height in inches: panels, labels, title and colour bar."""
+    width, height = _panel_size(source_texts, target_texts)
+    longest_source = max(len(text) for text in source_texts)
+    longest_target = max(len(text) for text in target_texts)
+    turned = 0.7 * _LETTER * longest_source if longest_source > _SHORT else 0
+    return (
+        num_columns * (width + _GAP) + _LETTER * longest_target + 1.2,
+        num_rows * (height + 0.25) + turned + 0.7,
+    )
+
+
+def _are_characters(texts):
+    return np.median([len(text) for text in texts]) <= _SHORT
 
 
 def _write_tokens(axis, texts, fonts):
-    slanted = axis.axis_name == "x" and max(map(len, texts)) > 2
-    style = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if slanted else {}
-    axis.set_ticks(range(len(texts)), texts, fontsize=9, fontfamily=fonts, **style)
+    axis.set_ticks(range(len(texts)), texts, fontsize=9, fontfamily=fonts)
+    angle = 90 if _are_characters(texts) else 45  # words read better at 45 degrees
     for label in axis.get_ticklabels():
         label.set_parse_math(False)  # "$" is a token, not the beginning of a formula
+        if axis.axis_name == "x" and len(label.get_text()) > _SHORT:
+            anchor = {"ha": "right", "va": "center", "rotation_mode": "anchor"}
+            label.set(rotation=angle, **anchor)
 
 
 # Fonts
@@ -190,8 +215,8 @@ def _with_code_points(text, missing):
 def plot_positional_encoding(table):
     """Heat map of a table of positions: each column is what is added to one position.
 
-    The wavelength grows from dimension to dimension, so the left of the picture is a clock
-    whose fastest hand is at the top.
+    In the paper's table the waves grow longer from dimension to dimension, sine and cosine by
+    turns.
 
     Args:
         table: Float array or tensor (length, d_model).
@@ -252,8 +277,8 @@ def plot_history(history):
             f"received {', '.join(curves) or 'nothing'}."
         )
 
-    figure = Figure(figsize=(0.6 + 3.1 * len(names), 2.9), layout="constrained")
-    for panel, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names):
+    figure = Figure(figsize=(0.6 + 3.1 * len(names), 3.1), layout="constrained")
+    for panel, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
         marker = "o" if len(epochs) <= 20 else ""  # one epoch is a point, not a line
         for key, label, colour, line in (
             (name, "training", _TRAINING, "-"),
@@ -269,10 +294,12 @@ def plot_history(history):
         panel.set_xlabel("epoch")
         panel.set_ylabel(_MEASURES[name])
         panel.set_xlim(epochs[0] - 0.5, epochs[-1] + 0.5)
-        panel.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        panel.xaxis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
         panel.grid(color="0.9")
         panel.spines[["top", "right"]].set_visible(False)
-    figure.axes[0].legend(frameon=False)
+    # Validation alone may be what a panel holds: collect the labels of all of them.
+    handles = {h.get_label(): h for panel in figure.axes for h in panel.get_lines()}
+    figure.legend(handles=handles.values(), loc="outside upper center", ncols=2, frameon=False)
     return figure
 
 

@@ -1,81 +1,100 @@
 """Text to ids and back: learn a SentencePiece vocabulary, hold it in a KerasHub tokenizer.
 
-KerasHub's tokenizer is what a saved model carries: its vocabulary becomes an asset of the `.keras` file. Its own `tokenize`
-answers with ragged tensors where TensorFlow is installed and with lists where it is not, so `encode` and `decode` read the same
-vocabulary with `sentencepiece` itself: plain lists in and out, the same on every backend.
+KerasHub's tokenizer is what a saved model carries: its vocabulary becomes an asset of the
+`.keras` file. Its own `tokenize` answers with ragged tensors inside a TensorFlow pipeline and with
+lists elsewhere, so `encode` and `decode` read the same vocabulary with `sentencepiece` itself:
+plain lists in and out, the same on every backend.
 """
 
 import io
 import logging
+import operator
 import weakref
 
 PADDING, UNKNOWN, START, END = range(4)
-SPACE_MARK = "\u2581"  # SentencePiece writes a space as this character
-RESERVED = "\u2585"  # and keeps this one for unknown characters: it cannot be learnt
-DEFAULT_SIZE = 8000  # fits a few ten thousand sentences; the paper's 37,000 (section 5.1) is for 4.5 million
+
 MODEL_TYPES = ("bpe", "unigram", "char")
+DEFAULT_SIZE = 8000  # for some ten thousand sentences; the paper has 37,000 for 4.5 million
+SPACE_MARK = "\u2581"  # SentencePiece writes a space as this character,
+RESERVED = "\u2585"  # and keeps this one for unknown characters: it cannot be learnt
 
 _processors = weakref.WeakKeyDictionary()  # tokenizer -> (proto, processor)
 
 
 def learn_tokenizer(texts, vocabulary_size=None, model_type="bpe"):
-    """Learn a SentencePiece vocabulary from texts; the same texts in the same order give the same one.
+    """Learn a SentencePiece vocabulary; the same texts in the same order give the same one.
 
-    Every character of the texts gets an id (but see "char"), and nothing is normalised, so decode(encode(text)) == text for
-    each of them. Three characters are the exception: U+2581 comes back as a space, U+2585 and NUL as unknown (U+2047).
+    Every character of the texts gets an id (but see "char") and nothing is normalised, so
+    decode(encode(text)) == text for each of them. Three characters are the exception: U+2581 comes
+    back as a space, U+2585 and NUL as unknown.
 
     Args:
-        texts: Iterable of str. For one vocabulary over two languages, pass both: source + target.
-        vocabulary_size: int or None, the most ids to make, the four special ones included; fewer where the texts do not support
-            as many (a warning is logged). None: for "char" every character, else 8,000, or more if the characters alone need it.
-        model_type: "bpe" (merges, as in the paper), "unigram" (a language model over pieces) or "char" (one id a character; if
-            `vocabulary_size` is too small for all, the rare ones are unknown).
+        texts: Iterable of str. One vocabulary for two languages: learn_tokenizer(source + target).
+        vocabulary_size: int or None, the most ids to make, the four special ones included; the
+            texts may support fewer (a warning is logged). None: for "char" every character,
+            else 8,000, or more if the characters alone need more.
+        model_type: "bpe" (merges, as in the paper), "unigram" (a language model over pieces) or
+            "char" (one id a character; where `vocabulary_size` is too small for all, the rare ones
+            are unknown).
 
     Returns:
-        `keras_hub.tokenizers.SentencePieceTokenizer` with padding 0, unknown 1, start 2, end 3.
+        `keras_hub.tokenizers.SentencePieceTokenizer`, padding 0, unknown 1, start 2, end 3.
 
     Raises:
-        ValueError: If there is no text, an item is not text, `model_type` is unknown or `vocabulary_size` is too small.
+        ValueError: If there is no text, an item is not text, `model_type` is not known or
+            `vocabulary_size` is too small.
 
-    Source: Sennrich et al. 2016 (BPE); Kudo 2018 (unigram); Kudo and Richardson 2018 (SentencePiece).
+    Source: Sennrich et al. 2016 (BPE); Kudo 2018 (unigram); Kudo and Richardson 2018.
     """
     texts = _checked_texts(texts)
     if model_type not in MODEL_TYPES:
-        raise ValueError(f"model_type must be one of {', '.join(MODEL_TYPES)}; received model_type={model_type!r}.")
+        raise ValueError(
+            f"model_type must be one of {', '.join(MODEL_TYPES)}; "
+            f"received model_type={model_type!r}."
+        )
     if not any(texts):
-        raise ValueError(f"learn_tokenizer needs at least one text that is not empty; received {len(texts)} texts. Check the corpus.")
-    # SentencePiece would skip a whole sentence for one reserved character, and drop characters that occur only in "<s>" or at a
-    # line end, so we name the characters ourselves.
+        raise ValueError(
+            "learn_tokenizer needs at least one text that is not empty; "
+            f"received {len(texts)} texts, none with a character. Check the corpus."
+        )
+    # SentencePiece would skip a whole sentence for one reserved character, and miss characters
+    # that occur only in "<s>" or at a line end, so we name the characters ourselves.
     characters = set().union(*texts) - {" ", SPACE_MARK, RESERVED, "\0"}
-    smallest = len(characters) + 5  # four special ids and the space
-    vocabulary_size = _checked_size(vocabulary_size, smallest, model_type)
+    needed = len(characters) + 5  # four special ids and the space
+    if vocabulary_size is not None:
+        vocabulary_size = _checked_size(vocabulary_size, needed, model_type)
 
     import keras_hub
     import sentencepiece
 
+    default_size = needed if model_type == "char" else max(DEFAULT_SIZE, needed)
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=(text.replace(RESERVED, " ") for text in texts),
         model_writer=model,
         model_type=model_type,
-        vocab_size=vocabulary_size or (smallest if model_type == "char" else max(DEFAULT_SIZE, smallest)),
-        hard_vocab_limit=False,  # too large a size is then lowered instead of an error
+        vocab_size=vocabulary_size or default_size,
+        hard_vocab_limit=False,  # a size that the texts do not support is lowered, not an error
         required_chars="".join(sorted(characters)),
         character_coverage=1.0,
         normalization_rule_name="identity",
         remove_extra_whitespaces=False,
-        max_sentence_length=max(4192, 4 * max(map(len, texts))),  # bytes; a longer sentence would be dropped without a word
+        # In bytes; a longer sentence would be left out without a word.
+        max_sentence_length=max(4192, max(len(text.encode()) for text in texts)),
         pad_id=PADDING,
         unk_id=UNKNOWN,
         bos_id=START,
         eos_id=END,
-        unk_surface="\u2047",  # without SentencePiece's blanks around it: an unknown letter does not split its word
+        unk_surface="\u2047",  # no blanks around it: an unknown letter does not split its word
         minloglevel=2,  # errors only
     )
     tokenizer = keras_hub.tokenizers.SentencePieceTokenizer(proto=model.getvalue())
     if vocabulary_size and tokenizer.vocabulary_size() < vocabulary_size:
         logging.getLogger(__name__).warning(
-            "The texts support a %s vocabulary of %d ids, not of %d.", model_type, tokenizer.vocabulary_size(), vocabulary_size
+            "The texts support a %s vocabulary of %d ids, not of vocabulary_size=%d.",
+            model_type,
+            tokenizer.vocabulary_size(),
+            vocabulary_size,
         )
     return tokenizer
 
@@ -91,54 +110,63 @@ def encode(tokenizer, texts):
         List of lists of int, one a text.
 
     Raises:
-        ValueError: If an item is not text (its position and type are named), or the tokenizer's special ids are not ours.
+        ValueError: If an item is not text (its position and type are named), or the vocabulary has
+            other special ids than this package.
     """
     return _processor(tokenizer).encode(_checked_texts(texts))
 
 
 def decode(tokenizer, sequences):
-    """The text of each sequence of ids, up to the first END; padding and START are dropped.
+    """The text of each sequence of ids, up to its first END; padding and START are dropped.
 
     Args:
         tokenizer: `keras_hub.tokenizers.SentencePieceTokenizer`.
-        sequences: Sequences of int, ragged lists or an array or tensor (number, length).
+        sequences: Sequences of int: lists of any lengths, or an array or tensor (number, length).
 
     Returns:
-        List of str, one a sequence. An unknown id reads U+2047, a double question mark.
+        List of str, one a sequence. The unknown id reads U+2047, a double question mark.
 
     Raises:
-        ValueError: If an id is not in the vocabulary (sequence and position are named).
+        ValueError: If an id is not in the vocabulary (its sequence and position are named).
     """
     processor = _processor(tokenizer)
-    sequences = [_checked_ids(processor, ids, n) for n, ids in enumerate(_as_lists(sequences))]
-    sequences = [ids[: ids.index(END)] if END in ids else ids for ids in sequences]
-    return processor.decode([[i for i in ids if i not in (PADDING, START)] for ids in sequences])
+    pieces = []
+    for n, ids in enumerate(_as_lists(sequences)):
+        ids = ids[: ids.index(END)] if END in ids else ids
+        _check_ids(processor, ids, n)
+        pieces.append([i for i in ids if i not in (PADDING, START)])
+    return [processor.decode(ids) for ids in pieces]
 
 
 def token_strings(tokenizer, ids):
-    """What each id stands for, to label an axis: U+2581 marks a space, the special ids read <pad>, <unk>, <s> and </s>.
+    """What each id stands for, to label an axis; U+2581 (a low bar) marks a space.
 
     Args:
         tokenizer: `keras_hub.tokenizers.SentencePieceTokenizer`.
         ids: int, (length,): one sequence.
 
     Returns:
-        List of str, one an id.
+        List of str, one an id; the special ids read <pad>, <unk>, <s> and </s>.
 
     Raises:
-        ValueError: If an id is not in the vocabulary.
+        ValueError: If an id is not in the vocabulary (its position is named).
     """
     processor = _processor(tokenizer)
-    return [processor.id_to_piece(i) for i in _checked_ids(processor, *_as_lists([ids]), 0)]
+    (ids,) = _as_lists([ids])
+    _check_ids(processor, ids, 0)
+    return [processor.id_to_piece(i) for i in ids]
 
 
 def _processor(tokenizer):
-    """The tokenizer's vocabulary as `sentencepiece` reads it, made once."""
+    """The tokenizer's vocabulary as `sentencepiece` reads it, made once a tokenizer."""
     proto, processor = _processors.get(tokenizer, (None, None))
     if processor is not None and proto is tokenizer.proto:  # loading assets replaces the proto
         return processor
     if tokenizer.proto is None:
-        raise ValueError("The tokenizer has no vocabulary yet; learn one with learn_tokenizer, or load the model that holds it.")
+        raise ValueError(
+            "The tokenizer has no vocabulary yet: learn one with learn_tokenizer, "
+            "or load the model that holds it."
+        )
 
     import sentencepiece
 
@@ -146,8 +174,9 @@ def _processor(tokenizer):
     special = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
     if special != (PADDING, UNKNOWN, START, END):
         raise ValueError(
-            "The vocabulary must have padding 0, unknown 1, start 2 and end 3; received "
-            f"{special} in that order (-1: none). Train it with pad_id=0, unk_id=1, bos_id=2, eos_id=3, or with learn_tokenizer."
+            "The vocabulary's padding, unknown, start and end must have the ids (0, 1, 2, 3); "
+            f"received {special}, where -1 is none. Learn it with learn_tokenizer, or with "
+            "SentencePiece's pad_id=0, unk_id=1, bos_id=2, eos_id=3."
         )
     _processors[tokenizer] = (tokenizer.proto, processor)
     return processor
@@ -155,33 +184,41 @@ def _processor(tokenizer):
 
 def _checked_texts(texts):
     if isinstance(texts, (str, bytes)):
-        raise ValueError(f"Expected a list of texts; received one {type(texts).__name__}. Put it in a list: [text].")
+        raise ValueError(
+            f"Expected a list of texts; received one {type(texts).__name__}. "
+            "Put it in a list: [text]."
+        )
     texts = list(texts)
     for n, text in enumerate(texts):
         if not isinstance(text, str):
-            raise ValueError(f"Every text must be a str; item {n} is of type {type(text).__name__}: {text!r:.60}.")
+            raise ValueError(
+                f"Every text must be a str; item {n} is of type {type(text).__name__}: "
+                f"{text!r:.60}. Drop it, or make it text."
+            )
         if not text.isascii():
             try:
-                text.encode("utf-8")
+                text.encode()
             except UnicodeEncodeError as error:
                 raise ValueError(
-                    f"Every text must be valid Unicode; item {n} has half a surrogate pair at character {error.start}. "
-                    "Read the text again as UTF-8, without errors='surrogateescape'."
+                    f"Every text must be valid Unicode; item {n} has half a surrogate pair at "
+                    f"character {error.start}. Read it as UTF-8, without 'surrogateescape'."
                 ) from None
     return texts
 
 
-def _checked_size(size, smallest, model_type):
-    if size is None:
-        return None
-    if model_type == "char":
-        smallest = 6  # the special ids, the space and one character
-    if isinstance(size, bool) or not hasattr(size, "__index__") or size < smallest:
+def _checked_size(size, needed, model_type):
+    smallest = min(6, needed) if model_type == "char" else needed  # "char" may drop rare ones
+    try:
+        size = operator.index(size)
+    except TypeError:
+        pass  # 8e3: refused below
+    if not isinstance(size, int) or size < smallest:
         raise ValueError(
-            f"vocabulary_size must be an integer of at least {smallest} for these texts and model_type={model_type!r} (four special "
-            f"ids, the space and every character); received vocabulary_size={size!r}. Raise it, or leave it None."
+            f"vocabulary_size must be an integer of at least {smallest} for these texts and "
+            f"model_type={model_type!r} (four special ids, the space, the characters); "
+            f"received vocabulary_size={size!r}. Raise it, or leave it None."
         )
-    return int(size)
+    return size
 
 
 def _as_lists(sequences):
@@ -192,12 +229,11 @@ def _as_lists(sequences):
     return [ids.tolist() if hasattr(ids, "tolist") else [int(i) for i in ids] for ids in sequences]
 
 
-def _checked_ids(processor, ids, n):
+def _check_ids(processor, ids, n):
     size = processor.vocab_size()
-    for position, i in enumerate(ids):
-        if not 0 <= i < size:
-            raise ValueError(
-                f"An id must be from 0 to {size - 1}; received {i} at position {position} of sequence {n}. "
-                "Use the tokenizer that belongs to the model."
-            )
-    return ids
+    if ids and not (min(ids) >= 0 and max(ids) < size):
+        position = next(p for p, i in enumerate(ids) if not 0 <= i < size)
+        raise ValueError(
+            f"Every id must be from 0 to {size - 1}; received {ids[position]} at position "
+            f"{position} of sequence {n}. Use the tokenizer that belongs to the model."
+        )

@@ -1,11 +1,12 @@
 """What `model.fit` needs: loss, metrics, schedule, and a checkpoint that survives a kill."""
 
-import csv
+
 import os
 import pathlib
 import time
 
 import keras
+import numpy as np
 from keras import ops
 
 from .tokenizers import PADDING
@@ -55,8 +56,8 @@ class TokenCrossEntropy(keras.losses.Loss):
     Departs: Keras would divide by the padded positions too; here they do not exist.
     """
 
-    def __init__(self, label_smoothing=0.0, name="token_cross_entropy", **kwargs):
-        super().__init__(name=name, **kwargs)
+    def __init__(self, label_smoothing=0.0, name="token_cross_entropy"):
+        super().__init__(name=name)
         if not 0 <= label_smoothing < 1:
             raise ValueError(
                 f"label_smoothing must be in [0, 1); received label_smoothing={label_smoothing}."
@@ -144,6 +145,11 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
         self.warmup_steps = warmup_steps
         self.scale = scale
 
+    @classmethod
+    def with_peak(cls, peak, warmup_steps):
+        """The same curve, named by its largest learning rate, reached after `warmup_steps`."""
+        return cls(1, warmup_steps, scale=peak * warmup_steps**0.5)
+
     def __call__(self, step):
         step = ops.cast(step, "float32") + 1.0
         warmup = step * self.warmup_steps**-1.5
@@ -163,3 +169,156 @@ def paper_optimizer(learning_rate, **kwargs):
     Source: Vaswani et al. 2017, section 5.3.
     """
     return keras.optimizers.Adam(learning_rate, beta_1=0.9, beta_2=0.98, epsilon=1e-9, **kwargs)
+
+
+def pays_to_compile():
+    """Whether `compile(jit_compile=...)` makes a step faster here.
+
+    JAX always compiles. XLA on TensorFlow pays on a GPU; on a CPU it is slower and compiles anew
+    for every shape. torch.compile does the latter everywhere.
+    """
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        return bool(tf.config.list_physical_devices("GPU"))
+    return keras.backend.backend() == "jax"
+
+
+def make_deterministic():
+    """Asks the backend for operations that give the same bits each time, at some cost."""
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        tf.config.experimental.enable_op_determinism()
+    if keras.backend.backend() == "torch":
+        import torch
+
+        torch.use_deterministic_algorithms(True)
+
+
+class Checkpoint(keras.callbacks.Callback):
+    """Saves all that training depends on after every epoch, so that a killed run resumes.
+
+    One file an epoch holds weights and optimizer; it is written beside its place and then renamed, so that a
+    kill at any moment leaves the last whole one. What is random (dropout, the order of the
+    batches) starts every epoch from (seed, epoch) alone: a resumed epoch is the epoch that
+    would have been.
+
+        checkpoint = Checkpoint("runs/dates/checkpoint", batches, seed=0)
+        model.fit(batches, epochs=8, initial_epoch=checkpoint.restore(model), callbacks=[checkpoint])
+
+    Args:
+        folder: where the checkpoint lives.
+        batches: what is fitted on; its `epoch` is set at the start of every epoch.
+        seed: int.
+
+    Departs: keras.callbacks.BackupAndRestore writes weights and epoch number as two files, not
+    at one moment, and keeps no state of the random generators.
+    """
+
+    def __init__(self, folder, batches, seed=0):
+        super().__init__()
+        self.folder = pathlib.Path(folder)
+        self.batches = batches
+        self.seed = seed
+
+    def restore(self, model):
+        """Puts the last checkpoint, if there is one, into a compiled model.
+
+        Returns:
+            int: the number of finished epochs, for `fit(initial_epoch=...)`.
+        """
+        finished = self._finished()
+        if finished:
+            model.optimizer.build(model.trainable_variables)
+            model.load_weights(self._path(finished))
+        return finished
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.batches.epoch = epoch
+        keras.utils.set_random_seed(self.seed + epoch)
+        states = [v for v in self.model.variables if v.name == "seed_generator_state"]
+        seeds = np.random.SeedSequence([self.seed, epoch]).generate_state(len(states)) >> 1
+        for state, seed in zip(states, seeds):
+            state.assign(np.array([seed, 0], "uint32"))
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.folder.mkdir(parents=True, exist_ok=True)
+        beside = self.folder / "unfinished.weights.h5"
+        self.model.save_weights(beside, overwrite=True)
+        previous = self._finished()
+        os.replace(beside, self._path(epoch + 1))
+        if previous and previous != epoch + 1:
+            self._path(previous).unlink()
+
+    def _path(self, finished):
+        return self.folder / f"epoch-{finished:04d}.weights.h5"
+
+    def _finished(self):
+        names = [path.name for path in self.folder.glob("epoch-*.weights.h5")]
+        return max((int(name[6:10]) for name in names), default=0)
+
+
+class TrainingLog(keras.callbacks.CSVLogger):
+    """keras.callbacks.CSVLogger that goes on where a resumed run begins.
+
+    Args:
+        path: the CSV file.
+        initial_epoch: int, finished epochs; rows after them are of a killed epoch and dropped.
+    """
+
+    def __init__(self, path, initial_epoch=0):
+        super().__init__(path, append=True)
+        path = pathlib.Path(path)
+        if path.exists():
+            header, *rows = path.read_text().splitlines(keepends=True)
+            rows = [row for row in rows if int(row.split(",")[0]) < initial_epoch]
+            beside = path.with_suffix(".unfinished")
+            beside.write_text("".join([header, *rows]))
+            os.replace(beside, path)
+
+
+class TokensPerSecond(keras.callbacks.Callback):
+    """Adds real target tokens a second to the progress bar and the log.
+
+    Args:
+        num_tokens: int, real target tokens in an epoch.
+        num_batches: int, batches in an epoch.
+    """
+
+    def __init__(self, num_tokens, num_batches):
+        super().__init__()
+        self.tokens_per_batch = num_tokens / num_batches
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.start = time.perf_counter()
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.elapsed = time.perf_counter() - self.start
+        self.rate = (batch + 1) * self.tokens_per_batch / self.elapsed
+        logs["tokens_per_second"] = self.rate
+
+    def on_epoch_end(self, epoch, logs=None):
+        logs["tokens_per_second"] = self.rate
+
+
+class SampleTranslations(keras.callbacks.Callback):
+    """Prints a few translations after every epoch, so that one can watch it learn.
+
+    Args:
+        translator: a `Translator` over the model in training.
+        examples: `Examples` it is not trained on.
+        number: int, how many of them, spread over all.
+    """
+
+    def __init__(self, translator, examples, number=3):
+        super().__init__()
+        self.translator = translator
+        every = max(1, len(examples.source) // number)
+        self.source = examples.source[::every][:number]
+        self.target = examples.target[::every][:number]
+
+    def on_epoch_end(self, epoch, logs=None):
+        print()
+        for text, reference, said in zip(self.source, self.target, self.translator.translate(self.source)):
+            print(f"  source     {text}\n  model      {said}\n  reference  {reference}\n")

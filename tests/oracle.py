@@ -144,9 +144,7 @@ def decoder_block(
         return multi_head_attention(x, x, weights["self_attention"], num_heads, mask)
 
     def attend_to_memory(x):
-        return multi_head_attention(
-            x, memory, weights["cross_attention"], num_heads, source_mask
-        )
+        return multi_head_attention(x, memory, weights["cross_attention"], num_heads, source_mask)
 
     def transform(x):
         return feed_forward(x, weights["feed_forward"])
@@ -173,9 +171,7 @@ def decoder(
     pre_norm=False,
 ):
     for block in weights["blocks"]:
-        x = decoder_block(
-            x, memory, block, num_heads, source_mask, target_mask, epsilon, pre_norm
-        )
+        x = decoder_block(x, memory, block, num_heads, source_mask, target_mask, epsilon, pre_norm)
     return _final_norm(x, weights, epsilon, pre_norm)
 
 
@@ -223,9 +219,7 @@ def transformer(source_ids, target_ids, weights, num_heads, epsilon=1e-6, pre_no
     return h @ np.asarray(weights["target_embedding"], dtype="float64").T
 
 
-def greedy_decode(
-    source_ids, weights, num_heads, max_length, epsilon=1e-6, pre_norm=False
-):
+def greedy_decode(source_ids, weights, num_heads, max_length, epsilon=1e-6, pre_norm=False):
     """A list of ids a sentence, END left out, at most `max_length`; no cache, no batch."""
     return [
         _greedy_decode_one(row, weights, num_heads, max_length, epsilon, pre_norm)
@@ -236,9 +230,7 @@ def greedy_decode(
 def _greedy_decode_one(source_ids, weights, num_heads, max_length, epsilon, pre_norm):
     ids = []
     for _ in range(max_length):
-        logits = transformer(
-            [source_ids], [[START, *ids]], weights, num_heads, epsilon, pre_norm
-        )
+        logits = transformer([source_ids], [[START, *ids]], weights, num_heads, epsilon, pre_norm)
         next_id = int(np.argmax(logits[0, -1]))
         if next_id == END:
             break

@@ -1,0 +1,168 @@
+"""What the tests share: a seed, random weights, one way to call a layer, and gradients."""
+
+try:
+    import torch  # noqa: F401  (before TensorFlow: one process cannot load them the other way round)
+except ImportError:
+    pass
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    keras.utils.set_random_seed(0)
+
+
+@pytest.fixture(scope="session")
+def normal():
+    """Standard normal float32 of a shape; a different seed gives different numbers."""
+
+    def normal(*shape, seed=0):
+        return np.random.default_rng(seed).normal(size=shape).astype("float32")
+
+    return normal
+
+
+@pytest.fixture(scope="session")
+def numpy():
+    """Every tensor of a structure as a NumPy array; float32 stands for every float."""
+
+    def array(x):
+        is_float = keras.backend.is_float_dtype(keras.backend.standardize_dtype(x.dtype))
+        return ops.convert_to_numpy(ops.cast(x, "float32") if is_float else x)
+
+    return lambda structure: keras.tree.map_structure(array, structure)
+
+
+@pytest.fixture(scope="session")
+def same_dropout():
+    """Sets the random state of layers, so that two calls drop the same."""
+
+    def same_dropout(*layers):
+        for layer in layers:
+            for variable in layer.variables:
+                if variable.name == "seed_generator_state":
+                    variable.assign(np.array([7, 0], "uint32"))
+
+    return same_dropout
+
+
+@pytest.fixture(scope="session")
+def randomize():
+    """Gives every weight random values, biases and norms too: zeros and ones hide mistakes."""
+
+    def randomize(layer, seed=0):
+        rng = np.random.default_rng(seed)
+        for weight in layer.weights:
+            values = rng.normal(size=weight.shape)
+            if weight.name == "kernel":
+                values = values / np.sqrt(weight.shape[0])
+            if weight.name in ("gamma", "beta", "bias"):
+                values = values / 4 + (weight.name == "gamma")
+            weight.assign(values.astype("float32"))
+        return layer
+
+    return randomize
+
+
+@pytest.fixture(scope="session")
+def weights_of():
+    """The weights of a built layer or model in the structure that tests/oracle.py documents."""
+
+    def array(variable):
+        return ops.convert_to_numpy(variable).astype("float64")
+
+    def dense(layer):
+        return {"kernel": array(layer.kernel), "bias": array(layer.bias)}
+
+    def norm(layer):
+        return {"gamma": array(layer.gamma), "beta": array(layer.beta)}
+
+    def attention(layer):
+        return {
+            "query": dense(layer.query),
+            "key": dense(layer.key),
+            "value": dense(layer.value),
+            "output": dense(layer.output_projection),
+        }
+
+    def feed_forward(layer):
+        return {"inner": dense(layer.inner), "outer": dense(layer.outer)}
+
+    def block(layer):
+        weights = {
+            "self_attention": attention(layer.self_attention),
+            "self_attention_norm": norm(layer.self_attention_add_norm.norm),
+            "feed_forward": feed_forward(layer.feed_forward),
+            "feed_forward_norm": norm(layer.feed_forward_add_norm.norm),
+        }
+        if hasattr(layer, "cross_attention"):
+            weights["cross_attention"] = attention(layer.cross_attention)
+            weights["cross_attention_norm"] = norm(layer.cross_attention_add_norm.norm)
+        return weights
+
+    def stack(layer):
+        weights = {"blocks": [block(b) for b in layer.blocks]}
+        return {**weights, "norm": norm(layer.norm)} if layer.norm_first else weights
+
+    def transformer(model):
+        return {
+            "source_embedding": array(model.embed_source.embeddings),
+            "target_embedding": array(model.embed_target.embeddings),
+            "encoder": stack(model.encoder),
+            "decoder": stack(model.decoder),
+        }
+
+    of_type = {
+        "MultiHeadAttention": attention,
+        "FeedForward": feed_forward,
+        "EncoderBlock": block,
+        "DecoderBlock": block,
+        "Encoder": stack,
+        "Decoder": stack,
+        "Transformer": transformer,
+    }
+    return lambda layer: of_type[type(layer).__name__](layer)
+
+
+class _Differentiable(keras.Model):
+    """A scalar function of trainable arrays: one step of SGD at rate 1 subtracts its gradient."""
+
+    def __init__(self, function, arrays, layer=None):
+        super().__init__()
+        self.function, self.layer = function, layer
+        self.arrays = [
+            self.add_weight(shape=a.shape, initializer=lambda shape, dtype=None, a=a: a, name=f"a{i}")
+            for i, a in enumerate(arrays)
+        ]
+
+    def call(self, inputs):
+        return self.function(*(ops.convert_to_tensor(a) for a in self.arrays))
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        return y_pred
+
+
+@pytest.fixture(scope="session")
+def gradients():
+    """d function / d each array, and then each trainable weight of `layer`, in training.
+
+    `keras.ops` has no gradient; a training step of SGD is one on every backend.
+    """
+
+    def gradients(function, *arrays, layer=None):
+        model = _Differentiable(function, [ops.convert_to_tensor(a) for a in arrays], layer)
+        model.compile(keras.optimizers.SGD(1.0), loss="mse", run_eagerly=True)
+        before = [ops.convert_to_numpy(v) for v in model.trainable_variables]
+        before = [b.copy() for b in before]
+        model.train_on_batch(np.zeros((1, 1)), np.zeros((1, 1)))
+        differences = []
+        for variable, value in zip(model.trainable_variables, before):
+            differences.append(value - ops.convert_to_numpy(variable))
+            variable.assign(value)
+        return differences
+
+    return gradients

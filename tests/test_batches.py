@@ -1,0 +1,390 @@
+import random
+from collections import Counter
+
+import keras
+import numpy as np
+import pytest
+
+from keras_transformer.batches import TranslationBatches
+from keras_transformer.tokenizers import END, PADDING, START
+
+# Every sentence is its own, so that a row tells which example it is.
+GENERATOR = np.random.default_rng(0)
+SOURCE = [[100 + n] + GENERATOR.integers(4, 99, n % 23).tolist() for n in range(300)]
+TARGET = [
+    [100 + n] + GENERATOR.integers(4, 99, max(0, n % 23 + GENERATOR.integers(-5, 6))).tolist()
+    for n in range(300)
+]
+
+
+def rows(batches):
+    """The rows with a real token in an epoch as (source_ids, target_ids, labels), unpadded."""
+    for inputs, labels in batches:
+        for row in zip(inputs["source_ids"], inputs["target_ids"], labels, strict=True):
+            if row[2].any():
+                yield tuple(tuple(ids[ids != PADDING].tolist()) for ids in row)
+
+
+def orders(batches, num_epochs=1):
+    """The first source id of each row of each batch, epoch by epoch, driven as `fit` does."""
+    seen = []
+    for _ in range(num_epochs):
+        batches.on_epoch_begin()
+        seen.append([inputs["source_ids"][:, 0].tolist() for inputs, _ in batches])
+        batches.on_epoch_end()
+    return seen
+
+
+def example_counts(batches):
+    return Counter(n for batch in orders(batches)[0] for n in batch if n != PADDING)
+
+
+# What a batch is
+
+
+def test_one_batch_written_out():
+    batches = TranslationBatches(
+        [[11, 12, 13], [21]], [[14, 15], [24, 25, 26]], multiple=5, shuffle=False
+    )
+    assert len(batches) == 1
+    inputs, labels = batches[0]
+    np.testing.assert_array_equal(inputs["source_ids"], [[11, 12, 13, 3, 0], [21, 3, 0, 0, 0]])
+    np.testing.assert_array_equal(inputs["target_ids"], [[2, 14, 15, 0, 0], [2, 24, 25, 26, 0]])
+    np.testing.assert_array_equal(labels, [[14, 15, 3, 0, 0], [24, 25, 26, 3, 0]])
+    assert {array.dtype for array in (*inputs.values(), labels)} == {np.dtype("int32")}
+    assert set(inputs) == {"source_ids", "target_ids"}
+
+
+def test_a_bucket_ends_in_rows_of_padding():
+    batches = TranslationBatches(
+        [[11], [12], [13]], [[14], [15], [16]], batch_size=2, multiple=2, shuffle=False
+    )
+    (first, first_labels), (last, last_labels) = batches
+    np.testing.assert_array_equal(first["source_ids"], [[11, 3], [12, 3]])
+    np.testing.assert_array_equal(first["target_ids"], [[2, 14], [2, 15]])
+    np.testing.assert_array_equal(first_labels, [[14, 3], [15, 3]])
+    np.testing.assert_array_equal(last["source_ids"], [[13, 3], [0, 0]])
+    np.testing.assert_array_equal(last["target_ids"], [[2, 16], [0, 0]])
+    np.testing.assert_array_equal(last_labels, [[16, 3], [0, 0]])
+
+
+def test_an_empty_sentence_is_its_end_alone():
+    batches = TranslationBatches([[], [11]], [[12], []], multiple=2, shuffle=False)
+    inputs, labels = batches[0]
+    np.testing.assert_array_equal(inputs["source_ids"], [[3, 0], [11, 3]])
+    np.testing.assert_array_equal(inputs["target_ids"], [[2, 12], [2, 0]])
+    np.testing.assert_array_equal(labels, [[12, 3], [3, 0]])
+
+
+def test_labels_are_the_decoder_input_one_token_ahead():
+    for inputs, labels in TranslationBatches(SOURCE, TARGET, batch_size=16):
+        following = inputs["target_ids"][:, 1:]
+        real = following != PADDING
+        np.testing.assert_array_equal(labels[:, :-1][real], following[real])
+        assert not np.array_equal(labels, inputs["target_ids"])  # the shift is there
+        # As many real labels as real decoder inputs, none of them START, one END.
+        np.testing.assert_array_equal((labels != 0).sum(1), (inputs["target_ids"] != 0).sum(1))
+        assert not (labels == START).any() and not (inputs["target_ids"] == END).any()
+        assert ((labels == END).sum(1) == labels.any(1)).all()
+
+
+@pytest.mark.parametrize("budget", [{}, {"batch_size": 7}, {"tokens_per_batch": 128}])
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_every_example_comes_once_an_epoch_with_its_translation(budget, shuffle):
+    batches = TranslationBatches(SOURCE, TARGET, shuffle=shuffle, **budget)
+    pairs = zip(SOURCE, TARGET, strict=True)
+    expected = sorted(((*s, END), (START, *t), (*t, END)) for s, t in pairs)
+    for epoch in 0, 1:
+        batches.epoch = epoch
+        assert sorted(rows(batches)) == expected
+
+
+# Shapes
+
+
+@pytest.mark.parametrize("num_buckets", [1, 2, 5, 8, 50])
+def test_there_are_no_more_shapes_than_buckets_asked_for(num_buckets):
+    batches = TranslationBatches(SOURCE, TARGET, num_buckets=num_buckets, multiple=1)
+    seen = {(*inputs["source_ids"].shape, labels.shape[1]) for inputs, labels in batches}
+    assert sorted(seen) == batches.shapes
+    assert 1 <= len(seen) <= num_buckets
+    if num_buckets > 1:
+        assert len(seen) > 1  # a bucketing that makes one of all would pass the line above
+
+
+@pytest.mark.parametrize("multiple", [1, 3, 8])
+def test_lengths_are_rounded_up_to_a_multiple_and_no_further(multiple):
+    batches = TranslationBatches(SOURCE, TARGET, multiple=multiple)
+    longest = {}
+    for inputs, labels in batches:
+        for ids in inputs["source_ids"], labels:
+            assert ids.shape[1] % multiple == 0
+        key = inputs["source_ids"].shape[1], labels.shape[1]
+        need = [(ids != PADDING).sum(1).max() for ids in (inputs["source_ids"], labels)]
+        longest[key] = np.maximum(longest.get(key, 0), need)
+    for shape, need in longest.items():
+        assert (np.array(shape) - need < multiple).all()
+
+
+def test_a_token_budget_holds_for_every_batch_and_is_used():
+    batches = TranslationBatches(SOURCE, TARGET, tokens_per_batch=200, multiple=1)
+    sizes = [labels.size for _, labels in batches]
+    assert max(sizes) <= 200
+    assert np.mean(sizes) > 150
+
+
+def test_a_sentence_longer_than_the_budget_is_a_batch_of_its_own():
+    batches = TranslationBatches(
+        [[11] * 4, [12], [13]], [[21] * 40, [22], [23]], tokens_per_batch=16, multiple=8
+    )
+    shapes = Counter(labels.shape for _, labels in batches)
+    assert shapes == {(1, 48): 1, (2, 8): 1}
+
+
+def test_the_batches_of_a_bucket_are_evened_out():
+    sentences = [[n] for n in range(10, 75)]  # 65: 64 and 1 would be a batch of noise
+    batches = TranslationBatches(sentences, sentences, batch_size=64)
+    assert [int((labels[:, 0] != 0).sum()) for _, labels in batches] == [33, 32]
+
+
+def test_source_and_target_lengths_are_bucketed_apart():
+    short, long = [10] * 7, [10] * 31
+    source = [short] * 8 + [long] * 8 + [short] * 8 + [long] * 8
+    target = [short] * 8 + [short] * 8 + [long] * 8 + [long] * 8
+    batches = TranslationBatches(source, target, batch_size=8)
+    assert batches.shapes == [(8, 8, 8), (8, 8, 32), (8, 32, 8), (8, 32, 32)]
+    assert batches.padding_share == 0
+
+
+def test_merging_takes_the_cheapest_union():
+    # Lengths 4, 5, 9 (END included), as many of each: 4 joins 5, not 9.
+    source = [[10] * (length - 1) for length in (4, 5, 9) for _ in range(6)]
+    batches = TranslationBatches(source, source, batch_size=6, multiple=1, num_buckets=2)
+    assert batches.shapes == [(6, 5, 5), (6, 9, 9)]
+    real, padded = 6 * 2 * (4 + 5 + 9), 6 * 2 * (5 + 5 + 9)
+    assert batches.padding_share == pytest.approx(1 - real / padded, abs=1e-12)
+
+
+def test_many_different_lengths_are_bucketed_too():
+    lengths = [(n % 61, n * 7 % 67) for n in range(3000)]  # 3,000 pairs of lengths
+    source, target = ([[10] * pair[side] for pair in lengths] for side in (0, 1))
+    batches = TranslationBatches(source, target, multiple=1)
+    assert len(batches.shapes) <= 8
+    assert sum(1 for _ in rows(batches)) == 3000
+
+
+def test_more_buckets_mean_less_padding():
+    shares = [
+        TranslationBatches(SOURCE, TARGET, num_buckets=n, multiple=1).padding_share
+        for n in (1, 2, 4, 8, 16)
+    ]
+    assert shares == sorted(shares, reverse=True) and shares[-1] < shares[0] / 2
+
+
+def test_padding_and_tokens_are_counted_as_they_are_served():
+    batches = TranslationBatches(SOURCE, TARGET, tokens_per_batch=100)
+    arrays = [array for inputs, labels in batches for array in (inputs["source_ids"], labels)]
+    real = sum(int((array != PADDING).sum()) for array in arrays)
+    assert batches.padding_share == pytest.approx(1 - real / sum(a.size for a in arrays))
+    assert batches.num_tokens == sum(map(len, TARGET)) + len(TARGET)
+    assert batches.num_source_tokens + batches.num_tokens == real
+
+
+def test_the_summary_written_out():
+    source = [[10] * 7] * 8 + [[10] * 31] * 3
+    summary = TranslationBatches(source, source, batch_size=4, num_buckets=2).summary()
+    real, padded = 2 * (8 * 8 + 3 * 32), 2 * (8 * 8 + 3 * 32)
+    assert real == padded
+    assert summary.split("\n") == [
+        "11 examples in 3 batches of at most 4 examples: 2 shapes to compile, 0.0% padding",
+        "  rows x source x target  examples  batches",
+        "     4 x      8 x      8         8        2",
+        "     3 x     32 x     32         3        1",
+    ]
+
+
+# Order
+
+
+def test_the_order_is_a_function_of_seed_and_epoch():
+    one, again, other = (TranslationBatches(SOURCE, TARGET, batch_size=8, seed=s) for s in (1, 1, 2))
+    random.seed(0)
+    first = orders(one, 3)
+    random.seed(1)
+    np.random.seed(1)
+    assert orders(again, 3) == first
+    assert orders(other, 3) != first
+
+
+def test_epochs_differ_in_their_batches_and_in_the_order_of_them():
+    first, second = orders(TranslationBatches(SOURCE, TARGET, batch_size=8), 2)
+    assert {frozenset(b) for b in first} != {frozenset(b) for b in second}
+    assert [len(b) for b in first] != [len(b) for b in second]
+
+
+def test_a_resumed_run_sees_what_an_uninterrupted_one_sees():
+    uninterrupted = orders(TranslationBatches(SOURCE, TARGET, batch_size=8), 4)
+    resumed = TranslationBatches(SOURCE, TARGET, batch_size=8)
+    resumed.epoch = 2
+    assert orders(resumed, 2) == uninterrupted[2:]
+    assert resumed.epoch == 4
+
+
+def test_without_shuffling_every_epoch_is_the_same():
+    batches = TranslationBatches(SOURCE, TARGET, batch_size=8, shuffle=False)
+    first, second = orders(batches, 2)
+    assert first == second
+    kept = TranslationBatches([[n] for n in range(10, 30)], [[10]] * 20, shuffle=False)
+    assert orders(kept) == [[list(range(10, 30))]]
+
+
+def test_only_a_whole_pass_counts_as_an_epoch():
+    batches = TranslationBatches(SOURCE, TARGET, batch_size=8)
+    batches.on_epoch_end()  # as fit begins
+    batches.on_epoch_begin()
+    batches[0]  # to build the model
+    batches.on_epoch_end()
+    list(batches)  # by hand, outside of fit
+    batches.on_epoch_end()
+    assert batches.epoch == 0
+    orders(batches)
+    assert batches.epoch == 1
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_the_first_two_batches_share_no_length_that_varies(seed, shuffle):
+    # What Keras on TensorFlow takes for fixed is read off these two.
+    lengths = [(7, 7)] * 50 + [(7, 15)] * 2 + [(15, 7)] * 2
+    source, target = ([[10] * pair[side] for pair in lengths] for side in (0, 1))
+    batches = TranslationBatches(source, target, batch_size=2, seed=seed, shuffle=shuffle)
+    assert len(batches.shapes) == 3
+    (one, one_labels), (other, other_labels) = batches[0], batches[1]
+    assert one["source_ids"].shape[1] != other["source_ids"].shape[1]
+    assert one_labels.shape[1] != other_labels.shape[1]
+    assert sum(1 for _ in rows(batches)) == 54
+
+
+# With fit
+
+
+class Recorder(TranslationBatches):
+    """Keeps what Keras was served, epoch by epoch."""
+
+    def __init__(self, *args, **kwargs):
+        self.recorded = []
+        super().__init__(*args, **kwargs)
+
+    def on_epoch_begin(self):
+        super().on_epoch_begin()
+        self.recorded.append([])
+
+    def __getitem__(self, index):
+        batch = super().__getitem__(index)
+        if self.recorded:
+            self.recorded[-1].append(batch[0]["source_ids"][:, 0].tolist())
+        return batch
+
+    def whole_epochs(self):
+        return [epoch for epoch in self.recorded if len(epoch) == len(self)]
+
+
+@pytest.fixture
+def model():
+    inputs = {
+        name: keras.Input((None,), dtype="int32", name=name) for name in ("source_ids", "target_ids")
+    }
+    source, target = (keras.layers.Embedding(400, 2)(ids) for ids in inputs.values())
+    source = keras.layers.GlobalAveragePooling1D(keepdims=True)(source)
+    model = keras.Model(inputs, keras.layers.Dense(400)(target + source))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=PADDING)
+    # Compiled for few shapes, and eager is quick enough for what is asked here.
+    model.compile("sgd", loss, metrics=["sparse_categorical_accuracy"], run_eagerly=True)
+    return model
+
+
+def few(**kwargs):
+    arguments = {"batch_size": 16, "num_buckets": 4, "multiple": 8} | kwargs
+    return Recorder(SOURCE[:100], TARGET[:100], **arguments)
+
+
+def test_fit_serves_each_epoch_in_its_own_order(model):
+    batches = few()
+    model.fit(batches, epochs=2, shuffle=False, verbose=0, validation_data=few(shuffle=False))
+    assert batches.whole_epochs() == orders(few(), 2)
+    assert batches.epoch == 2
+
+
+def test_fit_resumed_at_an_epoch_serves_that_epochs_order(model):
+    batches = few()
+    callbacks = [batches.follow_epoch()]
+    model.fit(batches, initial_epoch=3, epochs=5, shuffle=False, verbose=0, callbacks=callbacks)
+    assert batches.whole_epochs() == orders(few(), 5)[3:]
+
+
+def test_fit_that_shuffles_once_more_still_serves_everything_and_is_told_once(model, caplog):
+    batches = few()
+    model.fit(batches, epochs=2, verbose=0)
+    expected = orders(few(), 2)
+    for served, order in zip(batches.whole_epochs(), expected, strict=True):
+        assert sorted(served) == sorted(order)
+    assert caplog.text.count("Pass fit(..., shuffle=False)") == 1
+
+
+def test_fit_with_shuffling_off_is_not_told(model, caplog):
+    model.fit(few(), epochs=2, verbose=0, shuffle=False)
+    assert "shuffle" not in caplog.text
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"batch_size": 4, "tokens_per_batch": 9}, "not both; received tokens_per_batch=9, batch_s"),
+        ({"batch_size": 0}, "batch_size must be an integer of at least 1; received batch_size=0"),
+        ({"batch_size": 4.0}, "batch_size must be an integer .*; received batch_size=4.0"),
+        ({"tokens_per_batch": 0}, "tokens_per_batch must be .* received tokens_per_batch=0"),
+        ({"num_buckets": 0}, "num_buckets must be .* received num_buckets=0"),
+        ({"multiple": 0}, "multiple must be .* received multiple=0"),
+        ({"seed": -1}, "seed must be .* at least 0; received seed=-1"),
+    ],
+)
+def test_arguments_out_of_range_are_errors(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        TranslationBatches(SOURCE, TARGET, **arguments)
+
+
+def test_an_epoch_below_zero_is_an_error():
+    with pytest.raises(ValueError, match="epoch must be an integer of at least 0; received epoch=-1"):
+        few().epoch = -1
+
+
+@pytest.mark.parametrize("source, target", [([], []), ([[10]], []), ([[10]], [[11], [12]])])
+def test_no_examples_or_unequal_sides_are_errors(source, target):
+    with pytest.raises(ValueError, match=f"received {len(source)} and {len(target)}. Read the two"):
+        TranslationBatches(source, target)
+
+
+@pytest.mark.parametrize("wrong", [20, -1, PADDING, START, END])
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_an_id_that_is_no_plain_id_is_named_with_its_sentence(wrong, side):
+    good, bad = [[4, 5], [], [19, 7], [8]], [[4, 5], [], [6, wrong], [8]]
+    source, target = (bad, good) if side == "source" else (good, bad)
+    sizes = {"source_vocabulary_size": 20, "target_vocabulary_size": 20}
+    with pytest.raises(ValueError, match=rf"from 0 to 19, .* received {wrong} in {side} sentence 2"):
+        TranslationBatches(source, target, **sizes)
+    TranslationBatches(good, good, **sizes)
+
+
+@pytest.mark.parametrize("sentence", ["text", ["a", "b"], [1.5, 4.0], 7, [[4, 5]]])
+def test_a_sentence_that_is_not_ids_is_named(sentence):
+    with pytest.raises(ValueError, match="target sentence 1 is .* with encode first"):
+        TranslationBatches([[4], [5]], [[4], sentence])
+
+
+@pytest.mark.parametrize("index", [-1, 10**6])
+def test_a_batch_that_is_not_there_is_an_error(index):
+    with pytest.raises(IndexError, match=f"received index {index}"):
+        few()[index]

@@ -1,0 +1,256 @@
+import datetime
+import gzip
+import logging
+import re
+
+import pytest
+
+from keras_transformer.corpora import DATE_FORMS, dates, read_files, read_pairs, write_date
+
+# April 22, 2019, a Monday, in every form, written out by hand.
+WRITTEN = {
+    "April 22, 2019",
+    "April 22nd, 2019",
+    "April 22 2019",
+    "22 April 2019",
+    "22nd of April 2019",
+    "the 22nd of April, 2019",
+    "Monday, April 22, 2019",
+    "Monday 22 April 2019",
+    "Monday the 22nd of April 2019",
+    "Apr 22, 2019",
+    "22 Apr 2019",
+    "Mon, 22 Apr 2019",
+    "APRIL 22, 2019",
+    "22-APR-2019",
+    "2019, April 22",
+    "2019-04-22",
+    "2019/04/22",
+    "2019.04.22",
+    "04/22/2019 (month/day/year)",
+    "22/04/2019 (day/month/year)",
+    "22.4.2019 (day.month.year)",
+}
+SAMPLE = [datetime.date.fromordinal(n) for n in range(364_878, 3_652_060, 1009)] + [
+    datetime.date(year, month, day)  # where day and month could be mistaken for each other
+    for year in (1000, 1011, 2012, 9999)
+    for month in range(1, 13)
+    for day in range(1, 13)
+]
+
+
+def parse(text):
+    """ISO date and weekday (0 = Monday, or None) of a date in any form; knows no form by name."""
+    text = text.lower()
+    weekday = re.match("mon|tue|wed|thu|fri|sat|sun", text)
+    weekday = weekday and "mon tue wed thu fri sat sun".split().index(weekday[0])
+    text = re.sub("^(mon|tue|wed|thu|fri|sat|sun)[a-z]*", "", text)
+    numbers = [int(number) for number in re.findall(r"\d+", text)]
+    stated = re.search(r"\((\w+).(\w+).(\w+)\)", text)
+    if stated:
+        part = dict(zip(stated.groups(), numbers, strict=True))
+    elif named := re.search("jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec", text):
+        day, year = sorted(numbers)
+        month = "jan feb mar apr may jun jul aug sep oct nov dec".split().index(named[0]) + 1
+        part = {"year": year, "month": month, "day": day}
+    else:
+        part = dict(zip(("year", "month", "day"), numbers, strict=True))
+    return f"{part['year']:04}-{part['month']:02}-{part['day']:02}", weekday
+
+
+def zeller(iso):
+    """Day of the week, 0 = Monday, by Zeller's congruence for the Gregorian calendar."""
+    year, month, day = map(int, iso.split("-"))
+    if month < 3:
+        year, month = year - 1, month + 12
+    return (day + 13 * (month + 1) // 5 + year + year // 4 - year // 100 + year // 400 + 5) % 7
+
+
+# Dates
+
+
+def test_one_date_in_every_form():
+    written = [write_date(datetime.date(2019, 4, 22), form) for form in DATE_FORMS]
+    assert set(written) == WRITTEN and len(written) == len(WRITTEN)
+
+
+def test_no_written_date_can_mean_two_days():
+    meaning = {}
+    for date in SAMPLE:
+        for form in DATE_FORMS:
+            source = write_date(date, form)
+            assert meaning.setdefault(source, date) == date, source
+    assert len(meaning) > 20 * len(SAMPLE)  # May is short and long at once, so not quite 21
+
+
+@pytest.mark.parametrize("form", DATE_FORMS)
+def test_an_independent_reader_understands_every_form(form):
+    for date in SAMPLE:
+        iso, weekday = parse(write_date(date, form))
+        assert iso == date.isoformat()
+        assert weekday == (zeller(iso) if "weekday" in form else None)
+
+
+def test_ordinals_are_english():
+    expected = (
+        "1st 2nd 3rd 4th 5th 6th 7th 8th 9th 10th 11th 12th 13th 14th 15th 16th 17th 18th 19th "
+        "20th 21st 22nd 23rd 24th 25th 26th 27th 28th 29th 30th 31st"
+    ).split()
+    days = [datetime.date(2000, 1, day) for day in range(1, 32)]
+    assert [write_date(day, "{ordinal}") for day in days] == expected
+
+
+def test_dates_come_in_the_sizes_asked_for_with_true_targets():
+    splits = dates(300, 20, 10, seed=1)
+    assert [len(examples.source) for examples in splits] == [300, 20, 10]
+    for examples in splits:
+        assert examples.target == [parse(source)[0] for source in examples.source]
+
+
+def test_every_form_is_drawn():
+    examples = dates(2000, 0, 0).train
+    used = {
+        form
+        for source, target in zip(*examples, strict=True)
+        for form in DATE_FORMS
+        if write_date(datetime.date.fromisoformat(target), form) == source
+    }
+    assert used == set(DATE_FORMS)
+
+
+def test_no_date_occurs_twice_nor_in_two_splits():
+    targets = sum((examples.target for examples in dates(20_000, 2_000, 2_000)), [])
+    assert len(targets) == len(set(targets)) == 24_000
+    assert min(targets) >= "1000-01-01" and max(targets) <= "9999-12-31"
+
+
+def test_the_seed_decides_the_dates():
+    assert dates(50, 5, 5, seed=3) == dates(50, 5, 5, seed=3)
+    assert dates(50, 5, 5, seed=3) != dates(50, 5, 5, seed=4)
+
+
+@pytest.mark.parametrize("sizes", [(3_287_183, 0, 0), (10, -1, 10)])
+def test_more_dates_than_there_are_is_an_error(sizes):
+    days = (datetime.date(9999, 12, 31) - datetime.date(1000, 1, 1)).days + 1
+    with pytest.raises(ValueError, match=f"at most {days} .*received .*{sizes[0]}.*Ask for fewer"):
+        dates(*sizes)
+
+
+# Files
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(name, content, compress=False):
+        content = content if isinstance(content, bytes) else content.encode()
+        path = tmp_path / name
+        path.write_bytes(gzip.compress(content) if compress else content)
+        return path
+
+    return write
+
+
+def test_line_n_of_one_file_translates_line_n_of_the_other(write):
+    examples = read_files(write("en", "a b\nc\n"), write("de", "A B\nC\n"))
+    assert examples.source == ["a b", "c"] and examples.target == ["A B", "C"]
+
+
+def test_columns_after_the_second_are_ignored(write):
+    examples = read_pairs(write("p.tsv", "a b\tA B\tCC-BY\tx\nc\tC\n"))
+    assert examples == (["a b", "c"], ["A B", "C"])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"a\tA\nb\tB\n",
+        b"a\tA\nb\tB",  # no last newline
+        b"\xef\xbb\xbfa\tA\nb\tB\n",  # byte-order mark
+        b"a\tA\r\nb\tB\r\n",  # Windows
+        b" a \t A\nb\t\xe3\x80\x80B \n",  # blanks, one of them ideographic
+    ],
+)
+@pytest.mark.parametrize("compress", [False, True])
+def test_the_same_text_is_read_however_it_was_written(write, content, compress):
+    assert read_pairs(write("any.name", content, compress)) == (["a", "b"], ["A", "B"])
+
+
+def test_gzip_is_told_by_content_not_by_name(write):
+    plain, packed = write("plain.gz", "a\n"), write("packed.txt", "A\n", compress=True)
+    assert read_files(plain, packed) == (["a"], ["A"])
+
+
+@pytest.mark.parametrize("mark", "\u2028 \u2029 \u0085 \x0b \x0c \x1c \x1d \x1e \r".split(" "))
+def test_only_a_newline_ends_a_line(write, mark):
+    examples = read_files(write("en", f"a{mark}b\nc\n"), write("de", "A\nC\n"))
+    assert examples == ([f"a{mark}b", "c"], ["A", "C"])
+
+
+def test_a_pair_blank_on_one_side_is_dropped_on_both_and_counted(write, caplog):
+    source, target = write("en", "a\n\nc\n \ne\n"), write("de", "A\nB\n\n\nE\n")
+    with caplog.at_level(logging.WARNING):
+        assert read_files(source, target) == (["a", "e"], ["A", "E"])
+    assert len(caplog.records) == 1 and "dropped 3 of 5 pairs" in caplog.text
+    caplog.clear()
+    assert read_pairs(write("p", "a\tA\n\tB\nc\t\n\ne\tE\n")) == (["a", "e"], ["A", "E"])
+    assert len(caplog.records) == 1 and "dropped 3 of 5 pairs" in caplog.text
+
+
+def test_nothing_is_logged_where_nothing_is_dropped(write, caplog):
+    read_pairs(write("p", "a\tA\n"))
+    assert not caplog.records
+
+
+def test_files_of_unequal_length_name_the_first_line_without_partner(write):
+    short, long = write("en", "a\nb\n"), write("de", "A\nB\nC\n")
+    for pair in (short, long), (long, short):
+        with pytest.raises(ValueError, match=r"received 2 in .*en and 3 in .*de, whose line 3 has"):
+            read_files(*pair)
+
+
+@pytest.mark.parametrize(
+    "content, line, byte", [(b"a\tA\nb\xff\tB\n", 2, "ff"), ("a\tA".encode("utf-16"), 1, "ff")]
+)
+def test_invalid_utf8_names_file_line_and_byte(write, content, line, byte):
+    path = write("p.tsv", content)
+    with pytest.raises(ValueError, match=rf"p\.tsv, line {line}: expected UTF-8, .*0x{byte}.*Save"):
+        read_pairs(path)
+
+
+def test_a_line_without_tab_is_named(write):
+    with pytest.raises(ValueError, match=r"p\.tsv, line 2: expected source TAB target, .*'b B'"):
+        read_pairs(write("p.tsv", "a\tA\nb B\n"))
+
+
+WHOLE = gzip.compress("".join(f"{n}\t{n * n}\n" for n in range(1000)).encode())
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [WHOLE[:5], WHOLE[: len(WHOLE) // 2], WHOLE[:-3], WHOLE[:50] + b"\xff" * 50 + WHOLE[100:]],
+    ids=["cut in the head", "cut in the data", "cut in the end mark", "overwritten"],
+)
+def test_a_damaged_gzip_file_is_an_error(write, broken):
+    with pytest.raises(ValueError, match=r"p\.tsv\.gz: expected a whole gzip file, .*again"):
+        read_pairs(write("p.tsv.gz", broken))
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_an_empty_file_is_an_error(write, compress):
+    with pytest.raises(ValueError, match="p: expected one sentence a line, received an empty file"):
+        read_pairs(write("p", "", compress))
+
+
+def test_a_file_without_a_complete_pair_is_an_error(write):
+    with pytest.raises(ValueError, match="at least one pair .* received 2 pairs"):
+        read_files(write("en", "a\n\n"), write("de", "\nB\n"))
+
+
+def test_a_folder_is_an_error(tmp_path):
+    with pytest.raises(ValueError, match="expected a file, received a folder"):
+        read_pairs(tmp_path)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.tsv: no such file"):
+        read_pairs(tmp_path / "nowhere.tsv")

@@ -1,0 +1,327 @@
+import csv
+import io
+import runpy
+import sys
+import warnings
+
+import keras
+import numpy as np
+import pytest
+
+from keras_transformer import plots
+from keras_transformer.plots import plot_attention, plot_history, plot_positional_encoding
+
+WEIGHTS = np.array([[0.9, 0.1, 0.0], [0.2, 0.3, 0.5]])
+SOURCE, TARGET = ["a", "b", "c"], ["x", "y"]
+HISTORY = {
+    "loss": [3.0, 2.0, 1.5],
+    "perplexity": [20.0, 7.0, 4.0],
+    "token_accuracy": [0.25, 0.5, 0.75],
+}
+
+
+def save(figure):
+    """The figure's PNG; a glyph that no font has is a warning, and fails."""
+    file = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        figure.savefig(file, dpi=40)
+    return file.getvalue()
+
+
+def panels(figure):
+    return [axes for axes in figure.axes if axes.get_label() != "<colorbar>"]
+
+
+def texts(axis):
+    return [label.get_text() for label in axis.get_ticklabels()]
+
+
+def ticks(axis):
+    low, high = sorted(axis.get_view_interval())
+    return [tick for tick in axis.get_ticklocs() if low <= tick <= high]
+
+
+def image(panel):
+    return panel.get_images()[0]
+
+
+def curves(panel):
+    return {line.get_label(): (*line.get_data(), line) for line in panel.get_lines()}
+
+
+@pytest.fixture
+def bundled_fonts_only(monkeypatch):
+    """The fonts that come with matplotlib, on any machine: they have no Chinese."""
+    from matplotlib import font_manager
+
+    manager = font_manager.fontManager
+    bundled = [font for font in manager.ttflist if "mpl-data" in font.fname]
+    monkeypatch.setattr(manager, "ttflist", bundled)
+
+
+# Attention
+
+
+def test_each_panel_is_one_head_with_its_weights_in_place():
+    weights = np.stack([WEIGHTS, WEIGHTS[:, ::-1]])
+    figure = plot_attention(weights, SOURCE, TARGET)
+    assert [panel.get_title() for panel in panels(figure)] == ["head 1", "head 2"]
+    for panel, head in zip(panels(figure), weights, strict=True):
+        np.testing.assert_array_equal(image(panel).get_array(), head)
+    assert save(figure)
+
+
+def test_sources_are_columns_and_targets_are_rows_from_the_top():
+    panel = panels(plot_attention(WEIGHTS, SOURCE, TARGET))[0]
+    assert (texts(panel.xaxis), texts(panel.yaxis)) == (SOURCE, TARGET)
+    assert panel.get_xlabel() == "source (attended to)"
+    assert panel.get_ylabel() == "target (being written)"
+    bottom, top = panel.get_ylim()
+    assert bottom > top
+
+
+def test_all_heads_share_one_scale_from_0_to_1_that_is_explained():
+    figure = plot_attention([WEIGHTS, WEIGHTS / 2], SOURCE, TARGET)
+    assert [image(panel).get_clim() for panel in panels(figure)] == [(0, 1), (0, 1)]
+    (bar,) = set(figure.axes) - set(panels(figure))
+    assert bar.get_ylabel() == "attention weight"
+
+
+def test_layers_are_named_and_begin_a_row_each():
+    heads = np.stack([WEIGHTS] * 3)
+    figure = plot_attention({"block 1": heads, "block 2": WEIGHTS}, SOURCE, TARGET)
+    titles = [panel.get_title() for panel in panels(figure)]
+    assert titles == ["block 1, head 1", "block 1, head 2", "block 1, head 3", "block 2"]
+    places = [panel.get_subplotspec() for panel in panels(figure)]
+    assert places[3].rowspan.start > places[2].rowspan.start
+    assert places[3].colspan.start == 0
+
+
+@pytest.mark.parametrize("num_heads", range(1, 9))
+def test_the_lowest_panel_of_each_column_names_the_source_tokens(num_heads):
+    size = 12  # two panels side by side
+    figure = plot_attention(np.full((num_heads, size, size), 1 / size), ["s"] * size, ["t"] * size)
+    lowest = {panel.get_subplotspec().colspan.start: panel for panel in panels(figure)}
+    for panel in panels(figure):
+        labelled = panel in lowest.values()
+        assert texts(panel.xaxis) == (["s"] * size if labelled else [])
+
+
+def test_the_figure_grows_with_tokens_and_heads_but_stays_within_a_page():
+    def size(num_heads, length):
+        weights = np.zeros((num_heads, length, length))
+        return plot_attention(weights, ["s"] * length, ["t"] * length).get_size_inches()
+
+    assert all(size(1, 20) > size(1, 10))
+    assert size(8, 10)[1] > size(2, 10)[1]
+    assert size(16, 10)[0] <= 10
+
+
+def test_weights_may_be_a_tensor_of_the_backend():
+    tensor = keras.ops.cast(keras.ops.convert_to_tensor(WEIGHTS), "bfloat16")
+    panel = panels(plot_attention(tensor, SOURCE, TARGET))[0]
+    np.testing.assert_allclose(image(panel).get_array(), WEIGHTS, atol=1 / 256)
+
+
+@pytest.mark.parametrize("shape", [(3, 2), (1, 4, 2, 3), (3,), (2, 2, 2), (0, 2, 3)])
+def test_weights_that_do_not_fit_the_tokens_are_an_error(shape):
+    with pytest.raises(ValueError, match="2 target and 3 source tokens; received shape"):
+        plot_attention(np.zeros(shape), SOURCE, TARGET)
+
+
+@pytest.mark.parametrize("wrong", [-0.1, 1.5, np.nan])
+def test_scores_are_not_taken_for_weights(wrong):
+    with pytest.raises(ValueError, match="in 0 to 1, as after a softmax; received values"):
+        plot_attention(np.where(WEIGHTS == 0.9, wrong, WEIGHTS), SOURCE, TARGET)
+
+
+def test_no_layer_at_all_is_an_error():
+    with pytest.raises(ValueError, match="at least one layer"):
+        plot_attention({}, SOURCE, TARGET)
+
+
+def test_a_character_without_a_font_is_written_as_its_code_point(bundled_fonts_only):
+    figure = plot_attention(WEIGHTS, ["我", "我们", "a我"], ["é", "y"])
+    panel = panels(figure)[0]
+    assert texts(panel.xaxis) == ["U+6211", "U+6211 U+4EEC", "a U+6211"]
+    assert texts(panel.yaxis) == ["é", "y"]
+    assert save(figure)
+
+
+def test_a_character_that_another_font_has_is_drawn_in_that_font(bundled_fonts_only):
+    import matplotlib
+
+    with matplotlib.rc_context({"font.family": "STIXGeneral"}):  # it has no Georgian
+        figure = plot_attention(WEIGHTS, ["ა", "ბ", "c"], TARGET)
+        (label, *_) = panels(figure)[0].get_xticklabels()
+        assert label.get_text() == "ა"
+        assert label.get_fontfamily()[0] == "STIXGeneral"
+        assert any(name.startswith("DejaVu") for name in label.get_fontfamily())
+        assert save(figure)
+
+
+def test_tokens_that_cannot_be_seen_are_made_visible():
+    panel = panels(plot_attention(WEIGHTS, [" ", "\n", ""], ["\t", "a b"]))[0]
+    assert texts(panel.xaxis) == ["␣", "U+000A", ""]
+    assert texts(panel.yaxis) == ["U+0009", "a b"]
+
+
+def test_a_dollar_is_a_token_and_not_a_formula():
+    figure = plot_attention(WEIGHTS, ["$", r"$\frac$", "$$"], TARGET, title="$x_$")
+    assert texts(panels(figure)[0].xaxis)[1] == r"$\frac$"
+    assert save(figure)
+
+
+# Positions
+
+
+def test_positions_run_to_the_right_and_dimensions_down():
+    table = np.arange(12.0).reshape(4, 3) / 12
+    figure = plot_positional_encoding(keras.ops.convert_to_tensor(table))
+    panel = panels(figure)[0]
+    assert (panel.get_xlabel(), panel.get_ylabel()) == ("position (token)", "dimension")
+    np.testing.assert_allclose(image(panel).get_array(), table.T, atol=1e-6)
+    assert save(figure)
+
+
+@pytest.mark.parametrize(("table", "limit"), [([[-0.2, 0.1]], 0.2), ([[0.0, 0.0]], 1)])
+def test_white_is_zero_whatever_was_learnt(table, limit):
+    panel = panels(plot_positional_encoding(np.array(table)))[0]
+    assert image(panel).get_clim() == (-limit, limit)
+    *colour, _ = image(panel).cmap(0.5)
+    assert min(colour) > 0.95
+
+
+@pytest.mark.parametrize("shape", [(4,), (1, 4, 3), (0, 3)])
+def test_a_table_of_another_shape_is_an_error(shape):
+    with pytest.raises(ValueError, match=r"\(length, d_model\); received shape"):
+        plot_positional_encoding(np.zeros(shape))
+
+
+# Learning curves
+
+
+def test_curves_show_what_was_recorded_in_the_units_of_their_axes():
+    figure = plot_history(HISTORY)
+    loss, perplexity, accuracy = panels(figure)
+    assert loss.get_ylabel() == "loss (nats per token)"
+    assert perplexity.get_yscale() == "log"
+    assert accuracy.get_ylabel() == "token accuracy (%)"
+    for panel, values in ((loss, [3, 2, 1.5]), (perplexity, [20, 7, 4]), (accuracy, [25, 50, 75])):
+        epochs, plotted, _ = curves(panel)["training"]
+        assert (list(epochs), list(plotted)) == ([1, 2, 3], values)
+    assert save(figure)
+
+
+def test_training_and_validation_differ_without_colour():
+    validation = {f"val_{key}": values for key, values in HISTORY.items()}
+    figure = plot_history(HISTORY | validation)
+    for panel in panels(figure):
+        lines = curves(panel)
+        assert set(lines) == {"training", "validation"}
+        assert len({line.get_linestyle() for *_, line in lines.values()}) == 2
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["training", "validation"]
+
+
+def test_one_epoch_is_a_point_above_a_whole_number():
+    figure = plot_history({key: values[:1] for key, values in HISTORY.items()})
+    assert save(figure)
+    for panel in panels(figure):
+        assert curves(panel)["training"][2].get_marker() == "o"
+        assert ticks(panel.xaxis) == [1]
+
+
+@pytest.mark.parametrize("num_epochs", [2, 7, 40])
+def test_epochs_are_whole_numbers_from_1(num_epochs):
+    figure = plot_history({"loss": np.linspace(5, 1, num_epochs)})
+    save(figure)
+    (panel,) = panels(figure)
+    assert all(tick == int(tick) and tick >= 1 for tick in ticks(panel.xaxis))
+    assert len(ticks(panel.xaxis)) >= 2
+
+
+@pytest.mark.parametrize("perplexity", [[900.0, 3.0], [30.0, 8.0], [1.02, 1.001], [4.0]])
+def test_a_perplexity_axis_has_ticks_to_read_it_by(perplexity):
+    figure = plot_history({"perplexity": perplexity})
+    save(figure)
+    (panel,) = panels(figure)
+    assert len(ticks(panel.yaxis)) >= 3
+    assert not any("^" in text or "×" in text for text in texts(panel.yaxis))
+
+
+def test_only_the_measures_that_were_recorded_have_a_panel():
+    figure = plot_history({"val_token_accuracy": [0.5], "learning_rate": [0.1], "loss": [1.0]})
+    assert [panel.get_ylabel().split(" (")[0] for panel in panels(figure)] == [
+        "loss",
+        "token accuracy",
+    ]
+
+
+def write_csv(path, rows):
+    with open(path, "w", newline="") as file:
+        csv.writer(file).writerows(rows)
+    return path
+
+
+def test_a_csv_file_gives_the_picture_of_the_dict(tmp_path):
+    rows = [["epoch", *HISTORY], *zip(range(3), *HISTORY.values(), strict=True)]
+    path = write_csv(tmp_path / "history.csv", rows)
+    for argument in (path, str(path)):
+        assert save(plot_history(argument)) == save(plot_history(HISTORY))
+
+
+def test_the_last_line_of_an_epoch_counts_and_gaps_stay_gaps(tmp_path):
+    header = ["epoch", "loss", "val_loss", "perplexity"]
+    rows = [header, [0, 9, "NA", "NA"], [1, 8, 7, "NA"], [1, 5, 4, "NA"], [2, 3]]
+    (panel,) = panels(plot_history(write_csv(tmp_path / "history.csv", rows)))
+    epochs, loss, _ = curves(panel)["training"]
+    assert (list(epochs), list(loss)) == ([1, 2, 3], [9, 5, 3])
+    np.testing.assert_array_equal(curves(panel)["validation"][1], [np.nan, 4, np.nan])
+
+
+def test_what_keras_writes_can_be_plotted(tmp_path):
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile(loss="mse")
+    logger = keras.callbacks.CSVLogger(tmp_path / "history.csv")
+    x = np.ones((2, 1))
+    history = model.fit(x, x, epochs=2, verbose=0, callbacks=[logger])
+    expected = history.history["loss"]
+    for argument in (history, history.history, tmp_path / "history.csv"):
+        (panel,) = panels(plot_history(argument))
+        epochs, loss, _ = curves(panel)["training"]
+        assert list(epochs) == [1, 2]
+        np.testing.assert_allclose(loss, expected, rtol=1e-6)
+        assert "validation" not in curves(panel)
+
+
+@pytest.mark.parametrize("history", [{}, {"accuracy": [1.0]}, {"loss": []}])
+def test_a_history_without_a_known_measure_is_an_error(history):
+    with pytest.raises(ValueError, match="at least one of loss, perplexity, token_accuracy"):
+        plot_history(history)
+
+
+def test_an_empty_csv_file_is_an_error(tmp_path):
+    with pytest.raises(ValueError, match="received nothing"):
+        plot_history(write_csv(tmp_path / "history.csv", [["epoch", "loss"]]))
+
+
+def test_lists_of_different_length_are_an_error_that_names_them():
+    with pytest.raises(ValueError, match="received 2 for loss, 1 for val_loss: validate after"):
+        plot_history({"loss": [2.0, 1.0], "val_loss": [2.0]})
+
+
+# The room
+
+
+def test_plots_work_without_pyplot_and_its_global_state(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    assert save(plot_positional_encoding([[0.0, 1.0]]))
+    assert save(plot_attention(WEIGHTS, SOURCE, TARGET))
+    assert save(plot_history(HISTORY))
+
+
+def test_the_room_can_be_entered_without_matplotlib(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert "plot_attention" in runpy.run_path(plots.__file__)
