@@ -77,10 +77,15 @@ class Translator(keras.Model):
         written = sorted((i for i, text in enumerate(texts) if text.strip()), key=lambda i: len(ids[i]))
         for start in range(0, len(written), self.batch_size):
             batch = written[start : start + self.batch_size]
-            source_ids = _padded([ids[i] for i in batch], rows=_next_size(len(batch), self.batch_size))
-            answer_ids = self._decoding.greedy(source_ids, self._max_target_length(source_ids.shape[1]))
-            decoded = tokenizers.decode(self.target_tokenizer, answer_ids[: len(batch)].tolist())
-            for i, answer in zip(batch, decoded):
+            rows = _next_size(len(batch), self.batch_size)
+            source_ids = _padded([ids[i] for i in batch], rows, self.transformer.max_length)
+            longest = self._max_target_length(source_ids.shape[1])
+            answer_ids = self._decoding.greedy(source_ids, longest)
+            # Each sentence has its own limit, so that its neighbours cannot lengthen its answer.
+            answer_ids = [
+                row[: self._max_target_length(len(ids[i]))] for i, row in zip(batch, answer_ids)
+            ]
+            for i, answer in zip(batch, tokenizers.decode(self.target_tokenizer, answer_ids)):
                 answers[i] = answer
         return answers
 
@@ -120,7 +125,8 @@ class Translator(keras.Model):
         if path.exists() and not overwrite:
             raise ValueError(f"{path} exists; choose another name, or pass overwrite=True.")
         beside = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
-        optimizer, self.transformer.optimizer = self.transformer.optimizer, None
+        optimizer = getattr(self.transformer, "optimizer", None)
+        self.transformer.optimizer = None
         try:
             super().save(beside, **kwargs)
             os.replace(beside, path)
@@ -140,6 +146,7 @@ class Translator(keras.Model):
         return sequences
 
     def _max_target_length(self, source_length):
+        """Tokens that an answer may have, END included: generous, but no endless loop."""
         limit = 2 * source_length + 16
         return limit if self.transformer.max_length is None else min(limit, self.transformer.max_length)
 
@@ -170,13 +177,16 @@ def _next_size(size, largest):
     return min(1 << (size - 1).bit_length(), largest)
 
 
-def _padded(sequences, rows):
-    """(rows, length) int32: the length is 16, 32, 48, 64, 96, 128, 192, ...; spare rows are padding."""
+def _padded(sequences, rows, max_length):
+    """(rows, length) int32: the length is 16, 32, 48, 64, 96, 128, 192, ..., at most `max_length`.
+
+    Spare rows are padding.
+    """
     longest = max(map(len, sequences))
     length = 16
     while length < longest:
         length += max(16, 1 << (length.bit_length() - 2))
-    ids = np.full((rows, length), PADDING, "int32")
+    ids = np.full((rows, min(length, max_length or length)), PADDING, "int32")
     for row, sequence in zip(ids, sequences):
         row[: len(sequence)] = sequence
     return ids

@@ -79,6 +79,7 @@ def learn_tokenizer(texts, vocabulary_size=None, model_type="bpe"):
         character_coverage=1.0,
         normalization_rule_name="identity",
         remove_extra_whitespaces=False,
+        add_dummy_prefix=model_type != "char",  # a word begins a line as it begins elsewhere
         # In bytes; a longer sentence would be left out without a word.
         max_sentence_length=max(4192, max(len(text.encode()) for text in texts)),
         pad_id=PADDING,

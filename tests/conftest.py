@@ -42,7 +42,8 @@ def same_dropout():
     """Sets the random state of layers, so that two calls drop the same."""
 
     def same_dropout(*layers):
-        for layer in layers:
+        keras.utils.set_random_seed(0)  # PyTorch draws from its own generator,
+        for layer in layers:  # the others from a state that the layer holds
             for variable in layer.variables:
                 if variable.name == "seed_generator_state":
                     variable.assign(np.array([7, 0], "uint32"))
@@ -128,12 +129,12 @@ def weights_of():
     return lambda layer: of_type[type(layer).__name__](layer)
 
 
-class _Differentiable(keras.Model):
+class Differentiable(keras.Model):
     """A scalar function of trainable arrays: one step of SGD at rate 1 subtracts its gradient."""
 
-    def __init__(self, function, arrays, layer=None):
+    def __init__(self, function, arrays, layers):
         super().__init__()
-        self.function, self.layer = function, layer
+        self.function, self.of = function, layers
         self.arrays = [
             self.add_weight(shape=a.shape, initializer=lambda shape, dtype=None, a=a: a, name=f"a{i}")
             for i, a in enumerate(arrays)
@@ -148,13 +149,13 @@ class _Differentiable(keras.Model):
 
 @pytest.fixture(scope="session")
 def gradients():
-    """d function / d each array, and then each trainable weight of `layer`, in training.
+    """d function / d each array, and then each trainable weight of `layers`, in training.
 
     `keras.ops` has no gradient; a training step of SGD is one on every backend.
     """
 
-    def gradients(function, *arrays, layer=None):
-        model = _Differentiable(function, [ops.convert_to_tensor(a) for a in arrays], layer)
+    def gradients(function, *arrays, layers=()):
+        model = Differentiable(function, [ops.convert_to_tensor(a) for a in arrays], list(layers))
         model.compile(keras.optimizers.SGD(1.0), loss="mse", run_eagerly=True)
         before = [ops.convert_to_numpy(v) for v in model.trainable_variables]
         before = [b.copy() for b in before]

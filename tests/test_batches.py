@@ -165,6 +165,13 @@ def test_merging_takes_the_cheapest_union():
     assert batches.padding_share == pytest.approx(1 - real / padded, abs=1e-12)
 
 
+def test_buckets_are_merged_where_rows_of_padding_cost_more_than_longer_rows():
+    # Apart, 3 examples in rows of 2 take 4 rows each: 4 * 16 + 4 * 24 tokens. Together 6 * 24.
+    source, target = [[10] * 7] * 6, [[10] * 7] * 3 + [[10] * 15] * 3
+    assert TranslationBatches(source, target, batch_size=2).shapes == [(2, 8, 16)]
+    assert TranslationBatches(source, target, batch_size=3).shapes == [(3, 8, 8), (3, 8, 16)]
+
+
 def test_many_different_lengths_are_bucketed_too():
     lengths = [(n % 61, n * 7 % 67) for n in range(3000)]  # 3,000 pairs of lengths
     source, target = ([[10] * pair[side] for pair in lengths] for side in (0, 1))
@@ -207,7 +214,9 @@ def test_the_summary_written_out():
 
 
 def test_the_order_is_a_function_of_seed_and_epoch():
-    one, again, other = (TranslationBatches(SOURCE, TARGET, batch_size=8, seed=s) for s in (1, 1, 2))
+    one, again, other = (
+        TranslationBatches(SOURCE, TARGET, batch_size=8, seed=seed) for seed in (1, 1, 2)
+    )
     random.seed(0)
     first = orders(one, 3)
     random.seed(1)
@@ -291,20 +300,18 @@ class Recorder(TranslationBatches):
 
 @pytest.fixture
 def model():
-    inputs = {
-        name: keras.Input((None,), dtype="int32", name=name) for name in ("source_ids", "target_ids")
-    }
+    names = "source_ids", "target_ids"
+    inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in names}
     source, target = (keras.layers.Embedding(400, 2)(ids) for ids in inputs.values())
     source = keras.layers.GlobalAveragePooling1D(keepdims=True)(source)
     model = keras.Model(inputs, keras.layers.Dense(400)(target + source))
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=PADDING)
-    # Compiled for few shapes, and eager is quick enough for what is asked here.
-    model.compile("sgd", loss, metrics=["sparse_categorical_accuracy"], run_eagerly=True)
+    model.compile("sgd", loss, metrics=["sparse_categorical_accuracy"])
     return model
 
 
 def few(**kwargs):
-    arguments = {"batch_size": 16, "num_buckets": 4, "multiple": 8} | kwargs
+    arguments = {"batch_size": 16, "num_buckets": 2} | kwargs
     return Recorder(SOURCE[:100], TARGET[:100], **arguments)
 
 
@@ -342,7 +349,7 @@ def test_fit_with_shuffling_off_is_not_told(model, caplog):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"batch_size": 4, "tokens_per_batch": 9}, "not both; received tokens_per_batch=9, batch_s"),
+        ({"batch_size": 4, "tokens_per_batch": 9}, "not both; received tokens_per_batch=9, b"),
         ({"batch_size": 0}, "batch_size must be an integer of at least 1; received batch_size=0"),
         ({"batch_size": 4.0}, "batch_size must be an integer .*; received batch_size=4.0"),
         ({"tokens_per_batch": 0}, "tokens_per_batch must be .* received tokens_per_batch=0"),
@@ -357,7 +364,7 @@ def test_arguments_out_of_range_are_errors(arguments, message):
 
 
 def test_an_epoch_below_zero_is_an_error():
-    with pytest.raises(ValueError, match="epoch must be an integer of at least 0; received epoch=-1"):
+    with pytest.raises(ValueError, match="epoch must be .* at least 0; received epoch=-1"):
         few().epoch = -1
 
 
@@ -370,10 +377,10 @@ def test_no_examples_or_unequal_sides_are_errors(source, target):
 @pytest.mark.parametrize("wrong", [20, -1, PADDING, START, END])
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_an_id_that_is_no_plain_id_is_named_with_its_sentence(wrong, side):
-    good, bad = [[4, 5], [], [19, 7], [8]], [[4, 5], [], [6, wrong], [8]]
+    good, bad = [[4, 5], [], [19, 7], [8]], [[4, 5], [], [wrong, 7], [8]]
     source, target = (bad, good) if side == "source" else (good, bad)
     sizes = {"source_vocabulary_size": 20, "target_vocabulary_size": 20}
-    with pytest.raises(ValueError, match=rf"from 0 to 19, .* received {wrong} in {side} sentence 2"):
+    with pytest.raises(ValueError, match=f"0 to 19, .* received {wrong} in {side} sentence 2"):
         TranslationBatches(source, target, **sizes)
     TranslationBatches(good, good, **sizes)
 

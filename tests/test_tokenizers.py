@@ -74,13 +74,25 @@ def test_learning_twice_gives_the_same_vocabulary(model_type):
 
 
 def test_a_character_vocabulary_is_every_character_and_four():
-    letters = learn_tokenizer(["aaaaa bbbbccc"], model_type="char")  # with the first space, two
+    letters = learn_tokenizer(["aaaaa bbbbccc"], model_type="char")
     assert letters.get_vocabulary() == "<pad> <unk> <s> </s> a b c \u2581".split()
 
 
-def test_characters_encode_one_id_each_after_the_first_space(letters):
-    (ids,) = encode(letters, ["cab"])
-    assert token_strings(letters, ids) == ["\u2581", "c", "a", "b"]
+def test_characters_encode_one_id_each(letters):
+    (ids,) = encode(letters, [" ca b"])
+    assert token_strings(letters, ids) == ["\u2581", "c", "a", "\u2581", "b"]
+
+
+def test_a_sentence_with_a_reserved_character_is_learnt_from():
+    pieces = learn_tokenizer(["zzz", "xyz xyz \u2585"] * 9)  # SentencePiece would skip the second
+    assert token_strings(pieces, *encode(pieces, ["xyz"])) == ["\u2581xyz"]
+
+
+@pytest.mark.parametrize("model_type", ["bpe", "unigram"])
+def test_a_word_is_the_same_piece_at_the_start_and_inside(model_type):
+    tokenizer = learn_tokenizer(["the cat", "cat the"] * 50, 12, model_type)
+    (first, last) = encode(tokenizer, ["cat the", "the cat"])
+    assert sorted(first) == sorted(last) and first != last
 
 
 def test_a_small_character_vocabulary_drops_the_rare_ones():
@@ -184,8 +196,8 @@ def test_an_unseen_character_is_unknown(letters):
 
 
 def test_decoding_stops_at_the_first_end_and_skips_padding_and_start(letters):
-    space, a, b, c = (dict(zip(token_strings(letters, range(8)), range(8)))[x] for x in "\u2581abc")
-    sequences = [[START, space, a, PADDING, b, END, c, 99], [END, a], [a, c]]
+    a, b, c = (letters.token_to_id(letter) for letter in "abc")
+    sequences = [[START, a, PADDING, b, END, c, 99], [END, a], [a, c]]
     assert decode(letters, sequences) == ["ab", "", "ac"]
 
 
@@ -194,7 +206,7 @@ def test_arrays_and_tensors_decode_like_lists(letters):
     padded = np.array([row + [END, PADDING] for row in ids])
     assert decode(letters, padded) == ["abc", "cab"]
     assert decode(letters, keras.ops.convert_to_tensor(padded)) == ["abc", "cab"]
-    assert token_strings(letters, padded[0]) == ["\u2581", "a", "b", "c", "</s>", "<pad>"]
+    assert token_strings(letters, padded[0]) == ["a", "b", "c", "</s>", "<pad>"]
 
 
 @pytest.mark.parametrize("text, kind", [(None, "NoneType"), (7, "int"), (b"a", "bytes")])

@@ -1,0 +1,247 @@
+"""What must hold at every level, from one layer to the model, in every mode of each.
+
+Every level is a function of ids, so that one test serves all: a target that attends to itself
+and to a source of another length.
+"""
+
+import itertools
+
+import keras
+import numpy as np
+import pytest
+
+from keras_transformer.attention import MultiHeadAttention
+from keras_transformer.blocks import Decoder, DecoderBlock, Encoder, EncoderBlock
+from keras_transformer.masks import padding_mask
+from keras_transformer.models import Transformer
+
+SOURCE = np.array([[5, 6, 7, 3, 0], [8, 3, 0, 0, 0]])
+TARGET = np.array([[2, 4, 9, 6], [2, 5, 0, 0]])
+
+DROPOUT = {"": 0.0, "dropout": 0.1}
+TRAINING = {"inference": False, "training": True}
+ASK = {"": False, "weights": True}
+DTYPES = ["float32", "mixed_bfloat16"]
+TOLERANCE = {"float32": 1e-5, "mixed_bfloat16": 0.06}
+
+MODES = list(itertools.product(DTYPES, DROPOUT, TRAINING, ASK))
+CASES = [(level, *mode) for level in ("layer", "block", "stack") for mode in MODES]
+CASES += [(level, *mode) for level in ("model", "reloaded_model") for mode in MODES]
+NOTHING_DROPPED = [case for case in CASES if not (case[2] and case[3] == "training")]
+ASKING = [case for case in CASES if case[4]]
+
+
+def named(case):
+    return "-".join(part for part in case if part)
+
+
+class OfVectors:
+    """A layer, a block or a stack of each side, over fixed embeddings."""
+
+    def __init__(self, level, dtype, dropout, randomize):
+        rates = dict(dropout=dropout, dtype=dtype)
+        if level == "layer":
+            self.sides = MultiHeadAttention(2, **rates), MultiHeadAttention(2, **rates)
+            self.forward = self.attend
+        else:
+            rates["attention_dropout"] = dropout
+            if level == "block":
+                self.sides = EncoderBlock(2, 16, **rates), DecoderBlock(2, 16, **rates)
+            else:
+                self.sides = Encoder(2, 2, 16, **rates), Decoder(2, 2, 16, **rates)
+            self.forward = self.encode_and_decode
+        self.table = np.random.default_rng(1).normal(size=(12, 8)).astype("float32")
+        self.layers = self.sides
+        self.randomize = randomize
+
+    def __call__(self, source, target, at_padding=0.0, **mode):
+        table = np.concatenate([np.full((1, 8), at_padding, "float32"), self.table])
+        output, *weights = self.forward(table[source], table[target], padding_mask(source), **mode)
+        if self.randomize:  # the first call builds
+            for layer in self.sides:
+                self.randomize(layer)
+            self.randomize = None
+            return self(source, target, at_padding, **mode)
+        return output, *weights
+
+    def attend(self, source, target, mask, ask, training):
+        over_itself, over_source = self.sides
+        mode = dict(return_attention_scores=ask, training=training)
+        h = over_itself(target, target, use_causal_mask=True, **mode)
+        h, *of_self = h if ask else [h]
+        y = over_source(h, source, attention_mask=mask, **mode)
+        y, *of_source = y if ask else [y]
+        return y, of_self, of_source
+
+    def encode_and_decode(self, source, target, mask, ask, training):
+        mode = dict(return_attention_scores=ask, training=training)
+        encoder, decoder = self.sides
+        memory = encoder(source, attention_mask=mask, **mode)
+        memory = memory[0] if ask else memory
+        y = decoder(target, memory, cross_attention_mask=mask, **mode)
+        return y if ask else [y]
+
+
+class OfIds:
+    """The model; for the weights, its layers called one after the other."""
+
+    def __init__(self, model):
+        self.model = model
+        self.layers = [model]
+
+    def __call__(self, source, target, at_padding=0.0, ask=False, training=False):
+        for embedding in (self.model.embed_source, self.model.embed_target):
+            rows = keras.ops.convert_to_numpy(embedding.embeddings).copy()
+            rows[0] = at_padding
+            embedding.embeddings.assign(rows)
+        if ask:
+            output, *weights = self.forward(source, target, padding_mask(source), training)
+        else:
+            inputs = {"source_ids": source, "target_ids": target}
+            output, *weights = [self.model(inputs, training=training)]
+        return output[..., 1:], *weights  # the first logit is what stands at padding itself
+
+    def forward(self, source, target, mask, training):
+        model = self.model
+        x = model.source_positions(model.embed_source(source))
+        x = model.get_layer("source_dropout")(x, training=training)
+        memory = model.encoder(x, attention_mask=mask, training=training)
+        y = model.target_positions(model.embed_target(target))
+        y = model.get_layer("target_dropout")(y, training=training)
+        mode = dict(return_attention_scores=True, training=training)
+        y, *weights = model.decoder(y, memory, cross_attention_mask=mask, **mode)
+        return model.embed_target(y, reverse=True), *weights
+
+
+@pytest.fixture(scope="module")
+def level_of(randomize, tmp_path_factory):
+    """Each level once for all its modes."""
+    built = {}
+
+    def build(level, dtype, dropout):
+        if level == "model":
+            sizes = dict(num_layers=2, d_model=8, num_heads=2, d_ff=16)
+            rates = dict(dropout=dropout, attention_dropout=dropout)
+            return OfIds(randomize(Transformer(11, 13, **sizes, **rates, dtype=dtype)))
+        if level == "reloaded_model":
+            path = tmp_path_factory.mktemp("model") / "model.keras"
+            level_of("model", dtype, dropout).model.save(path)
+            return OfIds(keras.saving.load_model(path))
+        return OfVectors(level, dtype, dropout, randomize)
+
+    def level_of(*key):
+        if key not in built:
+            built[key] = build(*key)
+        return built[key]
+
+    return level_of
+
+
+@pytest.fixture(scope="module")
+def subject(request, level_of, numpy, same_dropout):
+    """A case of CASES as a function of ids; two calls drop the same."""
+    level, dtype, dropout, training, ask = request.param
+    function = level_of(level, dtype, DROPOUT[dropout])
+
+    def subject(source, target, at_padding=0.0, weights=False):
+        mode = dict(ask=ASK[ask], training=TRAINING[training])
+        function(source, target, **mode) if not function.layers[0].built else None
+        same_dropout(*function.layers)
+        output = numpy(function(source, target, at_padding, **mode))
+        return output[1:] if weights else output[0]
+
+    subject.tolerance = TOLERANCE[dtype]
+    return subject
+
+
+every_case = pytest.mark.parametrize("subject", CASES, ids=named, indirect=True)
+
+
+def assert_same(subject, after, before):
+    np.testing.assert_allclose(after, before, rtol=0, atol=subject.tolerance)
+
+
+def assert_changed(after, before):
+    """Every position of every sentence has changed, by more than any tolerance."""
+    assert np.abs(after - before).max(axis=-1).min() > max(TOLERANCE.values())
+
+
+@every_case
+def test_a_future_target_token_changes_its_own_output_and_no_earlier_one(subject):
+    changed = TARGET.copy()
+    changed[0, 2] = 10
+    before, after = subject(SOURCE, TARGET), subject(SOURCE, changed)
+    assert_same(subject, after[0, :2], before[0, :2])
+    assert_changed(after[:1, 2], before[:1, 2])
+
+
+@every_case
+def test_what_stands_at_padding_changes_nothing_and_a_token_there_does(subject):
+    before = subject(SOURCE, TARGET)
+    assert_same(subject, subject(SOURCE, TARGET, at_padding=3.0)[TARGET > 0], before[TARGET > 0])
+    no_longer_padded = np.where(SOURCE == 0, 9, SOURCE)
+    assert_changed(subject(no_longer_padded, TARGET), before)
+
+
+@every_case
+def test_a_neighbour_in_the_batch_changes_nothing_but_itself(subject):
+    source, target = SOURCE.copy(), TARGET.copy()
+    source[1], target[1] = [4, 9, 10, 7, 3], [2, 8, 7, 10]
+    before, after = subject(SOURCE, TARGET), subject(source, target)
+    assert_same(subject, after[0], before[0])
+    assert_changed(after[1:, 1:], before[1:, 1:])
+
+
+@pytest.mark.parametrize("subject", NOTHING_DROPPED, ids=named, indirect=True)
+def test_more_padding_changes_nothing(subject):
+    longer = subject(np.pad(SOURCE, [(0, 0), (0, 2)]), np.pad(TARGET, [(0, 0), (0, 3)]))[:, :4]
+    assert_same(subject, longer[TARGET > 0], subject(SOURCE, TARGET)[TARGET > 0])
+
+
+@pytest.mark.parametrize("subject", ASKING, ids=named, indirect=True)
+def test_the_weights_are_exactly_zero_at_the_future_and_at_the_padding_of_the_source(subject):
+    of_self, of_source = map(keras.tree.flatten, subject(SOURCE, TARGET, weights=True))
+    causal = np.broadcast_to(np.tril(np.ones((4, 4), bool)), (2, 2, 4, 4))
+    real = np.broadcast_to((SOURCE > 0)[:, np.newaxis, np.newaxis], (2, 2, 4, 5))
+    for weights in of_self:
+        np.testing.assert_array_equal(weights > 0, causal)
+    for weights in of_source:
+        np.testing.assert_array_equal(weights > 0, real)
+
+
+# Order: attention itself cannot tell it, so only positions can.
+
+ORDER = [3, 0, 4, 1, 2]  # nothing stays in its place, and padding comes to stand inside
+SIDES = list(itertools.product(["layer", "block", "stack"], DTYPES, DROPOUT, ASK))
+
+
+@pytest.mark.parametrize("level, dtype, dropout, ask", SIDES, ids=map(named, SIDES))
+def test_permuting_the_source_without_positions_permutes_the_output(
+    numpy, normal, level_of, level, dtype, dropout, ask
+):
+    encoder = level_of(level, dtype, DROPOUT[dropout]).sides[0]
+    x, mask = normal(2, 5, 8), padding_mask(SOURCE)
+
+    def output(x, mask):
+        arguments = dict(attention_mask=mask, return_attention_scores=ASK[ask])
+        y = encoder(x, x, **arguments) if level == "layer" else encoder(x, **arguments)
+        return numpy(y[0] if ASK[ask] else y)
+
+    before, after = output(x, mask), output(x[:, ORDER], numpy(mask)[..., ORDER])
+    np.testing.assert_allclose(after, before[:, ORDER], rtol=0, atol=TOLERANCE[dtype])
+    assert_changed(after, before)
+
+
+@pytest.mark.parametrize("level", ["model", "reloaded_model"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_decoder_cannot_tell_the_order_of_the_memory_but_positions_tell_that_of_the_source(
+    numpy, level_of, level, dtype
+):
+    model = level_of(level, dtype, 0.0).model
+    memory, mask = numpy(model.encode(keras.ops.convert_to_tensor(SOURCE)))
+    y = model.embed_target(TARGET)
+    before = numpy(model.decoder(y, memory, cross_attention_mask=mask))
+    after = numpy(model.decoder(y, memory[:, ORDER], cross_attention_mask=mask[..., ORDER]))
+    np.testing.assert_allclose(after, before, rtol=0, atol=TOLERANCE[dtype])
+    permuted, _ = numpy(model.encode(keras.ops.convert_to_tensor(SOURCE[:, ORDER])))
+    assert_changed(permuted[:1], memory[:1, ORDER])

@@ -1,0 +1,207 @@
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import zipfile
+
+import keras
+import numpy as np
+import pytest
+
+import keras_transformer as kt
+from keras_transformer import corpora
+
+BACKENDS = ("tensorflow", "jax", "torch")
+
+# Run in a new process: loads a translator, translates, and measures the logits of one batch.
+LOAD = """
+import json, sys
+import keras, numpy as np
+import keras_transformer
+translator = keras.saving.load_model(sys.argv[1])
+asked = json.load(open(sys.argv[2]))
+inputs = {name: np.array(ids, "int32") for name, ids in asked["inputs"].items()}
+logits = keras.ops.convert_to_numpy(translator(inputs))
+np.save(sys.argv[3], logits)
+print(json.dumps([keras.backend.backend(), translator.translate(asked["texts"])]))
+"""
+
+
+@pytest.fixture(scope="module")
+def dates():
+    return corpora.dates(num_train=2_000, num_valid=10, num_test=200, seed=1)
+
+
+@pytest.fixture(scope="module")
+def translator(dates):
+    """Trained for a moment: its answers differ from text to text, which is all that is needed."""
+    keras.utils.set_random_seed(0)
+    tokenizer = kt.learn_tokenizer(dates.train.source + dates.train.target, model_type="char")
+    ids = [kt.encode(tokenizer, side) for side in dates.train]
+    batches = kt.TranslationBatches(*ids, num_buckets=2)
+    size = tokenizer.vocabulary_size()
+    transformer = kt.Transformer(size, num_layers=1, d_model=32, num_heads=2, d_ff=64)
+    schedule = kt.WarmupSchedule.with_peak(5e-3, 30)
+    transformer.compile(kt.paper_optimizer(schedule), kt.TokenCrossEntropy(0.1))
+    transformer.fit(batches, epochs=4, shuffle=False, verbose=0)
+    return kt.Translator(transformer, tokenizer)
+
+
+@pytest.fixture(scope="module")
+def saved(translator, tmp_path_factory):
+    path = tmp_path_factory.mktemp("saved") / "dates.keras"
+    translator.save(path)
+    return path
+
+
+def test_line_n_of_the_answer_translates_line_n_of_the_question(translator, dates):
+    texts = dates.test.source[:40]
+    together = translator.translate(texts)
+    assert together == [translator.translate([text])[0] for text in texts]
+    assert translator.translate(texts[::-1]) == together[::-1]
+    assert len(set(together)) > 5
+
+
+def test_an_answer_without_end_stops_at_a_length_set_by_its_own_text_alone(translator, dates):
+    size = translator.source_tokenizer.vocabulary_size()
+    endless = kt.Transformer(size, num_layers=1, d_model=8, num_heads=1, d_ff=8)
+    never_end = np.ones((size, 8), "float32")
+    never_end[kt.END] = -1
+    endless.embed_target.set_weights([never_end])
+    endless.decoder.blocks[-1].feed_forward_add_norm.norm.beta.assign(np.ones(8) * 100)
+    endless = kt.Translator(endless, translator.source_tokenizer)
+    short, long = "May 5, 2019", "May 5, 2019, " * 10
+    alone, beside_a_long_one = endless.translate([short]), endless.translate([short, long])
+    tokens = len(kt.encode(translator.source_tokenizer, [short])[0]) + 1
+    assert len(kt.encode(translator.source_tokenizer, alone)[0]) <= 2 * tokens + 16
+    assert beside_a_long_one[0] == alone[0] and len(beside_a_long_one[1]) > len(alone[0])
+
+
+def test_batches_smaller_than_the_question_change_nothing(translator, dates):
+    texts = dates.test.source[:30]
+    of_seven = kt.Translator(translator.transformer, translator.source_tokenizer, batch_size=7)
+    assert of_seven.translate(texts) == translator.translate(texts)
+
+
+def test_an_empty_or_blank_text_translates_to_the_empty_text(translator, dates):
+    text = dates.test.source[0]
+    (answer,) = translator.translate([text])
+    assert answer != ""
+    assert translator.translate(["", text, "  ", "\t"]) == ["", answer, "", ""]
+
+
+def test_no_texts_give_no_translations(translator):
+    assert translator.translate([]) == []
+
+
+def test_a_text_of_a_thousand_characters_is_translated(translator):
+    (answer,) = translator.translate(["May 5, 2019 " * 84])
+    assert isinstance(answer, str)
+
+
+def test_characters_that_were_never_seen_are_read_as_unknown(translator):
+    answers = translator.translate(["我爱苹果", "\N{GRINNING FACE}", "May 5, 2019é"])
+    assert all(isinstance(answer, str) for answer in answers)
+
+
+@pytest.mark.parametrize("wrong", ["May 5, 2019", ["May 5, 2019", 7], [None], b"May 5, 2019"])
+def test_what_is_not_a_list_of_strings_is_refused(translator, wrong):
+    with pytest.raises(ValueError, match="text"):
+        translator.translate(wrong)
+
+
+def test_a_text_longer_than_the_learned_positions_is_named(translator):
+    tokenizer = translator.source_tokenizer
+    short = kt.Transformer(
+        tokenizer.vocabulary_size(), num_layers=1, d_model=8, num_heads=1, d_ff=8, max_length=12
+    )
+    limited = kt.Translator(short, tokenizer)
+    assert len(limited.translate(["May 5"])) == 1
+    with pytest.raises(ValueError, match="Text 2 has 15 tokens, but the model learned 12 positions"):
+        limited.translate(["May 5", "April 22, 2019"])
+
+
+def test_attention_weights_stand_for_the_translation_itself(translator, dates):
+    text = dates.test.source[3]
+    (translation,) = translator.translate([text])
+    weights, source_tokens, target_tokens = translator.attention(text)
+    transformer = translator.transformer
+    assert weights.shape == (1, 2, len(target_tokens), len(source_tokens))
+    np.testing.assert_allclose(weights.sum(axis=-1), 1, atol=1e-5)
+    assert "".join(source_tokens) == text.replace(" ", "▁") + "</s>"
+    assert "".join(target_tokens) == translation.replace(" ", "▁") + "</s>"
+    # The same weights as the whole model's, teacher-forced on its own answer.
+    source, target = kt.encode(translator.source_tokenizer, [text, translation])
+    memory, mask = transformer.encode(np.array([[*source, kt.END]]))
+    y = transformer.target_positions(transformer.embed_target(np.array([[kt.START, *target]])))
+    expected = transformer.decoder(y, memory, cross_attention_mask=mask, return_attention_scores=True)
+    np.testing.assert_allclose(weights, keras.ops.convert_to_numpy(expected[2][0]), atol=1e-6)
+    assert weights.std() > 0.01  # not all alike
+
+
+def test_one_file_holds_model_and_vocabulary_and_no_optimizer(translator, saved):
+    with zipfile.ZipFile(saved) as archive:
+        names = archive.namelist()
+    assert any("vocabulary" in name for name in names)
+    weights = translator.transformer.count_params() * 4
+    assert weights < saved.stat().st_size < 1.5 * weights + 200_000
+    assert translator.transformer.optimizer is not None  # training can go on
+
+
+def test_a_file_that_cannot_be_written_leaves_the_old_one_whole(translator, saved, monkeypatch, tmp_path):
+    path = tmp_path / "kept.keras"
+    path.write_bytes(saved.read_bytes())
+
+    def fails_half_way(self, filepath, **kwargs):
+        pathlib.Path(filepath).write_bytes(b"half")
+        raise OSError("disk full")
+
+    monkeypatch.setattr(keras.Model, "save", fails_half_way)
+    with pytest.raises(OSError, match="disk full"):
+        translator.save(path)
+    assert path.read_bytes() == saved.read_bytes()
+    assert [p.name for p in tmp_path.iterdir()] == ["kept.keras"]
+
+
+def test_saving_over_a_file_can_be_refused(translator, saved):
+    with pytest.raises(ValueError, match="exists"):
+        translator.save(saved, overwrite=False)
+
+
+def test_two_vocabularies_are_saved_and_loaded_apart(dates, tmp_path):
+    tokenizers = [kt.learn_tokenizer(side, model_type="char") for side in dates.train]
+    sizes = [tokenizer.vocabulary_size() for tokenizer in tokenizers]
+    assert sizes[0] != sizes[1]
+    model = kt.Transformer(*sizes, num_layers=1, d_model=8, num_heads=1, d_ff=8)
+    translator = kt.Translator(model, *tokenizers, batch_size=5)
+    translator.save(tmp_path / "two.keras")
+    loaded = keras.saving.load_model(tmp_path / "two.keras")
+    assert [t.vocabulary_size() for t in (loaded.source_tokenizer, loaded.target_tokenizer)] == sizes
+    assert loaded.batch_size == 5
+    texts = dates.test.source[:5]
+    assert loaded.translate(texts) == translator.translate(texts)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_saved_translator_says_the_same_on_every_backend(translator, saved, dates, backend, tmp_path):
+    """The gate runs the suite on three backends: nine pairs of saving and loading."""
+    texts = dates.test.source
+    ids = [kt.encode(translator.source_tokenizer, side[:8]) for side in dates.test]
+    inputs, _ = kt.TranslationBatches(*ids, shuffle=False, num_buckets=1)[0]
+    question = {"texts": texts, "inputs": {name: array.tolist() for name, array in inputs.items()}}
+    (tmp_path / "asked.json").write_text(json.dumps(question))
+    environment = {**os.environ, "KERAS_BACKEND": backend}
+    if backend == "tensorflow":  # the gate hides it from the others
+        environment.pop("PYTHONPATH", None)
+    logits = tmp_path / "logits.npy"
+    answer = subprocess.run(
+        [sys.executable, "-c", LOAD, saved, tmp_path / "asked.json", logits],
+        env=environment, cwd=pathlib.Path(kt.__file__).parents[1], capture_output=True, text=True,
+    )
+    assert answer.returncode == 0, answer.stderr
+    name, translations = json.loads(answer.stdout.splitlines()[-1])
+    assert name == backend
+    assert translations == translator.translate(texts)
+    expected = keras.ops.convert_to_numpy(translator(inputs))
+    np.testing.assert_allclose(np.load(logits), expected, atol=1e-4)
