@@ -55,7 +55,7 @@ class TranslationBatches(keras.utils.PyDataset):
         tokens_per_batch=None,
         batch_size=None,
         num_buckets=8,
-        multiple=8,
+        multiple=4,
         shuffle=True,
         seed=0,
         source_vocabulary_size=None,
