@@ -38,7 +38,7 @@ from keras_transformer import corpora, evaluation, plots, training
 # What suits the task when the command line does not say. Dates: 30,000 short pairs of a regular
 # language, learnt letter by letter. Text: some 30,000 sentence pairs, learnt by subwords.
 DATES = dict(preset="tiny", vocabulary="char", batch_size=64, epochs=8, learning_rate=4e-3, warmup_steps=500)
-TEXT = dict(preset="small", vocabulary="bpe", tokens_per_batch=2048, epochs=12, learning_rate=1e-3, warmup_steps=1000)
+TEXT = dict(preset="small", vocabulary="bpe", tokens_per_batch=2048, epochs=10, learning_rate=1e-3, warmup_steps=1000)
 
 
 def main():
@@ -158,7 +158,7 @@ def parse_arguments():
     add("--separate-vocabularies", action="store_true", help="one vocabulary for each side")
 
     add = parser.add_argument_group("training (defaults for dates / for text)").add_argument
-    add("--epochs", type=int, metavar="N", help="passes over the pairs (8 / 12)")
+    add("--epochs", type=int, metavar="N", help="passes over the pairs (8 / 10)")
     add("--batch-size", type=int, metavar="N", help="sentences a batch (64 / by tokens)")
     add("--tokens-per-batch", type=int, metavar="N", help="target tokens a batch (- / 2,048)")
     add("--learning-rate", type=float, metavar="R", help="at the end of the warm-up")
@@ -194,7 +194,12 @@ def resumed(parser, args):
 
 
 def is_dates(args):
-    return not (args.source or args.target or args.pairs)
+    """Whether the command line names no data at all."""
+    return not any(
+        getattr(args, split + part)
+        for split in ("", "valid_", "test_")
+        for part in ("source", "target", "pairs")
+    )
 
 
 def load(args):
@@ -204,7 +209,7 @@ def load(args):
     try:
         train, valid, test = (read(args, prefix) for prefix in ("", "valid_", "test_"))
         if train is None:
-            raise ValueError("--valid and --test files need --source and --target, or --pairs.")
+            raise ValueError("Nothing to train on: give --source and --target, or --pairs.")
     except (ValueError, OSError) as error:
         sys.exit(f"{error}")
     if valid is None:

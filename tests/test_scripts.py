@@ -1,0 +1,184 @@
+"""The scripts as a user runs them: in a process of their own, killed and resumed."""
+
+import csv
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import keras
+import numpy as np
+import pytest
+
+from keras_transformer import corpora
+
+ROOT = pathlib.Path(__file__).parents[1]
+TRAIN = [sys.executable, ROOT / "scripts" / "train_translation.py"]
+TRANSLATE = [sys.executable, ROOT / "scripts" / "translate.py"]
+
+
+def run(command, **kwargs):
+    kwargs = {"capture_output": True, "text": True, "cwd": ROOT, "timeout": 600, **kwargs}
+    return subprocess.run([str(part) for part in command], **kwargs)
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory):
+    """A small TSV of dates, so that a run takes seconds."""
+    path = tmp_path_factory.mktemp("data") / "pairs.tsv"
+    examples = corpora.dates(num_train=400, num_valid=1, num_test=1, seed=2).train
+    path.write_text("".join(f"{s}\t{t}\n" for s, t in zip(*examples)), encoding="utf-8")
+    return path
+
+
+def options(pairs, output):
+    small = ["--preset", "tiny", "--vocabulary", "char", "--batch-size", "32", "--epochs", "5"]
+    return ["--pairs", pairs, "--output", output, *small, "--warmup-steps", "20", "--deterministic"]
+
+
+@pytest.fixture(scope="module")
+def finished(pairs, tmp_path_factory):
+    """A run that nobody killed."""
+    output = tmp_path_factory.mktemp("runs") / "whole"
+    result = run([*TRAIN, *options(pairs, output)])
+    assert result.returncode == 0, result.stderr
+    return output, result.stdout
+
+
+def weights_of(output):
+    return keras.saving.load_model(output / "model.keras").get_weights()
+
+
+def history_of(output):
+    with open(output / "history.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    return [{k: v for k, v in row.items() if k != "tokens_per_second"} for row in rows]
+
+
+def test_a_run_leaves_model_history_settings_scores_and_pictures(finished):
+    output, printed = finished
+    names = {path.name for path in output.iterdir()}
+    pictures = {"learning_curve.png", "attention.png"}
+    assert pictures | {"model.keras", "history.csv", "settings.json", "scores.json"} <= names
+    for picture in pictures:
+        assert (output / picture).read_bytes().startswith(b"\x89PNG")
+    settings = json.loads((output / "settings.json").read_text())
+    assert settings["arguments"]["seed"] == 0 and settings["versions"]["keras"] == keras.__version__
+    assert keras.backend.backend() in settings["command"]
+    scores = json.loads((output / "scores.json").read_text())
+    assert scores["split"] == "validation" and "tok:13a" in scores["signature"]
+    history = history_of(output)
+    assert [int(row["epoch"]) for row in history] == [0, 1, 2, 3, 4]
+    assert float(history[-1]["val_perplexity"]) < float(history[0]["val_perplexity"])
+    for shown in ("tokens_per_second", "token_accuracy", "reference", "shapes to compile"):
+        assert shown in printed
+
+
+def test_a_run_killed_twice_and_resumed_ends_with_the_same_bits(finished, pairs, tmp_path):
+    whole, _ = finished
+    output = tmp_path / "killed"
+    command = [str(part) for part in [*TRAIN, *options(pairs, output)]]
+    chance = random.Random(5)
+    for kill in (1, 2):
+        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        # An epoch has been saved; then, at some moment of a later one, the power fails.
+        while not list((output / "checkpoint").glob(f"epoch-000[{kill}-9].weights.h5")):
+            assert process.poll() is None, "the run ended before it was killed"
+            time.sleep(0.005)
+        time.sleep(chance.uniform(0, 0.3))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        command = [*map(str, TRAIN), "--resume", "--output", str(output)]
+    result = run(command)
+    assert result.returncode == 0, result.stderr
+    for resumed, uninterrupted in zip(weights_of(output), weights_of(whole), strict=True):
+        np.testing.assert_array_equal(resumed, uninterrupted)
+    assert history_of(output) == history_of(whole)
+
+
+def test_a_folder_that_holds_a_run_is_not_written_over(finished, pairs):
+    output, _ = finished
+    before = (output / "model.keras").read_bytes()
+    result = run([*TRAIN, *options(pairs, output)])
+    assert result.returncode == 1 and "--resume" in result.stderr and "--overwrite" in result.stderr
+    assert (output / "model.keras").read_bytes() == before
+
+
+def test_a_resumed_run_keeps_its_settings(finished):
+    output, _ = finished
+    result = run([*TRAIN, "--resume", "--output", output, "--learning-rate", "1"])
+    assert result.returncode == 1 and "leave out --learning-rate" in result.stderr
+
+
+def test_there_is_no_run_to_resume_in_an_empty_folder(tmp_path):
+    result = run([*TRAIN, "--resume", "--output", tmp_path])
+    assert result.returncode == 1 and "no run to resume" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments, expected",
+    [
+        (["--source", "nowhere.en", "--target", "nowhere.de"], "nowhere.en"),
+        (["--source", "nowhere.en"], "go together"),
+        (["--valid-pairs", os.devnull], "--source and --target, or --pairs"),
+    ],
+)
+def test_wrong_data_ends_in_one_sentence_and_no_run_folder(arguments, expected, tmp_path):
+    result = run([*TRAIN, *arguments, "--output", tmp_path / "run"])
+    last = result.stderr.strip().splitlines()[-1]
+    assert result.returncode == 1 and expected in last and "Traceback" not in result.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_help_teaches():
+    result = run([*TRAIN, "--help"])
+    assert result.returncode == 0
+    for words in ("Without data it learns dates", "KERAS_BACKEND", "--resume", "--preset"):
+        assert words in result.stdout
+
+
+def test_line_n_in_is_line_n_out(finished):
+    output, _ = finished
+    lines = ["April 22, 2019", "", "3 March 1912", "  "]
+    piped = run([*TRANSLATE, output / "model.keras"], input="\r\n".join(lines))
+    assert piped.returncode == 0, piped.stderr
+    answers = piped.stdout.splitlines()
+    assert len(answers) == 4 and answers[1] == answers[3] == ""
+    expected = keras.saving.load_model(output / "model.keras").translate(lines)
+    assert answers == expected
+
+
+def test_a_program_may_send_a_line_and_wait_for_its_answer(finished):
+    output, _ = finished
+    command = [str(part) for part in [*TRANSLATE, output / "model.keras"]]
+    with subprocess.Popen(
+        command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        for line in ("April 22, 2019", "3 March 1912"):
+            process.stdin.write(line + "\n")
+            process.stdin.flush()
+            assert process.stdout.readline().endswith("\n")  # while stdin is still open
+        process.stdin.close()
+        assert process.stdout.read() == ""
+
+
+@pytest.mark.parametrize(
+    "model, stdin, expected",
+    [("nowhere.keras", b"", "no model at nowhere.keras"), (None, b"May\n\xff\n", "Line 2")],
+)
+def test_what_cannot_be_translated_ends_in_one_sentence(finished, model, stdin, expected):
+    model = model or finished[0] / "model.keras"
+    result = run([*TRANSLATE, model], input=stdin, text=False)
+    assert result.returncode == 1
+    assert expected in result.stderr.decode().strip().splitlines()[-1]
+
+
+def test_a_file_that_is_no_translator_is_named(tmp_path):
+    (tmp_path / "x.keras").write_bytes(b"not a zip")
+    result = run([*TRANSLATE, tmp_path / "x.keras", "May"])
+    assert result.returncode == 1 and "x.keras is not a model" in result.stderr
+    assert "Traceback" not in result.stderr
