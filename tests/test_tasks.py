@@ -67,7 +67,7 @@ def test_an_answer_without_end_stops_at_a_length_set_by_its_own_text_alone(trans
     size = translator.source_tokenizer.vocabulary_size()
     endless = kt.Transformer(size, num_layers=1, d_model=8, num_heads=1, d_ff=8)
     never_end = np.ones((size, 8), "float32")
-    never_end[kt.END] = -1
+    never_end[5], never_end[kt.END] = 2, -1
     endless.embed_target.set_weights([never_end])
     endless.decoder.blocks[-1].feed_forward_add_norm.norm.beta.assign(np.ones(8) * 100)
     endless = kt.Translator(endless, translator.source_tokenizer)
