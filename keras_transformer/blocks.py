@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from .attention import MultiHeadAttention, check_rates
+from .attention import MultiHeadAttention, by_rows, check_rates
 
 EPSILON = 1e-6  # of layer normalisation, as in the authors' code; Keras's default is 1e-3
 
@@ -42,7 +42,7 @@ class FeedForward(keras.layers.Layer):
         self.outer.build((*x_shape[:-1], self.d_ff))
 
     def call(self, x):
-        return self.outer(self.inner_dropout(self.inner(x)))
+        return by_rows(lambda rows: self.outer(self.inner_dropout(self.inner(rows))), x)
 
     def compute_output_shape(self, x_shape):
         return x_shape

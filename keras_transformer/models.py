@@ -1,10 +1,12 @@
 """Functional assemblies of the blocks. Text never enters here: ids in, logits out."""
 
 import dataclasses
+import functools
 
 import keras
 from keras import ops
 
+from .attention import by_rows
 from .blocks import Decoder, Encoder
 from .masks import padding_mask
 from .positions import LearnedPositionalEncoding, PositionalEncoding
@@ -62,7 +64,8 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
 
     def call(self, inputs, reverse=False):
         if reverse:
-            return ops.cast(super().call(inputs, reverse=True), "float32")
+            logits = by_rows(functools.partial(super().call, reverse=True), inputs)
+            return ops.cast(logits, "float32")
         return ops.multiply(super().call(inputs), self.output_dim**0.5)
 
     def compute_output_spec(self, inputs, reverse=False):

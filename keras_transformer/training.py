@@ -29,8 +29,12 @@ def nats_per_token(labels, logits, label_smoothing=0.0):
     Source: Szegedy et al. 2016, section 7; Vaswani et al. 2017, section 5.4.
     """
     logits = ops.cast(logits, "float32")
+    if keras.backend.backend() == "torch":
+        # One kernel there, its gradient too; elsewhere one more array of this size. Now z = 0.
+        logits, log_normaliser = ops.log_softmax(logits, axis=-1), 0.0
+    else:
+        log_normaliser = ops.logsumexp(logits, axis=-1)
     of_label = ops.squeeze(ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1), -1)
-    log_normaliser = ops.logsumexp(logits, axis=-1)
     if not label_smoothing:
         return log_normaliser - of_label
     smooth = label_smoothing * ops.mean(logits, axis=-1)
@@ -88,6 +92,11 @@ def _token_weights(labels, sample_weight=None):
     return weights * sample_weight
 
 
+def _flat(values, weights):
+    """One row of tokens: keras.metrics.Mean would divide what a batch counts by its length."""
+    return ops.ravel(values), ops.ravel(weights)
+
+
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class TokenAccuracy(keras.metrics.Mean):
     """Share of real target tokens whose largest logit is the label's, in [0, 1].
@@ -101,7 +110,7 @@ class TokenAccuracy(keras.metrics.Mean):
     def update_state(self, y_true, y_pred, sample_weight=None):
         y_true = ops.convert_to_tensor(y_true, "int32")
         hits = ops.equal(ops.cast(ops.argmax(y_pred, axis=-1), "int32"), y_true)
-        super().update_state(hits, _token_weights(y_true, sample_weight))
+        super().update_state(*_flat(hits, _token_weights(y_true, sample_weight)))
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -118,7 +127,8 @@ class Perplexity(keras.metrics.Mean):
 
     def update_state(self, y_true, y_pred, sample_weight=None):
         y_true = ops.convert_to_tensor(y_true, "int32")
-        super().update_state(nats_per_token(y_true, y_pred), _token_weights(y_true, sample_weight))
+        nats = nats_per_token(y_true, y_pred)
+        super().update_state(*_flat(nats, _token_weights(y_true, sample_weight)))
 
     def result(self):
         return ops.exp(super().result())

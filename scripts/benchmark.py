@@ -2,12 +2,11 @@
 
 import argparse
 import datetime
-import importlib.metadata
 import json
 import os
 import platform
+import re
 import shlex
-import statistics
 import sys
 import time
 
@@ -19,7 +18,7 @@ from keras import layers, ops
 
 from keras_transformer.masks import padding_mask
 from keras_transformer.models import PRESETS, Transformer
-from keras_transformer.positions import PositionalEncoding
+from keras_transformer.positions import PositionalEncoding, sinusoids
 from keras_transformer.tokenizers import PADDING, UNKNOWN
 from keras_transformer.training import Perplexity, TokenAccuracy, TokenCrossEntropy, paper_optimizer
 
@@ -28,6 +27,10 @@ Measure this package beside its peers, in one process, so that a busy machine sl
 
   KERAS_BACKEND=jax python scripts/benchmark.py train
   python scripts/benchmark.py train --preset base --dtype mixed_bfloat16 --json train.json
+  python scripts/benchmark.py train --contenders ours keras-attention --rounds 50
+
+Each command prints a Markdown table with the hardware, the versions and the command line.
+"python scripts/benchmark.py COMMAND --help" says what is compared, and how.
 """
 
 TRAIN_HELP = """\
@@ -50,6 +53,9 @@ keras.losses.SparseCategoricalCrossentropy(from_logits=True), and on TensorFlow 
 with jit_compile False and True; the fastest variant of each is the one in the table.
 `ratio` is seconds / seconds of the fastest peer: below 1 is faster than all of them.
 """
+
+
+INPUTS = ("source_ids", "target_ids")
 
 
 def ours(sizes, attention_dropout=0.0):
@@ -75,7 +81,8 @@ def keras_hub_layers(sizes):
         x = embedding(ids) * sizes.d_model**0.5
         return layers.Dropout(sizes.dropout)(x + positions(x))
 
-    source_ids, target_ids = _inputs()
+    inputs = _inputs()
+    source_ids, target_ids = inputs.values()
     source_mask = ops.not_equal(source_ids, PADDING)
     x, y = embed(source_ids), embed(target_ids)
     for _ in range(sizes.num_layers):
@@ -83,7 +90,7 @@ def keras_hub_layers(sizes):
     for _ in range(sizes.num_layers):
         decoder = keras_hub.layers.TransformerDecoder(**block)
         y = decoder(y, x, encoder_padding_mask=source_mask)
-    return keras.Model([source_ids, target_ids], embedding(y, reverse=True))
+    return keras.Model(inputs, embedding(y, reverse=True))
 
 
 def keras_attention(sizes):
@@ -104,7 +111,8 @@ def keras_attention(sizes):
         h = layers.Dense(sizes.d_ff, activation="relu")(x)
         return add_norm(x, layers.Dense(sizes.d_model)(h))
 
-    source_ids, target_ids = _inputs()
+    inputs = _inputs()
+    source_ids, target_ids = inputs.values()
     source_mask = padding_mask(source_ids)
     x, y = embed(source_ids), embed(target_ids)
     for _ in range(sizes.num_layers):
@@ -112,11 +120,11 @@ def keras_attention(sizes):
     for _ in range(sizes.num_layers):
         y = attend(y, y, use_causal_mask=True)
         y = feed_forward(attend(y, x, attention_mask=source_mask))
-    return keras.Model([source_ids, target_ids], embedding(y, reverse=True))
+    return keras.Model(inputs, embedding(y, reverse=True))
 
 
 def _inputs():
-    return [keras.Input((None,), dtype="int32", name=f"{side}_ids") for side in ("source", "target")]
+    return {name: keras.Input((None,), dtype="int32", name=name) for name in INPUTS}
 
 
 def torch_step(sizes, batch):
@@ -128,12 +136,8 @@ def torch_step(sizes, batch):
     mixed = keras.config.dtype_policy().name == "mixed_bfloat16"
     source_ids, target_ids, labels = (torch.tensor(x, device=device).long() for x in batch)
     causal = nn.Transformer.generate_square_subsequent_mask(target_ids.shape[1], device=device)
-    table = PositionalEncoding()
-    table.build((None, None, sizes.d_model))
-    positions = [
-        torch.tensor(ops.convert_to_numpy(table.table(x.shape[1])), device=device)
-        for x in (source_ids, target_ids)
-    ]
+    positions = ops.convert_to_numpy(sinusoids(sizes.length, sizes.d_model))
+    positions = torch.tensor(positions, device=device)
     with torch.device(device):
         embedding = nn.Embedding(sizes.vocabulary_size, sizes.d_model)
         nn.init.normal_(embedding.weight, std=sizes.d_model**-0.5)
@@ -147,22 +151,15 @@ def torch_step(sizes, batch):
     def step():
         with torch.autocast(device, torch.bfloat16, enabled=mixed):
             x, y = (
-                dropout(embedding(ids) * sizes.d_model**0.5 + table)
-                for ids, table in zip((source_ids, target_ids), positions)
+                dropout(embedding(ids) * sizes.d_model**0.5 + positions)
+                for ids in (source_ids, target_ids)
             )
             padding = source_ids == PADDING
-            y = model(
-                x,
-                y,
-                tgt_mask=causal,
-                src_key_padding_mask=padding,
-                memory_key_padding_mask=padding,
-                tgt_is_causal=True,
-            )
+            of_source = dict(src_key_padding_mask=padding, memory_key_padding_mask=padding)
+            y = model(x, y, tgt_mask=causal, tgt_is_causal=True, **of_source)
             logits = (y @ embedding.weight.T).flatten(0, 1).float()
-        loss = nn.functional.cross_entropy(
-            logits, labels.flatten(), ignore_index=PADDING, label_smoothing=0.1
-        )
+        options = dict(ignore_index=PADDING, label_smoothing=0.1)
+        loss = nn.functional.cross_entropy(logits, labels.flatten(), **options)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -184,13 +181,12 @@ CONTENDERS = {
 
 def keras_step(model, batch, loss, metrics, jit_compile):
     """One step as `fit` does it: a function without arguments that waits for its end."""
-    # "auto" would leave torch eager and compile JAX: what their users get.
     model.compile(paper_optimizer(1e-4), loss, weighted_metrics=metrics, jit_compile=jit_compile)
     *inputs, labels = (ops.convert_to_tensor(x) for x in batch)
     last = model.trainable_variables[-1]
 
     def step():
-        model.train_on_batch(dict(zip(model.input_names, inputs)), labels)
+        model.train_on_batch(dict(zip(INPUTS, inputs)), labels)
         ops.convert_to_numpy(last)  # the loss alone could arrive before the update
 
     return step
@@ -201,68 +197,82 @@ def variants(name, sizes, batch):
     if name == "torch":
         yield "eager", torch_step(sizes, batch)
         return
-    losses = {"": TokenCrossEntropy(label_smoothing=0.1)}
+    # "auto" leaves torch eager and compiles JAX: what their users get.
+    choices = ("auto",)
+    if keras.backend.backend() == "tensorflow":
+        choices = {"both": (False, True), "no": (False,), "yes": (True,)}[sizes.jit_compile]
+    losses = {"smoothed": TokenCrossEntropy(label_smoothing=0.1)}
     if not name.startswith("ours"):
         losses["sparse"] = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     metrics = [TokenAccuracy(), Perplexity()] if name == "ours-metrics" else None
     for described, loss in losses.items():
-        for jit_compile in (False, True) if keras.backend.backend() == "tensorflow" else ("auto",):
-            how = [described] * bool(described) + ["XLA"] * (jit_compile is True)
+        for jit_compile in choices:
             model = CONTENDERS[name](sizes)
-            yield ", ".join(how), keras_step(model, batch, loss, metrics, jit_compile)
+            how = f"{described} loss{', XLA' * (jit_compile is True)}"
+            yield how, keras_step(model, batch, loss, metrics, jit_compile)
 
 
 def train(args):
     keras.utils.set_random_seed(args.seed)
     keras.config.set_dtype_policy(args.dtype)
-    rng = np.random.default_rng(args.seed)
     shape = (3, args.batch_size, args.length)
+    rng = np.random.default_rng(args.seed)
     batch = rng.integers(UNKNOWN + 1, args.vocabulary_size, shape).astype("int32")
     steps = []
-    for name in args.contenders or [*CONTENDERS, *["torch"] * (keras.backend.backend() == "torch")]:
+    for name in args.contenders:
         for how, step in variants(name, args, batch):
             print(f"preparing {name} {how}", file=sys.stderr)
             for _ in range(args.warmup):
                 step()
-            steps.append((name, how, step, []))
-    for round_number in range(args.rounds):
-        for _, _, step, seconds in steps:
-            start = time.perf_counter()
-            step()
-            seconds.append(time.perf_counter() - start)
-        print(f"round {round_number + 1} of {args.rounds}", end="\r", file=sys.stderr)
-
-    best = {}
-    for name, how, _, seconds in steps:
-        low, median, high = np.quantile(seconds, (0.25, 0.5, 0.75))
-        row = dict(name=name, how=how, seconds=median, low=low, high=high, fastest=min(seconds))
-        row["tokens_per_second"] = args.batch_size * args.length / median
-        if name not in best or median < best[name]["seconds"]:
-            best[name] = row
+            steps.append((name, how, step))
+    best = fastest_variants(race([step for _, _, step in steps], args.rounds), steps)
     peer = min((r["seconds"] for n, r in best.items() if not n.startswith("ours")), default=None)
-    print(
-        f"Training step, {args.num_layers} + {args.num_layers} layers, d_model {args.d_model}, "
-        f"{args.num_heads} heads, d_ff {args.d_ff}, vocabulary {args.vocabulary_size:,}, batch "
-        f"{args.batch_size} x {args.length}, dropout {args.dropout:g}, {args.dtype}\n\n"
-        "| who | variant | seconds a step (quartiles) | target tokens a second | ratio |\n"
-        "|---|---|---|---|---|"
-    )
+
+    stack = f"{args.num_layers} + {args.num_layers} layers, d_model {args.d_model}"
+    heads = f"{args.num_heads} heads, d_ff {args.d_ff}, vocabulary {args.vocabulary_size:,}"
+    batches = f"batch {args.batch_size} x {args.length}, dropout {args.dropout:g}, {args.dtype}"
+    print(f"Training step, {stack}, {heads}, {batches}\n")
+    print("| who | variant | seconds a step (quartiles) | target tokens a second | ratio |")
+    print("|---|---|---|---|---|")
     for name, row in best.items():
+        row["tokens_per_second"] = args.batch_size * args.length / row["seconds"]
         row["ratio"] = row["seconds"] / peer if peer else None
-        spread = f"{row['seconds']:.4f} ({row['low']:.4f}-{row['high']:.4f})"
-        ratio = f"{row['ratio']:.2f}" if peer else "-"
-        print(f"| {name} | {row['how'] or '-'} | {spread} | {row['tokens_per_second']:,.0f} | {ratio} |")
+        seconds = f"{row['seconds']:.4f} ({row['low']:.4f} to {row['high']:.4f})"
+        ratio = f"{row['ratio']:.2f}" if peer else ""
+        tokens = f"{row['tokens_per_second']:,.0f}"
+        print(f"| {name} | {row['variant']} | {seconds} | {tokens} | {ratio} |")
     report(args, list(best.values()))
+
+
+def race(steps, rounds):
+    """Seconds of every step, (rounds, steps): one of each in turn, again and again."""
+    seconds = np.empty((rounds, len(steps)))
+    for round_number, column in np.ndindex(seconds.shape):
+        start = time.perf_counter()
+        steps[column]()
+        seconds[round_number, column] = time.perf_counter() - start
+    return seconds
+
+
+def fastest_variants(seconds, steps):
+    """The variant of each contender with the lowest median: {name: row of the table}."""
+    best = {}
+    for (name, variant, _), column in zip(steps, seconds.T):
+        low, median, high = (float(q) for q in np.quantile(column, (0.25, 0.5, 0.75)))
+        if name not in best or median < best[name]["seconds"]:
+            row = dict(seconds=median, low=low, high=high, fastest=float(column.min()))
+            best[name] = dict(name=name, variant=variant, **row)
+    return best
 
 
 def report(args, rows):
     """Where, with what and when the rows were measured: a line after the table, and the JSON."""
     backend = keras.backend.backend()
-    packages = dict.fromkeys(["keras", "keras-hub", backend])
+    modules = {name: sys.modules.get(name) for name in ("keras", "keras_hub", backend)}
+    versions = {name: module.__version__ for name, module in modules.items() if module}
     where = dict(
         hardware=hardware(),
-        versions={package: importlib.metadata.version(package) for package in packages},
-        python=platform.python_version(),
+        versions={"python": platform.python_version(), **versions},
         date=datetime.date.today().isoformat(),
         command=f"KERAS_BACKEND={backend} python {shlex.join(sys.argv)}",
     )
@@ -274,67 +284,75 @@ def report(args, rows):
 
 
 def hardware():
-    """The accelerator that the backend uses, or else the processor, in words."""
-    backend = keras.backend.backend()
-    if backend == "jax":
+    """The accelerators that the backend uses, or else the processor, in words."""
+    if keras.backend.backend() == "jax":
         import jax
 
-        accelerators = [d.device_kind for d in jax.devices() if d.platform != "cpu"]
-    elif backend == "torch":
+        names = [device.device_kind for device in jax.devices() if device.platform != "cpu"]
+    elif keras.backend.backend() == "torch":
         import torch
 
-        accelerators = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+        names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     else:
-        import tensorflow as tf
+        from tensorflow import config
 
-        accelerators = [
-            tf.config.experimental.get_device_details(d).get("device_name", d.name)
-            for d in tf.config.list_physical_devices("GPU")
-        ]
-    if accelerators:
-        return f"{len(accelerators)} x {accelerators[0]}"
+        details = map(config.experimental.get_device_details, config.list_physical_devices("GPU"))
+        names = [detail.get("device_name", "GPU") for detail in details]
+    if names:
+        return f"{len(names)} x {names[0]}"
     name = platform.processor() or platform.machine()
     if os.path.exists("/proc/cpuinfo"):
         with open("/proc/cpuinfo", encoding="utf-8") as file:
-            names = [line.split(":")[1].strip() for line in file if line.startswith("model name")]
-        name = names[0] if names else name
-    affinity = getattr(os, "sched_getaffinity", None)
-    return f"{name}, {len(affinity(0)) if affinity else os.cpu_count()} cores"
+            name = re.search(r"model name\s*: (.*)|$", file.read())[1] or name
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"{name}, {cores} cores"
+
+
+SIZES = {
+    "num_layers": (None, "N, in the encoder and again in the decoder; default: the preset's"),
+    "d_model": (None, "width; default: the preset's"),
+    "num_heads": (None, "h; default: the preset's"),
+    "d_ff": (None, "width inside the feed-forward networks; default: the preset's"),
+    "vocabulary_size": (8000, "ids, shared by both sides; default: 8000"),
+    "batch_size": (64, "sentence pairs; default: 64"),
+    "length": (32, "tokens a side, none of them padding; default: 32"),
+    "rounds": (20, "timed steps of each contender; default: 20"),
+    "warmup": (3, "untimed steps of each contender before; default: 3"),
+    "seed": (0, "of weights, ids and dropout; default: 0"),
+}
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=HELP, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    formatter = dict(formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=HELP, **formatter)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    command = commands.add_parser(
-        "train",
-        help="seconds for one training step",
-        description=TRAIN_HELP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    command.set_defaults(run=train)
-    command.add_argument("--preset", choices=PRESETS, default="small", help="sizes; default: small")
-    for name in ("num_layers", "d_model", "num_heads", "d_ff"):
-        option = f"--{name.replace('_', '-')}"
-        command.add_argument(option, type=int, metavar="N", help="instead of the preset's")
-    command.add_argument("--dropout", type=float, metavar="P", help="instead of the preset's")
-    command.add_argument("--vocabulary-size", type=int, default=8000, metavar="N", help="shared; default: 8000")
-    command.add_argument("--batch-size", type=int, default=64, metavar="N", help="sentence pairs; default: 64")
-    command.add_argument("--length", type=int, default=32, metavar="N", help="tokens a side; default: 32")
-    command.add_argument("--dtype", default="float32", metavar="POLICY", help="float32 (default), mixed_bfloat16")
-    command.add_argument("--rounds", type=int, default=20, metavar="N", help="timed steps of each; default: 20")
-    command.add_argument("--warmup", type=int, default=3, metavar="N", help="untimed steps of each; default: 3")
-    command.add_argument(
-        "--contenders", nargs="+", choices=[*CONTENDERS, "torch"], metavar="NAME", help="default: all of them"
-    )
-    command.add_argument("--seed", type=int, default=0)
-    command.add_argument("--json", metavar="FILE", help="write the results here too")
+    add_train(commands, formatter)
     args = parser.parse_args()
-    for name, value in vars(PRESETS[args.preset]).items():
-        if getattr(args, name) is None:
-            setattr(args, name, value)
     args.run(args)
+
+
+def add_train(commands, formatter):
+    one_line = "seconds for one training step"
+    command = commands.add_parser("train", help=one_line, description=TRAIN_HELP, **formatter)
+    everyone = [*CONTENDERS, *["torch"] * (keras.backend.backend() == "torch")]
+    add = command.add_argument
+    add("--contenders", nargs="+", choices=everyone, default=everyone, help="default: all")
+    add("--preset", choices=PRESETS, default="small", help="sizes and dropout; default: small")
+    for name, (default, text) in SIZES.items():
+        add(f"--{name.replace('_', '-')}", type=int, default=default, metavar="N", help=text)
+    add("--dropout", type=float, metavar="P", help="default: the preset's")
+    add("--dtype", default="float32", help="float32 (default), mixed_bfloat16 or mixed_float16")
+    xla = "what TensorFlow's users may choose: time both (default), or one of them"
+    add("--jit-compile", choices=("both", "yes", "no"), default="both", help=xla)
+    add("--json", metavar="FILE", help="write the rows and their circumstances here too")
+
+    def run(args):
+        for name, value in vars(PRESETS[args.preset]).items():
+            if getattr(args, name) is None:
+                setattr(args, name, value)
+        train(args)
+
+    command.set_defaults(run=run)
 
 
 if __name__ == "__main__":

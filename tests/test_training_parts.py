@@ -1,0 +1,294 @@
+"""Loss, metrics, schedule and optimizer."""
+
+import keras
+import numpy as np
+import oracle
+import pytest
+
+from keras_transformer.training import (
+    Perplexity,
+    TokenAccuracy,
+    TokenCrossEntropy,
+    WarmupSchedule,
+    nats_per_token,
+    paper_optimizer,
+)
+
+V = 7
+LABELS = np.array([[4, 6, 3, 0, 0], [5, 3, 0, 0, 0], [1, 2, 4, 5, 3]], "int32")
+SMOOTHING = pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9])
+
+
+@pytest.fixture(scope="module")
+def logits(normal):
+    return 3 * normal(*LABELS.shape, V)
+
+
+def dense_nats(logits, labels, smoothing=0.0):
+    """-sum_k q_k log p_k with the distribution q written out, (batch, length), in float64."""
+    q = (1 - smoothing) * np.eye(V)[labels] + smoothing / V
+    p = oracle.softmax(logits.astype("float64"))
+    return -(q * np.log(p)).sum(axis=-1)
+
+
+# Loss
+
+
+def test_smoothed_cross_entropy_by_hand(numpy):
+    # p = (1/2, 1/4, 1/4), label 1, smoothing 0.3: q = (0.1, 0.8, 0.1).
+    logits = np.log(np.array([[[2.0, 1, 1]]], "float32"))
+    expected = 0.1 * np.log(2) + 0.8 * np.log(4) + 0.1 * np.log(4)
+    loss = TokenCrossEntropy(label_smoothing=0.3)(np.array([[1]]), logits)
+    assert numpy(loss) == pytest.approx(expected, abs=1e-6)
+    assert numpy(TokenCrossEntropy()(np.array([[1]]), logits)) == pytest.approx(np.log(4), abs=1e-6)
+
+
+@SMOOTHING
+def test_nats_of_every_token_equal_the_dense_formula(numpy, logits, smoothing):
+    nats = numpy(nats_per_token(LABELS, logits, smoothing))
+    # Sums of terms near 10: 1e-6 of the value is float32 itself.
+    np.testing.assert_allclose(nats, dense_nats(logits, LABELS, smoothing), rtol=1e-6, atol=1e-6)
+
+
+@SMOOTHING
+def test_the_loss_equals_the_oracle_and_not_the_mean_over_padding(numpy, logits, smoothing):
+    loss = numpy(TokenCrossEntropy(smoothing)(LABELS, logits))
+    expected = oracle.label_smoothed_cross_entropy(logits, LABELS, smoothing)
+    assert loss == pytest.approx(expected, rel=1e-6, abs=1e-6)
+    assert abs(loss - dense_nats(logits, LABELS, smoothing).mean()) > 0.01
+
+
+def test_the_loss_is_the_mean_over_tokens_and_not_over_sentences(numpy):
+    # Two tokens of chance 1/4 in one sentence, one of chance 1/2 in the other.
+    logits = np.log(np.array([[[2, 1, 1], [2, 1, 1]], [[1, 2, 1], [9, 1, 1]]], "float32"))
+    loss = numpy(TokenCrossEntropy()(np.array([[1, 2], [1, 0]]), logits))
+    assert loss == pytest.approx((np.log(4) + np.log(4) + np.log(2)) / 3, abs=1e-6)
+
+
+@SMOOTHING
+def test_more_padding_changes_no_loss(numpy, normal, logits, smoothing):
+    loss = TokenCrossEntropy(smoothing)
+    longer = np.concatenate([logits, 50 * normal(3, 4, V, seed=1)], axis=1)
+    padded = np.pad(LABELS, [(0, 0), (0, 4)])
+    expected = numpy(loss(LABELS, logits))
+    assert numpy(loss(padded, longer)) == pytest.approx(expected, abs=1e-6)
+    padded[0, 5] = 3
+    assert abs(numpy(loss(padded, longer)) - expected) > 0.1
+
+
+@SMOOTHING
+def test_the_gradient_is_p_minus_q_a_token_and_exactly_zero_at_padding(
+    gradients, logits, smoothing
+):
+    loss = TokenCrossEntropy(smoothing)
+    (gradient,) = gradients(lambda logits: loss(LABELS, logits), logits)
+    q = (1 - smoothing) * np.eye(V)[LABELS] + smoothing / V
+    expected = (oracle.softmax(logits) - q) / (LABELS > 0).sum()
+    np.testing.assert_array_equal(gradient[LABELS == 0], 0)
+    np.testing.assert_allclose(gradient[LABELS > 0], expected[LABELS > 0], atol=1e-6)
+
+
+def test_a_batch_of_nothing_but_padding_costs_0_and_has_a_finite_gradient(
+    numpy, gradients, logits
+):
+    loss, nothing = TokenCrossEntropy(0.1), np.zeros_like(LABELS)
+    assert numpy(loss(nothing, logits)) == 0
+    (gradient,) = gradients(lambda logits: loss(nothing, logits), logits)
+    np.testing.assert_array_equal(gradient, 0)
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, 1), (3, 5)], ids=str)
+def test_a_weight_a_sentence_or_a_token_counts_in_sum_and_number(numpy, logits, shape):
+    weights = np.random.default_rng(1).uniform(0.5, 2.0, shape)
+    each = np.broadcast_to(weights.reshape(3, -1), LABELS.shape) * (LABELS > 0)
+    expected = (dense_nats(logits, LABELS) * each).sum() / each.sum()
+    loss = numpy(TokenCrossEntropy()(LABELS, logits, sample_weight=weights))
+    assert loss == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_sentence_of_weight_0_is_a_sentence_left_out(numpy, logits):
+    loss = TokenCrossEntropy(0.1)
+    weighted = numpy(loss(LABELS, logits, sample_weight=np.array([1.0, 0.0, 1.0])))
+    assert weighted == pytest.approx(numpy(loss(LABELS[::2], logits[::2])), abs=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_the_loss_of_low_precision_logits_is_taken_in_float32(numpy, dtype):
+    # 5,000 equal logits: log 5,000 needs a sum that neither dtype can hold to 1e-5.
+    logits = keras.ops.full((1, 1, 5000), 60.0, dtype)
+    loss = TokenCrossEntropy(0.1)(np.array([[1]]), logits)
+    assert keras.backend.standardize_dtype(loss.dtype) == "float32"
+    assert numpy(loss) == pytest.approx(np.log(5000), abs=1e-4)
+
+
+@pytest.mark.parametrize("smoothing", [-0.1, 1.0, 2.0])
+def test_smoothing_outside_0_to_1_is_an_error(smoothing):
+    with pytest.raises(ValueError, match=rf"label_smoothing must be in \[0, 1\); .*={smoothing}"):
+        TokenCrossEntropy(smoothing)
+
+
+def test_a_reduction_is_no_argument_because_it_would_be_ignored():
+    with pytest.raises(TypeError, match="reduction"):
+        TokenCrossEntropy(reduction="sum")
+
+
+# Metrics
+
+
+def updated(metric, *updates):
+    for update in updates:
+        metric.update_state(*update)
+    return metric.result()
+
+
+def test_accuracy_by_hand(numpy):
+    # Argmax 1, 2, 0 | 2, 1, 2; labels 1, 1, pad | 2, 1, pad: three hits of four real tokens.
+    logits = np.eye(3, dtype="float32")[[[1, 2, 0], [2, 1, 2]]]
+    labels = np.array([[1, 1, 0], [2, 1, 0]])
+    assert numpy(updated(TokenAccuracy(), (labels, logits))) == 3 / 4
+
+
+def test_perplexity_by_hand(numpy):
+    # Chances 1/4, 1/4 and 1/2: the geometric mean of 4, 4 and 2.
+    logits = np.log(np.array([[[2, 1, 1], [2, 1, 1]], [[1, 2, 1], [9, 1, 1]]], "float32"))
+    perplexity = numpy(updated(Perplexity(), (np.array([[1, 2], [1, 0]]), logits)))
+    assert perplexity == pytest.approx((4 * 4 * 2) ** (1 / 3), rel=1e-6)
+
+
+def test_perplexity_is_of_all_tokens_and_not_a_mean_of_batches(numpy, logits):
+    # The first batch is cut to its longest sentence, so that the two differ in length too.
+    short, long = (LABELS[:2, :3], logits[:2, :3]), (LABELS[2:], logits[2:])
+    nats, real = dense_nats(logits, LABELS), LABELS > 0
+    expected = np.exp(nats[real].mean())
+    of_batches = [np.exp(nats[rows][real[rows]].mean()) for rows in (slice(0, 2), slice(2, 3))]
+    assert abs(np.mean(of_batches) - expected) > 0.1
+    assert numpy(updated(Perplexity(), short, long)) == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_uniform_guess_has_the_perplexity_of_the_vocabulary(numpy):
+    perplexity = numpy(updated(Perplexity(), (LABELS, np.zeros((*LABELS.shape, V), "float32"))))
+    assert perplexity == pytest.approx(V, rel=1e-6)
+
+
+def test_accuracy_is_of_all_tokens_whatever_the_length_of_their_batch(numpy):
+    # One hit of one token in a batch of 4 places, none of one in a batch of 1.
+    hit = np.eye(3, dtype="float32")[[[1, 0, 0, 0]]], np.array([[1, 0, 0, 0]])
+    miss = np.eye(3, dtype="float32")[[[2]]], np.array([[1]])
+    accuracy = updated(TokenAccuracy(), hit[::-1], miss[::-1])
+    assert numpy(accuracy) == 1 / 2
+
+
+@pytest.mark.parametrize("metric", [TokenAccuracy, Perplexity])
+def test_more_padding_changes_no_metric(numpy, normal, logits, metric):
+    longer = np.concatenate([logits, normal(3, 4, V, seed=1)], axis=1)
+    padded = np.pad(LABELS, [(0, 0), (0, 4)])
+    expected = numpy(updated(metric(), (LABELS, logits)))
+    assert numpy(updated(metric(), (padded, longer))) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("metric", [TokenAccuracy, Perplexity])
+def test_a_sentence_of_weight_0_counts_in_no_metric(numpy, logits, metric):
+    weighted = numpy(updated(metric(), (LABELS, logits, np.array([0.0, 1.0, 1.0]))))
+    expected = numpy(updated(metric(), (LABELS[1:], logits[1:])))
+    assert weighted == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("metric", [TokenAccuracy, Perplexity])
+def test_a_reset_metric_has_forgotten(numpy, logits, metric):
+    metric = metric()
+    updated(metric, (LABELS[:1], logits[:1]))
+    metric.reset_state()
+    expected = numpy(updated(type(metric)(), (LABELS[1:], logits[1:])))
+    assert numpy(updated(metric, (LABELS[1:], logits[1:]))) == pytest.approx(expected, rel=1e-6)
+
+
+class TwoBatches(keras.utils.PyDataset):
+    """Two sentences of 5 places, then one of 7: unlike in size, length and share of padding."""
+
+    ids = [
+        np.array([[4, 6, 3, 0, 0], [5, 3, 0, 0, 0]], "int32"),
+        np.array([[1, 2, 4, 5, 6, 3, 0]], "int32"),
+    ]
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        labels = self.ids[index]
+        return (labels + 1) % V, labels
+
+
+def test_evaluate_reports_totals_over_batches_with_different_padding(numpy):
+    # A bigram model: one embedding is all its logits, so that every number is seen by hand.
+    model = keras.Sequential([keras.Input((None,), dtype="int32"), keras.layers.Embedding(V, V)])
+    table = np.random.default_rng(0).normal(size=(V, V)).astype("float32")
+    model.set_weights([table])
+    model.compile(loss=TokenCrossEntropy(0.1), metrics=[TokenAccuracy(), Perplexity()])
+    report = model.evaluate(TwoBatches(), return_dict=True, verbose=0)
+
+    batches = [(table[(labels + 1) % V], labels) for labels in TwoBatches.ids]
+    nats = np.concatenate([dense_nats(z, labels)[labels > 0] for z, labels in batches])
+    hits = np.concatenate([(z.argmax(-1) == labels)[labels > 0] for z, labels in batches])
+    losses = [oracle.label_smoothed_cross_entropy(z, labels, 0.1) for z, labels in batches]
+    assert len(nats) == 5 + 6
+    assert report["perplexity"] == pytest.approx(np.exp(nats.mean()), rel=1e-5)
+    assert report["token_accuracy"] == pytest.approx(hits.mean(), rel=1e-6)
+    # Keras averages the loss over batches by their number of sentences, 2 and 1.
+    assert report["loss"] == pytest.approx((2 * losses[0] + 1 * losses[1]) / 3, rel=1e-5)
+
+
+# Schedule and optimizer
+
+
+def equation_3(step, d_model, warmup_steps):
+    return d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)
+
+
+def test_the_schedule_is_equation_3_with_the_first_step_number_1(numpy):
+    schedule = WarmupSchedule(d_model=512, warmup_steps=4000)
+    for done in (0, 1, 2, 1999, 3998, 3999, 4000, 100_000):
+        expected = equation_3(done + 1, 512, 4000)
+        assert numpy(schedule(done)) == pytest.approx(expected, rel=1e-5)
+        assert expected == pytest.approx(oracle.learning_rate(done + 1, 512, 4000))
+
+
+def test_the_schedule_climbs_in_a_line_to_warmup_and_falls_as_the_root(numpy):
+    schedule = WarmupSchedule(d_model=64, warmup_steps=100)
+    peak = 1 / np.sqrt(64 * 100)
+    rates = [numpy(schedule(step - 1)) for step in (1, 50, 99, 100, 101, 400)]
+    expected = np.array([1 / 100, 1 / 2, 99 / 100, 1, np.sqrt(100 / 101), 1 / 2]) * peak
+    np.testing.assert_allclose(rates, expected, rtol=1e-5)
+    assert np.argmax(rates) == 3
+
+
+def test_the_schedule_takes_what_an_optimizer_counts_with(numpy):
+    schedule = WarmupSchedule(8, 10)
+    counter = keras.Variable(0, dtype="int32", trainable=False)
+    first = equation_3(1, 8, 10)
+    for step in (0, 0.0, np.int64(0), counter, keras.ops.convert_to_tensor(0)):
+        assert numpy(schedule(step)) == pytest.approx(first, rel=1e-5)
+    optimizer = paper_optimizer(schedule)
+    optimizer.build([keras.Variable(np.ones(2, "float32"))])
+    assert numpy(optimizer.learning_rate) == pytest.approx(first, rel=1e-5)
+
+
+def test_scale_multiplies_the_schedule_and_a_peak_names_it(numpy):
+    scaled = WarmupSchedule(8, 10, scale=3.0)
+    assert numpy(scaled(5)) == pytest.approx(3 * equation_3(6, 8, 10), rel=1e-5)
+    named = WarmupSchedule.with_peak(0.25, 10)
+    assert numpy(named(9)) == pytest.approx(0.25, rel=1e-5)
+    assert numpy(named(39)) == pytest.approx(0.25 * np.sqrt(10 / 40), rel=1e-5)
+
+
+@pytest.mark.parametrize("warmup_steps", [0, -5])
+def test_warmup_below_one_step_is_an_error(warmup_steps):
+    with pytest.raises(ValueError, match=f"at least 1; received .*{warmup_steps}"):
+        WarmupSchedule(8, warmup_steps)
+
+
+def test_the_optimizer_is_adam_as_in_section_5_3():
+    optimizer = paper_optimizer(0.5, clipnorm=1.0)
+    assert isinstance(optimizer, keras.optimizers.Adam)
+    config = optimizer.get_config()
+    assert (config["beta_1"], config["beta_2"], config["epsilon"]) == (0.9, 0.98, 1e-9)
+    assert config["learning_rate"] == pytest.approx(0.5) and config["clipnorm"] == 1.0
