@@ -246,7 +246,10 @@ class Checkpoint(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch, logs=None):
         self.batches.epoch = epoch
-        keras.utils.set_random_seed(self.seed + epoch)
+        if keras.backend.backend() == "torch":  # whose dropout draws from torch's own generator
+            import torch
+
+            torch.manual_seed(self.seed + epoch)
         states = [v for v in self.model.variables if v.name == "seed_generator_state"]
         seeds = np.random.SeedSequence([self.seed, epoch]).generate_state(len(states)) >> 1
         for state, seed in zip(states, seeds):
