@@ -137,7 +137,7 @@ def main():
 
     # To look at.
     plots.plot_history(output / "history.csv").savefig(output / "learning_curve.png", dpi=150)
-    text = min(examples.source, key=lambda text: abs(len(text) - 16))  # fits a picture
+    text = min(examples.source, key=lambda text: abs(len(text) - 12))  # fits a picture
     weights, source_tokens, target_tokens = translator.attention(text)
     title = "Cross-attention of the last layer"
     figure = plots.plot_attention(weights[-1], source_tokens, target_tokens, title)

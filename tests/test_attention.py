@@ -77,6 +77,16 @@ def test_the_softmax_is_as_exact_in_low_precision_as_in_float32(numpy, dtype, bi
     np.testing.assert_allclose(numpy(weights), np.full((1, 4096), 2.0**-12), rtol=2.0**-bits)
 
 
+@pytest.mark.parametrize("dtype, bits", [("bfloat16", 8), ("float16", 11)])
+def test_scores_are_divided_in_float32_before_they_are_compared(numpy, dtype, bits):
+    # 100 and 101 are exact in both dtypes, but 57.7 and 58.3, a root of 3 smaller, are not.
+    query = keras.ops.convert_to_tensor(np.array([[1, 0, 0]]), dtype)
+    key = keras.ops.convert_to_tensor(np.array([[100, 0, 0], [101, 0, 0]]), dtype)
+    _, weights = scaled_dot_product_attention(query, key, key)
+    expected = oracle.softmax(np.array([[100, 101]]) / np.sqrt(3))
+    np.testing.assert_allclose(numpy(weights), expected, rtol=2.0**-bits)
+
+
 def test_large_scores_in_float16_overflow_nothing(numpy):
     query = keras.ops.full((1, 4), 30.0, "float16")
     key = keras.ops.convert_to_tensor(np.array([[30] * 4, [0] * 4, [-30] * 4]), "float16")
