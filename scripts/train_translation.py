@@ -229,9 +229,10 @@ def load(args):
     if is_dates(args):
         return corpora.dates(seed=args.seed)
     try:
-        train, valid, test = (read(args, prefix) for prefix in ("", "valid_", "test_"))
+        train = read(args, "")
         if train is None:
             raise ValueError("Nothing to train on: give --source and --target, or --pairs.")
+        valid, test = read(args, "valid_"), read(args, "test_")
     except (ValueError, OSError) as error:
         sys.exit(f"{error}")
     if valid is None:

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import os
 import pathlib
 import random
 import signal
@@ -124,7 +123,7 @@ def test_there_is_no_run_to_resume_in_an_empty_folder(tmp_path):
     [
         (["--source", "nowhere.en", "--target", "nowhere.de"], "nowhere.en"),
         (["--source", "nowhere.en"], "go together"),
-        (["--valid-pairs", os.devnull], "--source and --target, or --pairs"),
+        (["--valid-pairs", "nowhere.tsv"], "Nothing to train on: give --source"),
     ],
 )
 def test_wrong_data_ends_in_one_sentence_and_no_run_folder(arguments, expected, tmp_path):
