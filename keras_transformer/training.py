@@ -1,6 +1,5 @@
 """What `model.fit` needs: loss, metrics, schedule, and a checkpoint that survives a kill."""
 
-
 import os
 import pathlib
 import time
@@ -307,8 +306,8 @@ class TokensPerSecond(keras.callbacks.Callback):
         self.start = time.perf_counter()
 
     def on_train_batch_end(self, batch, logs=None):
-        self.elapsed = time.perf_counter() - self.start
-        self.rate = (batch + 1) * self.tokens_per_batch / self.elapsed
+        elapsed = time.perf_counter() - self.start
+        self.rate = (batch + 1) * self.tokens_per_batch / elapsed
         logs["tokens_per_second"] = self.rate
 
     def on_epoch_end(self, epoch, logs=None):
