@@ -107,7 +107,8 @@ class MultiHeadAttention(keras.layers.Layer):
                 f"num_heads must divide d_model; received num_heads={self.num_heads}, "
                 f"d_model={d_model}. Choose another num_heads, or give key_dim."
             )
-        self._width = self.num_heads * (self.key_dim or d_model // self.num_heads)
+        self.head_width = self.key_dim or d_model // self.num_heads
+        self._width = self.num_heads * self.head_width
         self.query = self._projection("query", self._width, query_shape)
         self.key = self._projection("key", self._width, key_shape or value_shape)
         self.value = self._projection("value", self._width, value_shape)
@@ -147,8 +148,7 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def split_heads(self, x):
         """(batch, length, num_heads * key_dim) -> (batch, length, num_heads, key_dim)."""
-        head_width = self._width // self.num_heads
-        return ops.reshape(x, (-1, ops.shape(x)[1], self.num_heads, head_width))
+        return ops.reshape(x, (-1, ops.shape(x)[1], self.num_heads, self.head_width))
 
     def join_heads(self, heads):
         """Concat(head_1, ..., head_h) W^O, from (batch, length, num_heads, key_dim)."""

@@ -265,25 +265,29 @@ class DecoderBlock(EncoderBlock):
         return (x, self_weights, cross_weights) if return_attention_scores else x
 
     def step(self, x, position, past, memory, attention_mask, cross_attention_mask=None):
-        """`call` for the one token at `position`, given the keys and values of those before it.
+        """`call` for the tokens at one position, given the keys and values of those before.
+
+        The hypotheses of a sentence share one cache and one memory: they are so many queries to
+        the same keys, and the mask tells which of these are whose.
 
         Args:
-            x: float, (batch, 1, d_model).
-            position: int scalar.
+            x: float, (batch, beams, d_model), one token of each hypothesis.
+            position: int scalar, theirs.
             past: keys and values of the self-attention, two float tensors
-                (batch, num_heads, max length, key_dim), filled up to `position`.
+                (batch, num_heads, places, key_dim); beam k writes place position * beams + k.
             memory: keys and values of the cross-attention, from
                 `cross_attention.cached_keys_and_values`.
-            attention_mask: bool, (1, max length), True up to and including `position`.
+            attention_mask: bool, (batch or 1, beams, places), True at what each may attend to.
             cross_attention_mask: bool, (batch, 1, source length).
 
         Returns:
-            x: float, (batch, 1, d_model).
-            past: filled up to and including `position`.
+            x: float, (batch, beams, d_model).
+            past: with the keys and values of `x`.
         """
         h = self.self_attention_add_norm.sublayer_input(x)
         present = self.self_attention.cached_keys_and_values(h)
-        past = [ops.slice_update(p, (0, 0, position, 0), new) for p, new in zip(past, present)]
+        place = position * x.shape[1]
+        past = [_write(cache, place, new) for cache, new in zip(past, present)]
         h = self.self_attention.attend_to_cache(h, *past, attention_mask)
         x = self.self_attention_add_norm(x, h)
 
@@ -420,29 +424,35 @@ class Decoder(Encoder):
         x = self.norm(x) if self.norm_first else x
         return (x, self_weights, cross_weights) if return_attention_scores else x
 
-    def cache(self, memory, length):
-        """What `step` needs besides the token: the memory projected once, and an empty past.
+    def project(self, memory):
+        """Keys and values of the memory for the cross-attention of each block.
 
         Args:
             memory: float, (batch, source length, width).
-            length: int, the most tokens that will be decoded.
 
         Returns:
-            past: per block, keys and values, zeros, (batch, num_heads, length, key_dim).
-            projected: per block, keys and values of the memory,
-                (batch, num_heads, source length, key_dim).
+            list of pairs of float tensors, (batch, num_heads, source length, key_dim).
         """
-        projected = [block.cross_attention.cached_keys_and_values(memory) for block in self.blocks]
-        past = []
-        for k, _ in projected:
-            batch, num_heads, _, key_dim = ops.shape(k)
-            past.append([ops.zeros((batch, num_heads, length, key_dim), k.dtype) for _ in "kv"])
-        return past, projected
+        return [block.cross_attention.cached_keys_and_values(memory) for block in self.blocks]
 
-    def step(self, x, position, past, projected, cross_attention_mask=None):
-        """`call` for the one token at `position`; see `DecoderBlock.step`."""
-        length = past[0][0].shape[2]
-        attention_mask = ops.expand_dims(ops.arange(length) <= position, axis=0)
+    def empty_past(self, batch_size, places):
+        """Empty caches for the self-attention of each block.
+
+        Args:
+            batch_size: int.
+            places: int, how many tokens they can hold.
+
+        Returns:
+            list of pairs of zeros, (batch_size, num_heads, places, key_dim).
+        """
+        past = []
+        for attention in (block.self_attention for block in self.blocks):
+            shape = batch_size, attention.num_heads, places, attention.head_width
+            past.append([ops.zeros(shape, attention.compute_dtype) for _ in "kv"])
+        return past
+
+    def step(self, x, position, past, projected, attention_mask, cross_attention_mask=None):
+        """`call` for the tokens at one position; see `DecoderBlock.step`."""
         present = []
         for block, block_past, block_memory in zip(self.blocks, past, projected):
             x, block_past = block.step(
@@ -450,3 +460,11 @@ class Decoder(Encoder):
             )
             present.append(block_past)
         return (self.norm(x) if self.norm_first else x), present
+
+
+def _write(cache, place, new):
+    """The cache, (batch, num_heads, places, key_dim), with `new` from `place` on."""
+    if keras.backend.backend() == "torch":  # in place; a copy of all of it would cost
+        cache[:, :, int(place) : int(place) + new.shape[2]] = new
+        return cache
+    return ops.slice_update(cache, (0, 0, place, 0), new)

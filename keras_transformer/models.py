@@ -204,6 +204,48 @@ class Transformer(keras.Model):
         x = self.source_positions(self.embed_source(source_ids))
         return self.encoder(x, attention_mask=mask), mask
 
+    def decoding_context(self, source_ids, max_length):
+        """What stays the same from step to step of decoding.
+
+        Args:
+            source_ids: int, (batch, source length).
+            max_length: int, the most tokens of an answer.
+
+        Returns:
+            positions: float, (max_length, d_model), of the target.
+            projected: keys and values of the memory, see `Decoder.project`.
+            mask: bool, (batch, 1, source length), the padding mask of the source.
+        """
+        memory, mask = self.encode(source_ids)
+        positions = ops.cast(self.target_positions.table(max_length), memory.dtype)
+        return positions, self.decoder.project(memory), mask
+
+    def empty_past(self, batch_size, places):
+        """A cache for `step`; see `Decoder.empty_past`."""
+        return self.decoder.empty_past(batch_size, places)
+
+    def step(self, ids, position, past, context, attention_mask):
+        """Logits of the tokens that follow those at one position.
+
+        Args:
+            ids: int, (batch, beams), one token of each hypothesis.
+            position: int scalar, theirs.
+            past: from `empty_past`, or from the step before.
+            context: from `decoding_context`.
+            attention_mask: bool, (batch or 1, beams, places), True at the places in the cache
+                that a hypothesis descends from; beam k writes place position * beams + k.
+
+        Returns:
+            logits: float32, (batch, beams, target vocabulary size).
+            past: with the keys and values of `ids`.
+        """
+        positions, projected, mask = context
+        x = ops.add(
+            self.embed_target(ids), ops.slice(positions, (position, 0), (1, positions.shape[1]))
+        )
+        x, past = self.decoder.step(x, position, past, projected, attention_mask, mask)
+        return self.embed_target(x, reverse=True), past
+
     def get_config(self):
         policy = keras.dtype_policies.serialize(self.dtype_policy)
         return {"name": self.name, "trainable": self.trainable, "dtype": policy, **self._config}

@@ -10,7 +10,12 @@ from keras import ops
 
 from . import tokenizers
 from .generation import Decoding
+from .generation import length_penalty as penalty_of
 from .tokenizers import END, PADDING, START
+
+
+MORE_TOKENS = 16  # that a translation may have beyond its share of the source's
+HALF_A_CHARACTER = "\N{REPLACEMENT CHARACTER}"  # what decoding shows for its first bytes
 
 
 class Attention(NamedTuple):
@@ -27,6 +32,20 @@ class Attention(NamedTuple):
     target_tokens: list
 
 
+class Hypothesis(NamedTuple):
+    """One translation with what the search knows of it.
+
+    Args:
+        text: str.
+        score: float, log-probability / length penalty, nats; see `generation.length_penalty`.
+        finished: bool, False: cut off at the length limit.
+    """
+
+    text: str
+    score: float
+    finished: bool
+
+
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class Translator(keras.Model):
     """A `Transformer` with its tokenizers: `translate` takes strings and returns strings.
@@ -39,6 +58,8 @@ class Translator(keras.Model):
         source_tokenizer: keras_hub SentencePieceTokenizer, see `learn_tokenizer`.
         target_tokenizer: the same; None: one tokenizer for both sides.
         batch_size: int, the most sentences decoded together.
+        beams: int, what `translate` uses when not told; 1: greedy decoding.
+        length_penalty: float from 0, the same.
 
     Call arguments: those of `Transformer`: ids in, logits out.
 
@@ -46,48 +67,230 @@ class Translator(keras.Model):
         ValueError: a tokenizer has more ids than the transformer.
     """
 
-    def __init__(self, transformer, source_tokenizer, target_tokenizer=None, batch_size=64, **kwargs):
+    def __init__(
+        self,
+        transformer,
+        source_tokenizer,
+        target_tokenizer=None,
+        batch_size=64,
+        beams=1,
+        length_penalty=0.6,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         self.transformer = transformer
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer or source_tokenizer
         self.batch_size = batch_size
+        self.beams = beams
+        self.length_penalty = length_penalty
         self._decoding = Decoding(transformer)
         self.built = True  # the functional transformer is
 
     def call(self, inputs):
         return self.transformer(inputs)
 
-    def translate(self, texts):
-        """Translates by greedy decoding.
+    def translate(
+        self,
+        texts,
+        beams=None,
+        length_penalty=None,
+        n_best=None,
+        return_scores=False,
+        patience=1.0,
+        **options,
+    ):
+        """Translates by greedy decoding, or with several beams by beam search.
+
+        Sentences of similar lengths are decoded together; the order is restored.
 
         Args:
             texts: list of str. An empty or blank text translates to "". Characters that the
                 vocabulary lacks are read as one unknown token.
+            beams: int from 1, live hypotheses of the search; None: the translator's default.
+            length_penalty: float from 0, alpha of `generation.length_penalty`; None: the default.
+            n_best: int, at most `beams`: a list of so many translations for each text.
+            return_scores: bool, `Hypothesis` instead of str.
+            patience: float above 0, see `Decoding.beam_search`.
+            prefixes: list of str, what each translation begins with, in whole tokens; or None.
+            min_length_ratio: float from 0; a translation has at least so many tokens for each
+                token of its source (END counts in neither).
+            max_length_ratio: float above 0; a translation is cut off after so many tokens for
+                each token of its source, and 16 more.
+            batch_size: int, the most sentences decoded together; None: the translator's default.
+            tokens_per_batch: int, the most source tokens decoded together, padding included.
+
+        Returns:
+            list, one item a text, in the same order: str, or `Hypothesis` with `return_scores`,
+            or with `n_best` a list of those, best first.
+
+        Raises:
+            ValueError: `texts` is not a list of strings, a text has more tokens than the
+                transformer has learned positions, or a number is out of range.
+        """
+        beams = self.beams if beams is None else beams
+        alpha = self.length_penalty if length_penalty is None else length_penalty
+        if beams == 1 and n_best is None and not return_scores:
+            greedy = self._decoding.greedy
+            rows = self._decoded(texts, lambda numbers, **given: greedy(**given), **options)
+            return self._said(rows)
+
+        def search(numbers, **given):
+            number = 1 if n_best is None else n_best
+            given |= dict(beams=beams, alpha=alpha, n_best=number, patience=patience)
+            return zip(*self._decoding.beam_search(**given))
+
+        results = []
+        for row in self._decoded(texts, search, **options):
+            if row is None:  # a blank text
+                results.append([Hypothesis("", 0.0, True)] * (n_best or 1))
+                continue
+            ids, scores, finished = row
+            found = zip(self._said(ids), scores.tolist(), finished.tolist())
+            results.append([Hypothesis(*each) for each in found])
+        if not return_scores:
+            results = [[each.text for each in result] for result in results]
+        return [result[0] for result in results] if n_best is None else results
+
+    def sample(self, texts, temperature=1.0, top_k=None, top_p=1.0, seed=0, **options):
+        """Translations drawn at random from the model's distribution.
+
+        Args:
+            texts: list of str.
+            temperature, top_k, top_p: see `Decoding.sample`.
+            seed: int from 0. Text n draws from (seed, n) alone, whatever is translated beside it.
+            **options: those of `translate` from `prefixes` on.
 
         Returns:
             list of str, one a text, in the same order.
-
-        Raises:
-            ValueError: `texts` is not a list of strings, or a text has more tokens than the
-                transformer has learned positions.
         """
+
+        def draw(numbers, **given):
+            spare = len(given["source_ids"]) - len(numbers)
+            seeds = [(seed, number) for number in [*numbers, *[0] * spare]]
+            return self._decoding.sample(
+                **given, seeds=seeds, temperature=temperature, top_k=top_k, top_p=top_p
+            )
+
+        return self._said(self._decoded(texts, draw, **options))
+
+    def stream(self, text, seed=None, temperature=1.0, top_k=None, top_p=1.0, **options):
+        """The greedy translation of one text, or with a seed a sampled one, as it is written.
+
+        Yields:
+            str, whole characters; joined they are what `translate` or `sample` returns.
+        """
+        said, ids = "", []
+        for numbers, given in self._batches([text], **options):
+            draw = dict(temperature=temperature, top_k=top_k, top_p=top_p)
+            draw["seeds"] = None if seed is None else [(seed, number) for number in numbers]
+            for (next_id, *_) in self._decoding.stream(**given, **draw):
+                ids.append(int(next_id))
+                (now,) = tokenizers.decode(self.target_tokenizer, [ids])
+                if not now.endswith(HALF_A_CHARACTER):
+                    yield now[len(said) :]
+                    said = now
+
+    def score(self, texts, translations, length_penalty=None):
+        """How probable given translations are, on the scale of `translate(return_scores=True)`.
+
+        Args:
+            texts: list of str.
+            translations: list of str, as many.
+            length_penalty: float from 0; 0: the log-probability itself; None: the default.
+
+        Returns:
+            list of float, nats.
+
+        Source: Wu et al. 2016, equation 14.
+        """
+        if len(texts) != len(translations):
+            raise ValueError(
+                f"Expected one translation for each text; received {len(translations)} "
+                f"for {len(texts)}."
+            )
+        alpha = self.length_penalty if length_penalty is None else length_penalty
+        targets = [[*ids, END] for ids in tokenizers.encode(self.target_tokenizer, translations)]
+        scores = [0.0] * len(targets)
+        sources = self._encode(texts)
+        by_length = sorted(range(len(targets)), key=lambda i: (len(sources[i]), len(targets[i])))
+        for start in range(0, len(by_length), self.batch_size):
+            numbers = by_length[start : start + self.batch_size]
+            rows = _next_size(len(numbers), self.batch_size)
+            sides = (
+                _padded(batch, rows, _next_length(max(map(len, batch)), self._limit))
+                for batch in ([side[i] for i in numbers] for side in (sources, targets))
+            )
+            for number, log_p in zip(numbers, self._decoding.score(*sides)):
+                scores[number] = float(log_p.sum() / penalty_of(len(targets[number]), alpha))
+        return scores
+
+    def _said(self, rows):
+        """The text of each row of ids; of None, "" (a blank text)."""
+        return tokenizers.decode(self.target_tokenizer, [() if row is None else row for row in rows])
+
+    def _decoded(self, texts, decode, **options):
+        """One result of `decode` for each text, None for a blank one."""
+        results = [None] * len(texts)
+        for numbers, given in self._batches(texts, **options):
+            for number, result in zip(numbers, decode(numbers, **given)):
+                results[number] = result
+        return results
+
+    def _batches(
+        self,
+        texts,
+        prefixes=None,
+        min_length_ratio=0.0,
+        max_length_ratio=2.0,
+        batch_size=None,
+        tokens_per_batch=None,
+    ):
+        """Texts of one padded length at a time: a long one makes no short one longer.
+
+        Yields:
+            numbers: list of int, which texts.
+            arguments of `Decoding.greedy` for them, and for rows of padding that make their
+                number a power of two. Each has limits of its own.
+        """
+        batch_size = self.batch_size if batch_size is None else batch_size
+        for name, size in dict(batch_size=batch_size, tokens_per_batch=tokens_per_batch).items():
+            if size is not None and size < 1:
+                raise ValueError(f"{name} must be at least 1; received {name}={size}.")
+        if not 0 <= min_length_ratio <= max_length_ratio or max_length_ratio == 0:
+            raise ValueError(
+                "Expected 0 <= min_length_ratio <= max_length_ratio, the latter above 0; received "
+                f"min_length_ratio={min_length_ratio}, max_length_ratio={max_length_ratio}."
+            )
         ids = self._encode(texts)
-        answers = [""] * len(texts)
-        written = sorted((i for i, text in enumerate(texts) if text.strip()), key=lambda i: len(ids[i]))
-        for start in range(0, len(written), self.batch_size):
-            batch = written[start : start + self.batch_size]
-            rows = _next_size(len(batch), self.batch_size)
-            source_ids = _padded([ids[i] for i in batch], rows, self.transformer.max_length)
-            longest = self._max_target_length(source_ids.shape[1])
-            answer_ids = self._decoding.greedy(source_ids, longest)
-            # Each sentence has its own limit, so that its neighbours cannot lengthen its answer.
-            answer_ids = [
-                row[: self._max_target_length(len(ids[i]))] for i, row in zip(batch, answer_ids)
-            ]
-            for i, answer in zip(batch, tokenizers.decode(self.target_tokenizer, answer_ids)):
-                answers[i] = answer
-        return answers
+        if prefixes is not None:
+            if len(prefixes) != len(texts):
+                raise ValueError(
+                    f"Expected one prefix for each text; received {len(prefixes)} for {len(texts)}."
+                )
+            prefixes = tokenizers.encode(self.target_tokenizer, prefixes)
+        lengths = np.array([len(sequence) for sequence in ids])
+        longest = np.minimum(max_length_ratio * lengths + MORE_TOKENS, self._limit).astype("int32")
+        shortest = np.minimum(min_length_ratio * (lengths - 1), longest - 1).astype("int32")
+        groups = {}
+        for number in sorted(np.flatnonzero([text.strip() for text in texts]), key=lengths.__getitem__):
+            groups.setdefault(_next_length(lengths[number], self._limit), []).append(int(number))
+        for length, group in groups.items():
+            size = batch_size
+            if tokens_per_batch is not None:
+                size = max(1, min(size, tokens_per_batch // length))
+            for start in range(0, len(group), size):
+                numbers = group[start : start + size]
+                rows = _next_size(len(numbers), size)
+                every = [*numbers, *numbers[:1] * (rows - len(numbers))]  # spare rows end at once
+                given = dict(
+                    source_ids=_padded([ids[i] for i in numbers], rows, length),
+                    max_length=longest[every],
+                    min_length=shortest[every],
+                )
+                if prefixes is not None:
+                    given["prefix"] = _padded([prefixes[i] for i in every], rows)
+                yield numbers, given
 
     def attention(self, text, translation=None):
         """The cross-attention weights of every layer and head while writing a translation.
@@ -136,19 +339,18 @@ class Translator(keras.Model):
 
     def _encode(self, texts):
         sequences = [[*ids, END] for ids in tokenizers.encode(self.source_tokenizer, texts)]
-        limit = self.transformer.max_length
         for number, ids in enumerate(sequences, start=1):
-            if limit is not None and len(ids) > limit:
+            if len(ids) > self._limit:
                 raise ValueError(
-                    f"Text {number} has {len(ids)} tokens, but the model learned {limit} positions; "
+                    f"Text {number} has {len(ids)} tokens, but the model learned {self._limit} positions; "
                     "split the text, or train with sinusoids, which have no limit."
                 )
         return sequences
 
-    def _max_target_length(self, source_length):
-        """Tokens that an answer may have, END included: generous, but no endless loop."""
-        limit = 2 * source_length + 16
-        return limit if self.transformer.max_length is None else min(limit, self.transformer.max_length)
+    @property
+    def _limit(self):
+        """The longest input, in tokens."""
+        return self.transformer.max_length or np.inf
 
     def get_config(self):
         serialize = keras.saving.serialize_keras_object
@@ -161,6 +363,8 @@ class Translator(keras.Model):
             "source_tokenizer": serialize(self.source_tokenizer),
             "target_tokenizer": None if shared else serialize(self.target_tokenizer),
             "batch_size": self.batch_size,
+            "beams": self.beams,
+            "length_penalty": self.length_penalty,
         }
 
     @classmethod
@@ -177,16 +381,17 @@ def _next_size(size, largest):
     return min(1 << (size - 1).bit_length(), largest)
 
 
-def _padded(sequences, rows, max_length):
-    """(rows, length) int32: the length is 16, 32, 48, 64, 96, 128, 192, ..., at most `max_length`.
-
-    Spare rows are padding.
-    """
-    longest = max(map(len, sequences))
+def _next_length(longest, limit):
+    """The next of 16, 32, 48, 64, 96, 128, 192, ..., at most `limit`."""
     length = 16
     while length < longest:
         length += max(16, 1 << (length.bit_length() - 2))
-    ids = np.full((rows, min(length, max_length or length)), PADDING, "int32")
+    return int(min(length, limit))
+
+
+def _padded(sequences, rows, length=None):
+    """int32, (rows, length), None: as long as the longest; spare rows are padding."""
+    ids = np.full((rows, length or max(map(len, sequences))), PADDING, "int32")
     for row, sequence in zip(ids, sequences):
         row[: len(sequence)] = sequence
     return ids

@@ -42,7 +42,7 @@ DATES = dict(
     preset="tiny",
     vocabulary="char",
     batch_size=64,
-    epochs=10,
+    epochs=7,
     learning_rate=2e-3,
     warmup_steps=500,
 )
@@ -179,7 +179,7 @@ def parse_arguments():
     add("--separate-vocabularies", action="store_true", help="one vocabulary for each side")
 
     add = parser.add_argument_group("training (defaults for dates / for text)").add_argument
-    add("--epochs", type=int, metavar="N", help="passes over the pairs (10)")
+    add("--epochs", type=int, metavar="N", help="passes over the pairs (7 / 10)")
     add("--batch-size", type=int, metavar="N", help="sentences a batch (64 / by tokens)")
     add("--tokens-per-batch", type=int, metavar="N", help="target tokens a batch (- / 2,048)")
     add("--learning-rate", type=float, metavar="R", help="at the end of the warm-up")

@@ -2,9 +2,16 @@
 
     python scripts/translate.py runs/dates/model.keras "April 22, 2019"
     python scripts/translate.py runs/dates/model.keras < dates.txt > iso.txt
+    python scripts/translate.py runs/en-de/model.keras --beams 4 --n-best 3 --scores < test.en
 
-Lines that are waiting are translated together, and each translation is written at once, so that
-another program may send a line and wait for its answer. An empty line stays an empty line.
+Without text and with a terminal it asks for sentences one by one. Lines that are waiting are
+translated together, and each translation is written at once, so that another program may send a
+line and wait for its answer. An empty line stays an empty line.
+
+--scores writes SCORE TAB TRANSLATION, --n-best K writes K lines for each, NUMBER TAB TRANSLATION,
+and both NUMBER TAB SCORE TAB TRANSLATION, best first; NUMBER counts the input lines from 1. A score
+is the log-probability in nats over the length penalty; one that was cut off at the length limit
+is marked by a * behind it.
 KERAS_BACKEND=tensorflow, jax or torch chooses the backend, whichever one trained the model.
 """
 
@@ -21,20 +28,65 @@ def main():
     args = parse_arguments()
     translator = load(args.model)
     sys.stdout.reconfigure(encoding="utf-8")
-    batches = [args.text] if args.text else waiting_lines(sys.stdin.buffer, translator.batch_size)
+    if args.text:
+        batches = [args.text]
+    elif sys.stdin.isatty():
+        batches = asked_for()
+    else:
+        batches = waiting_lines(sys.stdin.buffer, translator.batch_size)
+    number = 0
     for batch in batches:
-        for translation in translator.translate(batch):
-            print(translation)
+        for hypotheses in translate(translator, batch, args):
+            number += 1
+            for each in hypotheses:
+                print(*columns(each, number, args), sep="\t")
         sys.stdout.flush()
+
+
+def translate(translator, texts, args):
+    """For each text a list of what is to be written, strings or hypotheses."""
+    search = dict(beams=args.beams, length_penalty=args.length_penalty, n_best=args.n_best)
+    try:
+        found = translator.translate(texts, **search, return_scores=args.scores)
+    except ValueError as error:
+        sys.exit(f"{error}")
+    return [[each] for each in found] if args.n_best is None else found
+
+
+def columns(hypothesis, number, args):
+    counted = [] if args.n_best is None else [number]
+    if not args.scores:
+        return [*counted, hypothesis]
+    mark = "" if hypothesis.finished else "*"
+    return [*counted, f"{hypothesis.score:.4f}{mark}", hypothesis.text]
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("model", metavar="MODEL", help="a .keras file from train_translation.py")
-    parser.add_argument("text", nargs="*", metavar="TEXT", help="what to translate; none: stdin")
-    return parser.parse_args()
+    add = parser.add_argument
+    add("model", metavar="MODEL", help="a .keras file from train_translation.py")
+    add("text", nargs="*", metavar="TEXT", help="what to translate; none: stdin")
+    add("--beams", type=int, metavar="K", help="width of the beam search; 1: greedy (as saved)")
+    penalty = "favours long translations: score = log-probability / ((5 + length) / 6)^A (as saved)"
+    add("--length-penalty", type=float, metavar="A", help=penalty)
+    add("--n-best", type=int, metavar="K", help="so many translations of each line, at most --beams")
+    add("--scores", action="store_true", help="write the score of each translation before it")
+    return parser.parse_intermixed_args()  # MODEL --beams 4 TEXT, too
+
+
+def asked_for():
+    """One line at a time from a person; the prompt goes to stderr, the translation to stdout."""
+    import readline  # noqa: F401  input() then edits and remembers lines
+
+    while True:
+        print("> ", end="", file=sys.stderr, flush=True)
+        try:
+            yield [input()]
+        except EOFError:
+            print(file=sys.stderr)
+            return
 
 
 def load(path):

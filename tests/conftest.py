@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 from keras import ops
 
+import keras_transformer as kt
+from keras_transformer import corpora
+
 
 @pytest.fixture(autouse=True)
 def seed():
@@ -167,3 +170,23 @@ def gradients():
         return differences
 
     return gradients
+
+
+@pytest.fixture(scope="session")
+def dates():
+    return corpora.dates(num_train=2_000, num_valid=10, num_test=200, seed=1)
+
+
+@pytest.fixture(scope="session")
+def dates_translator(dates):
+    """Trained for a moment: its answers differ from text to text, which is all that is needed."""
+    keras.utils.set_random_seed(0)
+    tokenizer = kt.learn_tokenizer(dates.train.source + dates.train.target, model_type="char")
+    ids = [kt.encode(tokenizer, side) for side in dates.train]
+    batches = kt.TranslationBatches(*ids, num_buckets=2)
+    size = tokenizer.vocabulary_size()
+    transformer = kt.Transformer(size, num_layers=1, d_model=32, num_heads=2, d_ff=64)
+    schedule = kt.WarmupSchedule.with_peak(5e-3, 30)
+    transformer.compile(kt.paper_optimizer(schedule), kt.TokenCrossEntropy(0.1))
+    transformer.fit(batches, epochs=4, shuffle=False, verbose=0)
+    return kt.Translator(transformer, tokenizer)

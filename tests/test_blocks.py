@@ -253,10 +253,11 @@ def test_decoding_a_token_at_a_time_equals_the_whole_call(numpy, normal, build, 
     layer = build(Decoder, num_layers=2, norm_first=norm_first)
     x, memory = normal(2, 4, 8), keras.ops.convert_to_tensor(normal(2, 5, 8, seed=1))
     expected = numpy(layer(x, memory, cross_attention_mask=SOURCE_MASK))
-    past, projected = layer.cache(memory, 6)
+    past, projected = layer.empty_past(2, 6), layer.project(memory)
     for position in range(4):
         token = keras.ops.convert_to_tensor(x[:, position : position + 1])
-        output, past = layer.step(token, position, past, projected, SOURCE_MASK)
+        seen = keras.ops.reshape(keras.ops.arange(6) <= position, (1, 1, 6))
+        output, past = layer.step(token, position, past, projected, seen, SOURCE_MASK)
         np.testing.assert_allclose(numpy(output), expected[:, position : position + 1], atol=1e-5)
 
 

@@ -1,9 +1,12 @@
+import itertools
+
 import keras
 import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.generation import NEVER
+from keras_transformer import generation
+from keras_transformer.generation import NEVER, length_penalty
 
 VOCABULARY = 23
 
@@ -66,13 +69,14 @@ def test_cached_decoding_equals_uncached_at_every_position(transformer, decoding
     rng = np.random.default_rng(2)
     target_ids = rng.integers(4, VOCABULARY, (len(source_ids), 9)).astype("int32")
     uncached = teacher_forced(transformer, source_ids, target_ids)
-    past, context = decoding.start(source_ids, 9)
-    allowed = [i for i in range(VOCABULARY) if i not in NEVER]
+    context = transformer.decoding_context(source_ids, 9)
+    past = transformer.empty_past(len(source_ids), 9)
     for position in range(9):
-        logits, past = decoding.step(target_ids[:, position], position, past, context)
-        np.testing.assert_allclose(
-            array(logits)[:, allowed], uncached[:, position][:, allowed], atol=1e-5, rtol=1e-5
-        )
+        seen = np.arange(9).reshape(1, 1, 9) <= position
+        ids = target_ids[:, position, None]
+        logits, past = transformer.step(ids, position, past, context, seen)
+        expected = uncached[:, position, None]
+        np.testing.assert_allclose(array(logits), expected, atol=1e-5, rtol=1e-5)
 
 
 def test_greedy_is_the_most_probable_next_token_again_and_again(transformer, decoding):
@@ -105,33 +109,54 @@ def test_a_row_of_padding_only_ends_at_once_and_changes_no_other_row(decoding):
     np.testing.assert_array_equal(answers[:-1], decoding.greedy(padded(sources), 12))
 
 
-def test_the_loop_ends_when_every_sentence_has_ended(transformer):
-    end_first = kt.Decoding(transformer)
-    seen = []
-    step = end_first.step
+class Scripted:
+    """A model for `Decoding`: its logits are a function of position and token alone.
 
-    def end_at_once(ids, position, past, context):
-        seen.append(1)
-        logits, past = step(ids, position, past, context)
-        return keras.ops.add(logits, 1e4 * np.eye(VOCABULARY, dtype="float32")[kt.END]), past
+    Args:
+        next_logits: function of (position, ids (batch, beams)) to logits (batch, beams, size).
+    """
 
-    end_first.step = end_at_once
-    answers = array(end_first._greedy_loop(keras.ops.convert_to_tensor(padded([[5, 3]])), 40))
-    assert answers[0, 0] == kt.END and not answers[0, 1:].any()
-    assert len(seen) < 5  # eager: one step; traced: the loop's body once or twice
+    variables = ()
+
+    def __init__(self, next_logits):
+        self.next_logits = next_logits
+        self.steps = []  # one for each call of `step`: traced once, run often
+
+    def decoding_context(self, source_ids, max_length):
+        return source_ids
+
+    def empty_past(self, batch_size, places):
+        return keras.ops.zeros((batch_size, 1, places, 1))
+
+    def step(self, ids, position, past, context, attention_mask):
+        self.steps.append(position)
+        return self.next_logits(position, ids), past
 
 
-def test_an_answer_that_never_ends_has_the_length_allowed(transformer):
-    endless = kt.Decoding(transformer)
-    step = endless.step
+def towards(token, size=VOCABULARY):
+    """A model that always finds one token the most probable, by far, and others than END next."""
+    peak = 50 * np.eye(size, dtype="float32")[token]
+    peak[kt.END] += -50 * (token != kt.END)
+    return Scripted(lambda position, ids: keras.ops.zeros((*ids.shape, size)) + peak)
 
-    def never_end(ids, position, past, context):
-        logits, past = step(ids, position, past, context)
-        return keras.ops.subtract(logits, 1e4 * np.eye(VOCABULARY, dtype="float32")[kt.END]), past
 
-    endless.step = never_end
-    answers = array(endless._greedy_loop(keras.ops.convert_to_tensor(padded([[5, 3]])), 7))
-    assert answers.shape == (1, 7) and (answers > kt.END).sum() + (answers == kt.UNKNOWN).sum() == 7
+def test_the_loop_ends_when_every_sentence_has_ended():
+    model = towards(kt.END)
+    for answers in (
+        kt.Decoding(model).greedy(padded([[5, 3]]), 400),
+        kt.Decoding(model).beam_search(padded([[5, 3]]), 400, beams=2).ids[0],
+    ):
+        assert answers[0, 0] == kt.END and not answers[0, 1:].any()
+    assert len(model.steps) < 12  # eager: a step each; traced: a loop's body once or twice
+
+
+def test_an_answer_that_never_ends_has_the_length_allowed_to_each_sentence():
+    limits = np.array([7, 45])
+    answers = kt.Decoding(towards(9)).greedy(padded([[5, 3], [6, 3]]), limits)
+    np.testing.assert_array_equal(answers, np.where(np.arange(45) < limits[:, None], 9, 0))
+    found = kt.Decoding(towards(9)).beam_search(padded([[5, 3], [6, 3]]), limits, beams=3)
+    np.testing.assert_array_equal(found.ids[:, 0], answers)
+    assert not found.finished.any()  # marked
 
 
 def test_a_compiled_loop_sees_weights_that_changed_since(transformer, decoding):
@@ -148,3 +173,263 @@ def test_a_compiled_loop_sees_weights_that_changed_since(transformer, decoding):
     finally:
         kernel.assign(value)
     np.testing.assert_array_equal(decoding.greedy(source_ids, 12), before)
+
+
+# Beam search.
+
+
+def tiny(seed, **options):
+    """A transformer over 3 tokens, END and the unknown one: few enough sequences to list."""
+    keras.utils.set_random_seed(seed)
+    model = kt.Transformer(7, num_layers=1, d_model=8, num_heads=2, d_ff=8, **options)
+    rng = np.random.default_rng(seed)
+    for weight in model.trainable_variables:
+        if len(weight.shape) == 2:
+            weight.assign(rng.normal(0, 0.7, weight.shape))
+    return model
+
+
+def every_answer(max_length):
+    """All that may be written in at most `max_length` tokens, END included."""
+    for length in range(max_length):
+        for tokens in itertools.product((kt.UNKNOWN, 4, 5, 6), repeat=length):
+            yield [*tokens, kt.END]
+
+
+def log_probabilities(model, source, answers):
+    """Of each answer to one source, by teacher forcing; padded to few shapes."""
+    target = padded(answers, max(8, 40 * (max(map(len, answers)) > 8)))
+    read = np.concatenate([np.full_like(target[:, :1], kt.START), target[:, :-1]], axis=1)
+    source_ids = np.repeat(padded([source], 8), len(answers), axis=0)
+    logits = teacher_forced(model, source_ids, read).astype("float64")
+    log_p = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+    of_token = np.take_along_axis(log_p, target[..., None], axis=-1)[..., 0]
+    return np.where(target == kt.PADDING, 0, of_token).sum(axis=1)
+
+
+SOURCES = [[4, 5, 3], [6, 6, 4, 5, 3], [5, 3]]
+MODELS = [dict(seed=0), dict(seed=1, norm_first=True), dict(seed=2, max_length=8), dict(seed=3)]
+
+
+@pytest.mark.parametrize("options", MODELS, ids=str)
+def test_a_wide_beam_finds_what_exhaustive_search_finds(options):
+    model, answers = tiny(**options), list(every_answer(4))
+    decoding, lengths = kt.Decoding(model), np.array([len(answer) for answer in answers])
+    log_p = [log_probabilities(model, source, answers) for source in SOURCES]
+    for alpha in (0.0, 0.6, 2.0):
+        found = decoding.beam_search(padded(SOURCES), 4, beams=160, alpha=alpha, n_best=5)
+        for n, scores in enumerate(log_p / length_penalty(lengths, alpha)):
+            best = np.argsort(-scores)[:5]
+            assert [row[row > 0].tolist() for row in found.ids[n]] == [answers[i] for i in best]
+            np.testing.assert_allclose(found.scores[n], scores[best], atol=1e-4)
+            assert found.finished[n].all()
+
+
+@pytest.mark.parametrize("options", MODELS[:2], ids=str)
+def test_a_wider_beam_never_finds_a_worse_answer_here_and_sometimes_a_better(options):
+    decoding = kt.Decoding(tiny(**options))
+    # Patience without end: the search stops only when no live hypothesis can win.
+    search = dict(alpha=0.6, patience=1e9)
+    found = [decoding.beam_search(padded(SOURCES), 5, beams=k, **search) for k in (1, 3, 400)]
+    # An answer that was cut off is worse than any that was finished.
+    scores = [np.where(each.finished, each.scores, -np.inf) for each in found]
+    for narrow, wide in itertools.pairwise(scores):
+        assert (wide >= narrow - 1e-5).all()
+    assert (scores[-1] > scores[0]).any()
+
+
+def test_one_beam_is_greedy_decoding(transformer, decoding):
+    source_ids = padded(some_sources())
+    greedy = decoding.greedy(source_ids, 40)
+    found = decoding.beam_search(source_ids, 40, beams=1)
+    np.testing.assert_array_equal(found.ids[:, 0], greedy)
+    np.testing.assert_array_equal(found.finished[:, 0], (greedy == kt.END).any(axis=1))
+
+
+@pytest.mark.parametrize("beams, alpha", [(4, 0.6), (5, 1.3)])
+def test_scores_are_the_log_probabilities_of_the_answers_over_their_penalty(
+    transformer, decoding, beams, alpha
+):
+    sources = some_sources()
+    found = decoding.beam_search(padded(sources), 36, beams=beams, alpha=alpha, n_best=beams)
+    assert (np.diff(found.scores)[found.finished[:, 1:]] <= 0).all()
+    for source, ids, scores in list(zip(sources, found.ids, found.scores))[::2]:
+        answers = [row[row > 0].tolist() for row in ids]
+        assert len({tuple(answer) for answer in answers}) == beams  # none twice
+        expected = log_probabilities(transformer, source, answers)
+        expected /= [length_penalty(len(answer), alpha) for answer in answers]
+        np.testing.assert_allclose(scores, expected, atol=1e-4)
+    # `score` says the same of the best answers, all sources at once.
+    best = found.ids[:, 0]
+    penalties = length_penalty((best > 0).sum(axis=1), alpha)
+    log_p = decoding.score(padded(sources), best).sum(axis=1)
+    np.testing.assert_allclose(log_p / penalties, found.scores[:, 0], atol=1e-4)
+
+
+def test_a_finished_hypothesis_is_not_pushed_out_by_one_that_was_extended():
+    """Ending at once has probability 0.4; every longer answer has less than a tenth of that.
+
+    A sampler that keeps the finished one among the live ones loses it as soon as enough
+    extensions rank above it, or goes on extending it.
+    """
+    size = 6
+    first = np.log([1e-9, 1e-9, 1e-9, 0.4, 0.3, 0.3]).astype("float32")
+    later = np.log([1e-9, 1e-9, 1e-9, 0.04, 0.48, 0.48]).astype("float32")
+
+    def next_logits(position, ids):
+        ids = keras.ops.expand_dims(ids, -1)
+        return keras.ops.where(ids == kt.START, first, later) + keras.ops.zeros((*ids.shape[:2], size))
+
+    for patience in (1.0, 1e9):
+        found = kt.Decoding(Scripted(next_logits)).beam_search(
+            padded([[4, 3]]), 12, beams=2, alpha=0.0, n_best=2, patience=patience
+        )
+        assert found.ids[0, 0].tolist() == [kt.END] + [0] * 11
+        np.testing.assert_allclose(found.scores[0, 0], np.log(0.4), atol=1e-5)
+
+
+def test_a_search_goes_on_while_a_live_hypothesis_can_still_win():
+    """Ending at once is the best start, but two tokens, nearly sure, win by their length."""
+    first = np.log([1e-9, 1e-9, 1e-9, 0.5, 0.49, 0.01]).astype("float32")
+    then = np.log([1e-9, 1e-9, 1e-9, 0.98, 0.01, 0.01]).astype("float32")
+
+    def next_logits(position, ids):
+        ids = keras.ops.expand_dims(ids, -1)
+        return keras.ops.where(ids == kt.START, first, then) + keras.ops.zeros((*ids.shape[:2], 6))
+
+    def best(alpha):
+        decoding = kt.Decoding(Scripted(next_logits))
+        return decoding.beam_search(padded([[4, 3]]), 9, beams=2, alpha=alpha).ids[0, 0, :2].tolist()
+
+    assert best(0.0) == [kt.END, 0]
+    assert best(1.0) == [4, kt.END]
+
+
+def test_neighbours_and_filler_change_no_search(decoding):
+    sources = some_sources()
+    together = decoding.beam_search(padded([*sources, []], 16), 40, beams=3, n_best=3)
+    for n, source in enumerate(sources):
+        alone = decoding.beam_search(padded([source], 8), 40, beams=3, n_best=3)
+        np.testing.assert_array_equal(together.ids[n], alone.ids[0])
+        np.testing.assert_allclose(together.scores[n], alone.scores[0], atol=1e-4)
+    assert not together.ids[-1].any() and not together.finished[-1].any()
+
+
+def test_a_cache_that_grew_changes_nothing(decoding, monkeypatch):
+    source_ids = padded(some_sources())
+    searches = [
+        lambda: decoding.greedy(source_ids, 40),
+        lambda: decoding.beam_search(source_ids, 40, beams=3).ids,
+    ]
+    whole = [search() for search in searches]
+    assert any((ids[..., 32:] > 0).any() for ids in whole)  # past the first cache
+    monkeypatch.setattr(generation, "FIRST_LENGTH", 40)
+    for search, expected in zip(searches, whole):
+        np.testing.assert_array_equal(search(), expected)
+
+
+def test_an_answer_has_its_own_minimum_of_tokens_before_the_end():
+    decoding, least = kt.Decoding(towards(kt.END)), np.array([0, 1, 4])
+    source_ids = padded([[5, 3], [6, 3], [7, 3]])
+    for answers in (
+        decoding.greedy(source_ids, 6, min_length=least),
+        decoding.beam_search(source_ids, 6, beams=3, min_length=least).ids[:, 0],
+    ):
+        np.testing.assert_array_equal((answers == kt.END).argmax(axis=1), least)
+        np.testing.assert_array_equal((answers > 0).sum(axis=1), least + 1)
+
+
+def test_a_prefix_is_written_and_the_rest_is_the_best_after_it(transformer, decoding):
+    sources = some_sources()
+    source_ids = padded(sources)
+    free = decoding.greedy(source_ids, 12)
+    prefix = padded([[7, 9], [], [8], [7, 9, 10], [], [5]])
+    greedy = decoding.greedy(source_ids, 12, prefix=prefix)
+    given = prefix > 0
+    np.testing.assert_array_equal(greedy[:, :3][given], prefix[given])
+    np.testing.assert_array_equal(greedy[[1, 4]], free[[1, 4]])
+    logits = teacher_forced(transformer, source_ids, np.insert(greedy[:, :-1], 0, kt.START, axis=1))
+    logits[..., list(NEVER)] = -np.inf
+    follows = greedy[:, 3] > 0
+    np.testing.assert_array_equal(greedy[follows, 3], logits[follows, 3].argmax(axis=-1))
+    found = decoding.beam_search(source_ids, 12, beams=3, alpha=0.0, prefix=prefix)
+    np.testing.assert_array_equal(found.ids[:, 0, :3][given], prefix[given])
+    log_p = decoding.score(source_ids, found.ids[:, 0]).sum(axis=1)
+    np.testing.assert_allclose(found.scores[:, 0], log_p, atol=1e-4)
+
+
+# Sampling.
+
+P = np.array([0.3, 0.02, 0.25, 0.2, 0.13, 0.1])  # of UNKNOWN, END and four tokens
+
+
+def drawn(number=4000, **options):
+    """How often each of 8 ids is the first of an answer."""
+    logits = np.log(np.insert(P, [0, 1], 1e-9)).astype("float32")
+    model = Scripted(lambda position, ids: keras.ops.zeros((*ids.shape, 8)) + logits)
+    source_ids = np.full((number, 1), 4)
+    answers = kt.Decoding(model).sample(source_ids, 1, seeds=range(number), **options)
+    return np.bincount(answers[:, 0], minlength=8)[[1, 3, 4, 5, 6, 7]]
+
+
+@pytest.mark.parametrize(
+    "options, expected",
+    [
+        (dict(), P),
+        (dict(temperature=0.5), P**2),
+        (dict(temperature=2.0), P**0.5),
+        (dict(top_k=2), P * [1, 0, 1, 0, 0, 0]),
+        (dict(top_p=0.7), P * [1, 0, 1, 1, 0, 0]),  # 0.3 + 0.25 are not enough
+        (dict(top_k=3, top_p=0.5, temperature=2.0), P**0.5 * [1, 0, 1, 0, 0, 0]),
+        (dict(top_p=0.1), P * [1, 0, 0, 0, 0, 0]),  # never none
+    ],
+    ids=str,
+)
+def test_frequencies_are_those_of_the_distribution(options, expected):
+    counts, expected = drawn(**options), expected / np.sum(expected)
+    assert not counts[expected == 0].any()
+    possible = expected > 0
+    expected = expected[possible] * counts.sum()
+    chi_square = ((counts[possible] - expected) ** 2 / expected).sum()
+    assert chi_square < 22  # 5 degrees of freedom: one in two thousand; the seeds are fixed
+
+
+def test_the_same_seed_draws_the_same_and_another_something_else(decoding):
+    sources = some_sources()
+    draw = lambda seeds, sources=sources: decoding.sample(padded(sources, 8), 20, seeds)
+    first = draw([1, 2, 3, 4, 5, 6])
+    np.testing.assert_array_equal(draw([1, 2, 3, 4, 5, 6]), first)
+    assert (draw([1, 2, 3, 4, 5, 7])[:-1] == first[:-1]).all()
+    assert (draw([1, 2, 3, 4, 5, 7])[-1] != first[-1]).any()
+    np.testing.assert_array_equal(draw([3], sources[2:3])[0], first[2])  # whatever is beside it
+
+
+def test_a_stream_yields_what_the_whole_search_returns(decoding):
+    source_ids = padded(some_sources())
+    streamed = np.stack(list(decoding.stream(source_ids, 40)), axis=1)
+    np.testing.assert_array_equal(streamed, decoding.greedy(source_ids, 40)[:, : streamed.shape[1]])
+    seeds = range(len(source_ids))
+    streamed = np.stack(list(decoding.stream(source_ids, 40, seeds=seeds)), axis=1)
+    expected = decoding.sample(source_ids, 40, seeds)
+    np.testing.assert_array_equal(streamed, expected[:, : streamed.shape[1]])
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda d, s: d.beam_search(s, 9, beams=0), "beams must be at least 1; received beams=0"),
+        (lambda d, s: d.beam_search(s, 9, beams=2, n_best=3), "n_best must be from 1 to beams"),
+        (lambda d, s: d.beam_search(s, 9, alpha=-1), "length_penalty must be at least 0"),
+        (lambda d, s: d.beam_search(s, 9, patience=0), "patience must be above 0"),
+        (lambda d, s: d.greedy(s, 0), "max_length must be at least 1; received max_length=0"),
+        (lambda d, s: d.greedy(s[0], 9), "source_ids must be"),
+        (lambda d, s: d.greedy(s, 9, min_length=-1), "min_length must be at least 0"),
+        (lambda d, s: d.sample(s, 9, [1]), "seeds must be one for each row"),
+        (lambda d, s: d.sample(s, 9, range(6), temperature=0), "temperature must be above 0"),
+        (lambda d, s: d.sample(s, 9, range(6), top_k=0), "top_k must be at least 1"),
+        (lambda d, s: d.sample(s, 9, range(6), top_p=1.5), "top_p must be above 0 and at most 1"),
+    ],
+)
+def test_a_number_out_of_range_is_named(decoding, call, message):
+    with pytest.raises(ValueError, match=message):
+        call(decoding, padded(some_sources()))

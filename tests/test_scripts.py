@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import pathlib
 import random
 import signal
@@ -149,6 +150,44 @@ def test_line_n_in_is_line_n_out(finished):
     assert len(answers) == 4 and answers[1] == answers[3] == ""
     expected = keras.saving.load_model(output / "model.keras").translate(lines)
     assert answers == expected
+
+
+def test_n_best_and_scores_are_columns(finished):
+    output, _ = finished
+    texts = ["April 22, 2019", "3 March 1912"]
+    search = ["--beams", "4", "--n-best", "2", "--length-penalty", "1", "--scores"]
+    result = run([*TRANSLATE, output / "model.keras", *search, *texts])
+    assert result.returncode == 0, result.stderr
+    rows = [line.split("\t") for line in result.stdout.splitlines()]
+    translator = keras.saving.load_model(output / "model.keras")
+    found = translator.translate(texts, beams=4, length_penalty=1.0, n_best=2, return_scores=True)
+    assert [row[0] for row in rows] == ["1", "1", "2", "2"]
+    hypotheses = [each for of_text in found for each in of_text]
+    assert [row[2] for row in rows] == [each.text for each in hypotheses]
+    scores = [float(row[1].rstrip("*")) for row in rows]
+    np.testing.assert_allclose(scores, [each.score for each in hypotheses], atol=1e-3)
+    assert [row[1].endswith("*") for row in rows] == [not each.finished for each in hypotheses]
+
+
+def test_a_search_that_cannot_be_is_one_sentence(finished):
+    result = run([*TRANSLATE, finished[0] / "model.keras", "--beams", "2", "--n-best", "3", "May"])
+    assert result.returncode == 1 and "Traceback" not in result.stderr
+    assert "n_best must be from 1 to beams" in result.stderr.strip().splitlines()[-1]
+
+
+def test_a_terminal_is_asked_for_sentences(finished):
+    output, _ = finished
+    terminal, theirs = os.openpty()
+    command = [str(part) for part in [*TRANSLATE, output / "model.keras"]]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        os.write(terminal, b"April 22, 2019\n\x04")
+        answer, prompts = process.communicate(timeout=300)
+    os.close(theirs), os.close(terminal)
+    expected = keras.saving.load_model(output / "model.keras").translate(["April 22, 2019"])
+    assert answer.splitlines() == expected
+    assert "> " in prompts
 
 
 def test_a_program_may_send_a_line_and_wait_for_its_answer(finished):

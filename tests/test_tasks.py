@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer import corpora
 
 BACKENDS = ("tensorflow", "jax", "torch")
 
@@ -29,23 +28,8 @@ print(json.dumps([keras.backend.backend(), translator.translate(asked["texts"])]
 
 
 @pytest.fixture(scope="module")
-def dates():
-    return corpora.dates(num_train=2_000, num_valid=10, num_test=200, seed=1)
-
-
-@pytest.fixture(scope="module")
-def translator(dates):
-    """Trained for a moment: its answers differ from text to text, which is all that is needed."""
-    keras.utils.set_random_seed(0)
-    tokenizer = kt.learn_tokenizer(dates.train.source + dates.train.target, model_type="char")
-    ids = [kt.encode(tokenizer, side) for side in dates.train]
-    batches = kt.TranslationBatches(*ids, num_buckets=2)
-    size = tokenizer.vocabulary_size()
-    transformer = kt.Transformer(size, num_layers=1, d_model=32, num_heads=2, d_ff=64)
-    schedule = kt.WarmupSchedule.with_peak(5e-3, 30)
-    transformer.compile(kt.paper_optimizer(schedule), kt.TokenCrossEntropy(0.1))
-    transformer.fit(batches, epochs=4, shuffle=False, verbose=0)
-    return kt.Translator(transformer, tokenizer)
+def translator(dates_translator):
+    return dates_translator
 
 
 @pytest.fixture(scope="module")
@@ -205,3 +189,122 @@ def test_a_saved_translator_says_the_same_on_every_backend(translator, saved, da
     assert translations == translator.translate(texts)
     expected = keras.ops.convert_to_numpy(translator(inputs))
     np.testing.assert_allclose(np.load(logits), expected, atol=1e-4)
+
+
+# Beam search, sampling, streaming and scores, in text.
+
+
+def test_beams_and_scores_of_text(translator, dates):
+    texts = [*dates.test.source[:12], ""]
+    best = translator.translate(texts, beams=4)
+    hypotheses = translator.translate(texts, beams=4, n_best=3, return_scores=True)
+    assert [each[0].text for each in hypotheses] == best
+    assert translator.translate(texts, beams=4, n_best=3) == [[h.text for h in each] for each in hypotheses]
+    assert translator.translate(texts, beams=4, return_scores=True) == [each[0] for each in hypotheses]
+    assert hypotheses[-1] == [("", 0.0, True)] * 3
+    for text, found in zip(texts[:-1], hypotheses):
+        assert len({each.text for each in found}) == 3
+        scores = [each.score for each in found]
+        assert scores == sorted(scores, reverse=True) and all(each.finished for each in found)
+        expected = translator.score([text] * 3, [each.text for each in found])
+        np.testing.assert_allclose(scores, expected, atol=1e-4)
+
+
+def test_one_beam_with_its_score_says_what_greedy_says(translator, dates):
+    texts = dates.test.source[:20]
+    scored = translator.translate(texts, beams=1, return_scores=True)
+    assert [each.text for each in scored] == translator.translate(texts)
+
+
+def test_a_score_without_length_penalty_is_the_log_probability(translator, dates):
+    texts, targets = dates.test.source[:9], dates.test.target[:9]
+    scores = translator.score(texts, targets, length_penalty=0.0)
+    ids = [kt.encode(translator.source_tokenizer, side) for side in (texts, targets)]
+    inputs, labels = kt.TranslationBatches(*ids, shuffle=False, num_buckets=1, batch_size=9)[0]
+    nats = kt.training.nats_per_token(labels, translator(inputs))
+    expected = -(keras.ops.convert_to_numpy(nats) * (labels > 0)).sum(axis=1)
+    np.testing.assert_allclose(scores, expected, rtol=1e-4)
+    per_length = [len(target) + 1 for target in targets]  # characters and END
+    np.testing.assert_allclose(
+        translator.score(texts, targets, length_penalty=1.0),
+        expected / ((5 + np.array(per_length)) / 6),
+        rtol=1e-4,
+    )
+
+
+def test_decoding_defaults_are_saved_in_the_file(translator, dates, tmp_path):
+    tokenizer = translator.source_tokenizer
+    kt.Translator(translator.transformer, tokenizer, beams=3, length_penalty=1.5).save(tmp_path / "b.keras")
+    loaded = keras.saving.load_model(tmp_path / "b.keras")
+    texts = dates.test.source[:6]
+    expected = translator.translate(texts, beams=3, length_penalty=1.5, return_scores=True)
+    found = loaded.translate(texts, return_scores=True)
+    assert [each.text for each in found] == [each.text for each in expected]
+    np.testing.assert_allclose([h.score for h in found], [h.score for h in expected], atol=1e-5)
+
+
+def test_the_pieces_of_a_stream_join_to_the_translation(translator, dates):
+    for text in dates.test.source[:4]:
+        pieces = list(translator.stream(text))
+        assert "".join(pieces) == translator.translate([text])[0]
+        assert len(pieces) > 3
+    drawn = "".join(translator.stream(text, seed=5, temperature=1.5))
+    assert drawn == translator.sample([text], seed=5, temperature=1.5)[0]
+    assert list(translator.stream("  ")) == []
+
+
+def test_samples_are_set_by_seed_and_number_alone(translator, dates):
+    texts = dates.test.source[:10]
+    first = translator.sample(texts, seed=1, temperature=1.5)
+    assert translator.sample(texts, seed=1, temperature=1.5, batch_size=3) == first
+    assert translator.sample(texts, seed=2, temperature=1.5) != first
+    assert translator.sample(texts, seed=2, top_k=1) == translator.translate(texts)
+
+
+def test_a_prefix_begins_the_translation(translator, dates):
+    texts = dates.test.source[:3]
+    for said in (
+        translator.translate(texts, prefixes=["77", "", "1"]),
+        translator.translate(texts, prefixes=["77", "", "1"], beams=3),
+    ):
+        assert said[0].startswith("77") and said[2].startswith("1")
+    assert translator.translate(texts, prefixes=["77", "", "1"])[1] == translator.translate(texts)[1]
+
+
+def test_lengths_relative_to_the_source_are_kept(translator, dates):
+    texts = dates.test.source[:5]
+    tokens = [len(text) for text in texts]
+    for beams in (1, 3):
+        longer = translator.translate(texts, beams=beams, min_length_ratio=1.5)
+        assert all(len(said) >= int(1.5 * n) for said, n in zip(longer, tokens))
+
+
+def test_any_budget_says_the_same(translator, dates):
+    texts = ["May 5, 2019 " * 12, *dates.test.source[:20]]
+    expected = translator.translate(texts)
+    for budget in (dict(tokens_per_batch=40), dict(batch_size=3), dict(tokens_per_batch=1)):
+        assert translator.translate(texts, **budget) == expected
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (dict(beams=0), "beams must be at least 1; received beams=0"),
+        (dict(beams=2, n_best=3), "n_best must be from 1 to beams; received n_best=3, beams=2"),
+        (dict(beams=2, length_penalty=-0.1), "length_penalty must be at least 0"),
+        (dict(batch_size=0), "batch_size must be at least 1"),
+        (dict(tokens_per_batch=0), "tokens_per_batch must be at least 1"),
+        (dict(max_length_ratio=0), "max_length_ratio"),
+        (dict(min_length_ratio=-1), "min_length_ratio"),
+        (dict(prefixes=["a", "b"]), "one prefix for each text; received 2 for 1"),
+    ],
+    ids=str,
+)
+def test_a_search_option_out_of_range_is_named(translator, options, message):
+    with pytest.raises(ValueError, match=message):
+        translator.translate(["May 5, 2019"], **options)
+
+
+def test_a_score_needs_one_translation_for_each_text(translator):
+    with pytest.raises(ValueError, match="one translation for each text; received 1 for 2"):
+        translator.score(["May 5, 2019", "May 6, 2019"], ["2019-05-05"])
