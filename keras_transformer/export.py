@@ -67,7 +67,8 @@ def ctranslate2_spec(transformer, source_tokens, target_tokens):
     config = transformer.get_config()
     activation = str(config["activation"]).upper()
     if activation not in specs.Activation.__members__:
-        raise ValueError(f"CTranslate2 has no activation {config['activation']!r}; train with relu.")
+        received = config["activation"]
+        raise ValueError(f"CTranslate2 has no activation {received!r}; train with relu.")
     spec = specs.TransformerSpec.from_config(
         config["num_layers"],
         config["num_heads"],

@@ -88,8 +88,8 @@ def length_penalty(length, alpha):
 class Decoding:
     """Searches for the answers of one model.
 
-    What depends on the source alone is computed once; every step feeds one token a hypothesis through
-    the decoder; a loop ends when all sentences have ended. It is one XLA program on TensorFlow and
+    What depends on the source alone is computed once; every step feeds one token a hypothesis
+    through the decoder; a loop ends when all sentences have ended. It is one XLA program on TensorFlow and
     JAX, and eager under inference mode on PyTorch.
 
     Args:
@@ -344,12 +344,9 @@ class Decoding:
             finish_scores = ops.where(finish, scores[:, :beams] / penalty, IMPOSSIBLE)
             merged = ops.concatenate([state.finished_scores, finish_scores], axis=1)
             finished_scores, kept = ops.top_k(merged, beams)
-            # Lineages lie as (old finished, live): what a kept one descends from is one gather away.
-            of_finish = ops.concatenate([_counted(parent, beams), parent[:, :beams] + beams], axis=1)
-            descends = ops.take_along_axis(of_finish, kept, axis=1)
-            finished_lineage = _rows(
-                ops.concatenate([state.finished_lineage, lineage], axis=1), descends
-            )
+            lineages = ops.concatenate([state.finished_lineage, lineage], axis=1)
+            whose = ops.concatenate([_counted(parent, beams), parent[:, :beams] + beams], axis=1)
+            finished_lineage = _rows(lineages, ops.take_along_axis(whose, kept, axis=1))
             num_finished = state.num_finished + ops.sum(ops.cast(finish, "int32"), axis=1)
 
             # The best `beams` of the others live on.
@@ -384,7 +381,9 @@ class Decoding:
     def _checked(self, source_ids, max_length, min_length, prefix):
         """The source as NumPy int32, the bounds as tensors, and how long an answer may become."""
         source_ids = np.asarray(source_ids, "int32")
-        _check(source_ids.ndim == 2, "source_ids must be (batch, length)", shape=source_ids.shape)
+        shape = source_ids.shape
+        _check(source_ids.ndim == 2 and all(shape), "source_ids must be (batch, length)", shape=shape)
+        _check_ids("source_ids", source_ids, getattr(self.model, "source_vocabulary_size", None))
         longest = int(np.max(max_length))
         _check(np.min(max_length) >= 1, "max_length must be at least 1", max_length=max_length)
         room = longest
@@ -401,6 +400,7 @@ class Decoding:
             _check(np.min(min_length) >= 0, "min_length must be at least 0", min_length=min_length)
             bounds = bounds._replace(shortest=one_a_row(min_length))
         if prefix is not None:
+            _check_ids("prefix", prefix, getattr(self.model, "target_vocabulary_size", None))
             bounds = bounds._replace(prefix=_padded_to(np.asarray(prefix, "int32"), room))
         return source_ids, _tensors(bounds), room
 
@@ -549,6 +549,18 @@ def _padded_to(ids, length):
 def _tensors(structure):
     convert = ops.convert_to_tensor
     return keras.tree.map_structure(lambda x: None if x is None else convert(x), structure)
+
+
+def _check_ids(name, ids, vocabulary_size):
+    """JAX would answer with NaN, silently."""
+    ids, size = np.asarray(ids), vocabulary_size or np.inf
+    wrong = np.argwhere((ids < 0) | (ids >= size))
+    if len(wrong):
+        row, position = wrong[0]
+        raise ValueError(
+            f"Every id of {name} must be from 0 to {size - 1}; received {ids[row, position]} in "
+            f"row {row}, position {position}. Use the tokenizer that belongs to the model."
+        )
 
 
 def _check(holds, expected, **received):

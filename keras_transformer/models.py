@@ -186,6 +186,8 @@ class Transformer(keras.Model):
         )
         self.dtype_policy = dtype  # float16 is trained with a scaled loss only if the model says so
         self.max_length = max_length
+        self.source_vocabulary_size = source_vocabulary_size
+        self.target_vocabulary_size = target_vocabulary_size or source_vocabulary_size
         self.embed_source, self.embed_target = embed_source, embed_target
         self.source_positions, self.target_positions = source_positions, target_positions
         self.encoder, self.decoder = encoder, decoder

@@ -1,5 +1,6 @@
-"""Text in, text out: a model with its tokenizers and decoding defaults, saved as one .keras file."""
+"""Text in, text out: a model with its tokenizers and decoding defaults, one .keras file."""
 
+import itertools
 import os
 import pathlib
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from .generation import length_penalty as penalty_of
 from .tokenizers import END, PADDING, START
 
 
+FEW_TOKENS = 512  # of padding are a smaller cost than one batch, and one shape, more
 MORE_TOKENS = 16  # that a translation may have beyond its share of the source's
 HALF_A_CHARACTER = "\N{REPLACEMENT CHARACTER}"  # what decoding shows for its first bytes
 
@@ -227,7 +229,8 @@ class Translator(keras.Model):
 
     def _said(self, rows):
         """The text of each row of ids; of None, "" (a blank text)."""
-        return tokenizers.decode(self.target_tokenizer, [() if row is None else row for row in rows])
+        rows = [() if row is None else row for row in rows]
+        return tokenizers.decode(self.target_tokenizer, rows)
 
     def _decoded(self, texts, decode, **options):
         """One result of `decode` for each text, None for a blank one."""
@@ -272,16 +275,14 @@ class Translator(keras.Model):
         lengths = np.array([len(sequence) for sequence in ids])
         longest = np.minimum(max_length_ratio * lengths + MORE_TOKENS, self._limit).astype("int32")
         shortest = np.minimum(min_length_ratio * (lengths - 1), longest - 1).astype("int32")
-        groups = {}
-        for number in sorted(np.flatnonzero([text.strip() for text in texts]), key=lengths.__getitem__):
-            groups.setdefault(_next_length(lengths[number], self._limit), []).append(int(number))
-        for length, group in groups.items():
+        written = [number for number, text in enumerate(texts) if text.strip()]
+        for length, group in _groups(written, lengths, self._limit).items():
             size = batch_size
             if tokens_per_batch is not None:
                 size = max(1, min(size, tokens_per_batch // length))
             for start in range(0, len(group), size):
                 numbers = group[start : start + size]
-                rows = _next_size(len(numbers), size)
+                rows = size if len(group) > size else _next_size(len(numbers), size)
                 every = [*numbers, *numbers[:1] * (rows - len(numbers))]  # spare rows end at once
                 given = dict(
                     source_ids=_padded([ids[i] for i in numbers], rows, length),
@@ -342,7 +343,8 @@ class Translator(keras.Model):
         for number, ids in enumerate(sequences, start=1):
             if len(ids) > self._limit:
                 raise ValueError(
-                    f"Text {number} has {len(ids)} tokens, but the model learned {self._limit} positions; "
+                    f"Text {number} has {len(ids)} tokens, but the model learned {self._limit} "
+                    "positions; "
                     "split the text, or train with sinusoids, which have no limit."
                 )
         return sequences
@@ -374,6 +376,17 @@ class Translator(keras.Model):
         parts = ("transformer", "source_tokenizer", "target_tokenizer")
         loaded = {name: keras.saving.deserialize_keras_object(config[name]) for name in parts}
         return cls(**{**config, **loaded})
+
+
+def _groups(numbers, lengths, limit):
+    """The numbers of texts by the length they are padded to; a few short ones join longer ones."""
+    groups = {}
+    for number in sorted(numbers, key=lengths.__getitem__):
+        groups.setdefault(_next_length(lengths[number], limit), []).append(number)
+    for shorter, length in itertools.pairwise(list(groups)):
+        if len(groups[shorter]) * (length - shorter) <= FEW_TOKENS:
+            groups[length] = groups.pop(shorter) + groups[length]
+    return groups
 
 
 def _next_size(size, largest):

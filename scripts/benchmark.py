@@ -276,7 +276,8 @@ All read the same ids and write exactly --length tokens. Contenders:
   keras-hub-uncached  the same layers and sampler, all tokens run anew for each; greedy only
 
 `first` is the first call, compilation included; `memory` is how much the process's peak grew while
-a contender was prepared and timed. `ratio` is sentences a second / CTranslate2's: above 1 is faster.
+a contender was prepared and timed. `ratio` is sentences a second / CTranslate2's: above 1 is
+faster.
 """
 
 
@@ -441,7 +442,8 @@ def generate(args):
                 decode(source_ids, beams)
             grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
             rows[name, batch_size, beams] = dict(first=first, memory_mb=grown / 1024)
-            steps.append(((name, batch_size, beams), lambda d=decode, s=source_ids, b=beams: d(s, b)))
+            step = functools.partial(decode, source_ids, beams)
+            steps.append(((name, batch_size, beams), step))
     seconds = race([step for _, step in steps], args.rounds)
     for (key, _), column in zip(steps, seconds.T):
         low, median, high = (key[1] / np.quantile(column, (0.75, 0.5, 0.25))).tolist()
@@ -556,6 +558,11 @@ def add_train(commands, formatter):
     command.set_defaults(run=run)
 
 
+def batch_and_beams(text):
+    batch_size, beams = map(int, text.split("x"))
+    return batch_size, beams
+
+
 # The shapes of a small model that many measure decoding with; --batches is (sentences, beams).
 GENERATE_SIZES = dict(num_layers=4, d_model=128, num_heads=4, d_ff=256, vocabulary_size=8000)
 
@@ -566,15 +573,15 @@ def add_generate(commands, formatter):
     add = command.add_argument
     add("--contenders", nargs="+", choices=DECODERS, default=[*DECODERS], help="default: all")
     for name, default in GENERATE_SIZES.items():
-        option = f"--{name.replace('_', '-')}"
-        add(option, type=int, default=default, metavar="N", help=f"{SIZES[name][1].split(';')[0]}; {default}")
+        text = f"{SIZES[name][1].split(';')[0]}; default: {default}"
+        add(f"--{name.replace('_', '-')}", type=int, default=default, metavar="N", help=text)
     add("--length", type=int, default=20, metavar="N", help="tokens a side; default: 20")
     add("--rounds", type=int, default=15, metavar="N", help="timed batches of each; default: 15")
     add("--warmup", type=int, default=2, metavar="N", help="untimed ones before; default: 2")
     add("--seed", type=int, default=0, metavar="N", help="of weights and ids; default: 0")
     text = "sentences x beams; default: 64x1 64x4 1x4"
-    pair = lambda text: tuple(int(number) for number in text.split("x"))
-    add("--batches", nargs="+", type=pair, default=[(64, 1), (64, 4), (1, 4)], metavar="NxK", help=text)
+    default = [(64, 1), (64, 4), (1, 4)]
+    add("--batches", nargs="+", type=batch_and_beams, default=default, metavar="NxK", help=text)
     add("--json", metavar="FILE", help="write the rows and their circumstances here too")
     command.set_defaults(run=generate, dropout=0.0)
 

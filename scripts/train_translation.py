@@ -86,7 +86,10 @@ def main():
     print(train.summary())
 
     # The model, as keras.Model.
-    transformer = kt.Transformer(*sizes, **dataclasses.asdict(kt.PRESETS[args.preset]))
+    preset = kt.PRESETS[args.preset]
+    if args.dropout is not None:
+        preset = dataclasses.replace(preset, dropout=args.dropout)
+    transformer = kt.Transformer(*sizes, **dataclasses.asdict(preset))
     schedule = kt.WarmupSchedule.with_peak(args.learning_rate, args.warmup_steps)
     # The model that is saved is a running mean of the weights, over some 500 steps: it makes
     # fewer slips than the weights of any one step.
@@ -174,6 +177,7 @@ def parse_arguments():
         for name, size in kt.PRESETS.items()
     )
     add("--preset", choices=kt.PRESETS, help=f"{sizes} (tiny / small)")
+    add("--dropout", type=float, metavar="P", help="share of values dropped (the preset's)")
     add("--vocabulary", choices=("char", "bpe", "unigram"), help="what gets an id (char / bpe)")
     add("--vocabulary-size", type=int, metavar="N", help="ids at most (all characters / 8,000)")
     add("--separate-vocabularies", action="store_true", help="one vocabulary for each side")

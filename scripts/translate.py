@@ -71,7 +71,7 @@ def parse_arguments():
     add("--beams", type=int, metavar="K", help="width of the beam search; 1: greedy (as saved)")
     penalty = "favours long translations: score = log-probability / ((5 + length) / 6)^A (as saved)"
     add("--length-penalty", type=float, metavar="A", help=penalty)
-    add("--n-best", type=int, metavar="K", help="so many translations of each line, at most --beams")
+    add("--n-best", type=int, metavar="K", help="so many translations of each line")
     add("--scores", action="store_true", help="write the score of each translation before it")
     return parser.parse_intermixed_args()  # MODEL --beams 4 TEXT, too
 

@@ -308,3 +308,14 @@ def test_a_search_option_out_of_range_is_named(translator, options, message):
 def test_a_score_needs_one_translation_for_each_text(translator):
     with pytest.raises(ValueError, match="one translation for each text; received 1 for 2"):
         translator.score(["May 5, 2019", "May 6, 2019"], ["2019-05-05"])
+
+
+def test_a_thousand_lengths_need_few_shapes_and_a_long_text_makes_no_short_one_longer(translator):
+    shapes = set()
+    for length in range(1, 1001):
+        for _, given in translator._batches(["x" * length, *["y" * 5] * 63][: 1 + length % 64]):
+            source_ids, room = given["source_ids"], given["max_length"].max()
+            shapes.add((*source_ids.shape, int(room - 1).bit_length()))
+            longest = (source_ids > 0).sum(axis=1).max()
+            assert source_ids.shape[1] <= max(16, 1.5 * longest)
+    assert len(shapes) < 60
