@@ -467,8 +467,20 @@ def _allowed(logits, position, bounds):
 
 
 def _top_k(x, k):
-    """ops.top_k along the last axis; all of it where it is no longer than k."""
-    return ops.top_k(x, min(k, x.shape[-1]))
+    """ops.top_k along the last axis; all of it where it is no longer than k.
+
+    Of a long axis it ranks only the k blocks with the largest maxima: no other block can hold one
+    of the k largest. XLA on a CPU is a sixth faster so; PyTorch is not.
+    """
+    size, k = x.shape[-1], min(k, x.shape[-1])
+    block = next((b for b in range(100, 31, -1) if size % b == 0), size)
+    if size < 4 * k * block or keras.backend.backend() == "torch":
+        return ops.top_k(x, k)
+    blocks = ops.reshape(x, (*x.shape[:-1], size // block, block))
+    _, which = ops.top_k(ops.max(blocks, axis=-1), k)
+    within = ops.take_along_axis(blocks, ops.expand_dims(which, -1), axis=-2)
+    best, place = ops.top_k(ops.reshape(within, (*x.shape[:-1], k * block)), k)
+    return best, ops.take_along_axis(which, place // block, axis=-1) * block + place % block
 
 
 def _counted(like, number):

@@ -116,7 +116,7 @@ class Translator(keras.Model):
             patience: float above 0, see `Decoding.beam_search`.
             prefixes: list of str, what each translation begins with, in whole tokens; or None.
             min_length_ratio: float from 0; a translation has at least so many tokens for each
-                token of its source (END counts in neither).
+                token of its source (END counts in neither), and at least one.
             max_length_ratio: float above 0; a translation is cut off after so many tokens for
                 each token of its source, and 16 more.
             batch_size: int, the most sentences decoded together; None: the translator's default.
@@ -274,7 +274,8 @@ class Translator(keras.Model):
             prefixes = tokenizers.encode(self.target_tokenizer, prefixes)
         lengths = np.array([len(sequence) for sequence in ids])
         longest = np.minimum(max_length_ratio * lengths + MORE_TOKENS, self._limit).astype("int32")
-        shortest = np.minimum(min_length_ratio * (lengths - 1), longest - 1).astype("int32")
+        shortest = np.maximum(min_length_ratio * (lengths - 1), 1)  # a text says something
+        shortest = np.minimum(shortest, longest - 1).astype("int32")
         written = [number for number, text in enumerate(texts) if text.strip()]
         for length, group in _groups(written, lengths, self._limit).items():
             size = batch_size

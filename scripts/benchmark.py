@@ -272,6 +272,7 @@ All read the same ids and write exactly --length tokens. Contenders:
 
   ours                Decoding.greedy, or beam_search, compiled, with caches
   ctranslate2         CTranslate2 on the same weights, float32, as many threads as cores
+  ctranslate2-1-thread  the same with one thread, which is faster on some machines
   keras-hub           KerasHub's layers and sampler with caches, compiled as its generate() does
   keras-hub-uncached  the same layers and sampler, all tokens run anew for each; greedy only
 
@@ -295,7 +296,7 @@ def ours_decoding(args, transformer):
     return decode
 
 
-def ctranslate2_decoding(args, transformer):
+def ctranslate2_decoding(args, transformer, threads=None):
     import tempfile
 
     import ctranslate2
@@ -305,8 +306,9 @@ def ctranslate2_decoding(args, transformer):
     tokens = [str(i) for i in range(args.vocabulary_size)]
     with tempfile.TemporaryDirectory() as folder:
         ctranslate2_spec(transformer, tokens, tokens).save(folder)
-        threads = dict(inter_threads=1, intra_threads=len(os.sched_getaffinity(0)))
-        engine = ctranslate2.Translator(folder, compute_type="float32", **threads)
+        threads = threads or len(os.sched_getaffinity(0))
+        options = dict(compute_type="float32", inter_threads=1, intra_threads=threads)
+        engine = ctranslate2.Translator(folder, **options)
 
     def decode(source_ids, beams):
         source = [[tokens[i] for i in row[:-1]] for row in source_ids]  # END is added there
@@ -414,6 +416,7 @@ def keras_hub_decoding(args, transformer, cached=True):
 DECODERS = {
     "ours": ours_decoding,
     "ctranslate2": ctranslate2_decoding,
+    "ctranslate2-1-thread": functools.partial(ctranslate2_decoding, threads=1),
     "keras-hub": keras_hub_decoding,
     "keras-hub-uncached": functools.partial(keras_hub_decoding, cached=False),
 }

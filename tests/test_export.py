@@ -33,9 +33,11 @@ def share_that_agrees(translator, folder, texts, beams):
     """Of texts, after it is checked that no difference is more than a tie."""
     theirs, their_scores = by_engine(translator, folder, texts, beams)
     target = translator.target_tokenizer
+    vocabulary = kt.tokenizers.token_strings(target, range(target.vocabulary_size()))
+    number = {token: n for n, token in enumerate(vocabulary)}
+    theirs = kt.decode(target, [[number[token] for token in row] for row in theirs])
     ours = translator.translate(texts, beams=beams, length_penalty=0.0)
-    ours_tokens = [kt.tokenizers.token_strings(target, ids) for ids in kt.encode(target, ours)]
-    differ = [n for n in range(len(texts)) if ours_tokens[n] != theirs[n]]
+    differ = [n for n in range(len(texts)) if ours[n] != theirs[n]]
     scores = translator.score([texts[n] for n in differ], [ours[n] for n in differ], 0.0)
     for n, score in zip(differ, scores):
         assert score == pytest.approx(their_scores[n], abs=1e-3), (texts[n], ours[n], theirs[n])

@@ -305,6 +305,15 @@ def test_a_search_goes_on_while_a_live_hypothesis_can_still_win():
     assert best(1.0) == [4, kt.END]
 
 
+@pytest.mark.parametrize("size", [3, 40, 8000, 7919])  # shorter than k; short; in blocks; a prime
+def test_the_k_largest_are_found_by_blocks_too(size):
+    x = np.random.default_rng(0).normal(size=(3, 2, size)).astype("float32")
+    best, places = map(array, generation._top_k(keras.ops.convert_to_tensor(x), 8))
+    order = np.argsort(-x, axis=-1)[..., :8]
+    np.testing.assert_array_equal(places, order)
+    np.testing.assert_array_equal(best, np.take_along_axis(x, order, axis=-1))
+
+
 def test_neighbours_and_filler_change_no_search(decoding):
     sources = some_sources()
     together = decoding.beam_search(padded([*sources, []], 16), 40, beams=3, n_best=3)
