@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from .arguments import check_at_least, check_rates
 from .masks import look_ahead_mask
 
 
@@ -50,13 +51,6 @@ def by_rows(product, x):
     return ops.reshape(rows, (-1, ops.shape(x)[1], rows.shape[-1]))
 
 
-def check_rates(**rates):
-    """Raises a ValueError that names the rate outside [0, 1); dropping all would leave nothing."""
-    for name, rate in rates.items():
-        if not 0 <= rate < 1:
-            raise ValueError(f"{name} must be in [0, 1); received {name}={rate}.")
-
-
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class MultiHeadAttention(keras.layers.Layer):
     """Concat(head_1, ..., head_h) W^O, where head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V).
@@ -93,8 +87,7 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def __init__(self, num_heads, key_dim=None, dropout=0.0, **kwargs):
         super().__init__(**kwargs)
-        if num_heads < 1:
-            raise ValueError(f"num_heads must be at least 1; received num_heads={num_heads}.")
+        check_at_least(1, num_heads=num_heads)
         check_rates(dropout=dropout)
         self.num_heads = num_heads
         self.key_dim = key_dim

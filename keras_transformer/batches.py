@@ -10,6 +10,7 @@ from typing import NamedTuple
 import keras
 import numpy as np
 
+from .arguments import check_at_least
 from .tokenizers import END, PADDING, START
 
 
@@ -69,9 +70,9 @@ class TranslationBatches(keras.utils.PyDataset):
             )
         if tokens_per_batch is None and batch_size is None:
             batch_size = 64
-        _check_at_least(1, tokens_per_batch=tokens_per_batch, batch_size=batch_size)
-        _check_at_least(1, num_buckets=num_buckets, multiple=multiple)
-        _check_at_least(0, seed=seed)
+        check_at_least(1, tokens_per_batch=tokens_per_batch, batch_size=batch_size)
+        check_at_least(1, num_buckets=num_buckets, multiple=multiple)
+        check_at_least(0, seed=seed)
         source, target = list(source), list(target)
         if len(source) != len(target) or not len(source):
             raise ValueError(
@@ -126,7 +127,7 @@ class TranslationBatches(keras.utils.PyDataset):
 
     @epoch.setter
     def epoch(self, epoch):
-        _check_at_least(0, epoch=epoch)
+        check_at_least(0, epoch=epoch)
         self._epoch, self._served = int(epoch), []
 
     def follow_epoch(self):
@@ -234,14 +235,6 @@ class _Bucket(NamedTuple):
     @property
     def shape(self):
         return self.rows, self.source_ids.shape[1], self.labels.shape[1]
-
-
-def _check_at_least(smallest, **arguments):
-    for name, value in arguments.items():
-        if value is not None and not (isinstance(value, (int, np.integer)) and value >= smallest):
-            raise ValueError(
-                f"{name} must be an integer of at least {smallest}; received {name}={value!r}."
-            )
 
 
 def _flatten(sequences, side, vocabulary_size):

@@ -3,7 +3,8 @@
 import keras
 from keras import ops
 
-from .attention import MultiHeadAttention, by_rows, check_rates
+from .arguments import check_at_least, check_rates
+from .attention import MultiHeadAttention, by_rows
 
 EPSILON = 1e-6  # of layer normalisation, as in the authors' code; Keras's default is 1e-3
 
@@ -330,8 +331,7 @@ class Encoder(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        if num_layers < 1:
-            raise ValueError(f"num_layers must be at least 1; received num_layers={num_layers}.")
+        check_at_least(1, num_layers=num_layers)
         self.num_layers = num_layers
         self.norm_first = norm_first
         self.blocks = [

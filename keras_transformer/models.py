@@ -59,7 +59,9 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
 
     def __init__(self, vocabulary_size, d_model, **kwargs):
         # Standard deviation 1 after the scaling, and logits of the order of 1 at the start.
-        kwargs.setdefault("embeddings_initializer", keras.initializers.RandomNormal(0.0, d_model**-0.5))
+        kwargs.setdefault(
+            "embeddings_initializer", keras.initializers.RandomNormal(0.0, d_model**-0.5)
+        )
         super().__init__(vocabulary_size, d_model, **kwargs)
 
     def call(self, inputs, reverse=False):
@@ -144,7 +146,10 @@ class Transformer(keras.Model):
         else:
             embed_source, embed_target = (
                 TokenEmbedding(size, d_model, dtype=dtype, name=f"{side}_embedding")
-                for side, size in (("source", source_vocabulary_size), ("target", target_vocabulary_size))
+                for side, size in (
+                    ("source", source_vocabulary_size),
+                    ("target", target_vocabulary_size),
+                )
             )
 
         def positions(side):
@@ -272,8 +277,8 @@ def count_parameters(vocabulary_size, num_layers, d_model, d_ff, **_):
         vocabulary_size, num_layers, d_model, d_ff: int, as in `Transformer` and `Preset`.
 
     Returns:
-        int. base with 37,000 ids: 63,082,496 beside the paper's "65 million"; big: 214,245,376 beside
-        "213 million". Neither the paper nor its code says how many ids its vocabulary had.
+        int. base with 37,000 ids: 63,082,496 beside the paper's "65 million"; big: 214,245,376
+        beside "213 million". Neither the paper nor its code says how many ids there were.
     """
     attention = 4 * (d_model**2 + d_model)
     feed_forward = 2 * d_model * d_ff + d_ff + d_model

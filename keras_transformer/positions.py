@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from .arguments import check_at_least
+
 
 def sinusoids(length, d_model):
     """PE(pos, 2i) = sin(pos / 10000^(2i / d_model)), PE(pos, 2i + 1) = cos(the same angle).
@@ -73,8 +75,7 @@ class LearnedPositionalEncoding(keras.layers.Layer):
 
     def __init__(self, max_length, **kwargs):
         super().__init__(**kwargs)
-        if max_length < 1:
-            raise ValueError(f"max_length must be at least 1; received max_length={max_length}.")
+        check_at_least(1, max_length=max_length)
         self.max_length = max_length
 
     def build(self, x_shape):

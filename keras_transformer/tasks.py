@@ -10,10 +10,10 @@ import numpy as np
 from keras import ops
 
 from . import tokenizers
+from .arguments import check_at_least
 from .generation import Decoding
 from .generation import length_penalty as penalty_of
 from .tokenizers import END, PADDING, START
-
 
 FEW_TOKENS = 512  # of padding are a smaller cost than one batch, and one shape, more
 MORE_TOKENS = 16  # that a translation may have beyond its share of the source's
@@ -186,7 +186,7 @@ class Translator(keras.Model):
         for numbers, given in self._batches([text], **options):
             draw = dict(temperature=temperature, top_k=top_k, top_p=top_p)
             draw["seeds"] = None if seed is None else [(seed, number) for number in numbers]
-            for (next_id, *_) in self._decoding.stream(**given, **draw):
+            for next_id, *_ in self._decoding.stream(**given, **draw):
                 ids.append(int(next_id))
                 (now,) = tokenizers.decode(self.target_tokenizer, [ids])
                 if not now.endswith(HALF_A_CHARACTER):
@@ -254,12 +254,10 @@ class Translator(keras.Model):
         Yields:
             numbers: list of int, which texts.
             arguments of `Decoding.greedy` for them, and for rows of padding that make their
-                number a power of two. Each has limits of its own.
+                number a power of two or `batch_size`. Each has limits of its own.
         """
         batch_size = self.batch_size if batch_size is None else batch_size
-        for name, size in dict(batch_size=batch_size, tokens_per_batch=tokens_per_batch).items():
-            if size is not None and size < 1:
-                raise ValueError(f"{name} must be at least 1; received {name}={size}.")
+        check_at_least(1, batch_size=batch_size, tokens_per_batch=tokens_per_batch)
         if not 0 <= min_length_ratio <= max_length_ratio or max_length_ratio == 0:
             raise ValueError(
                 "Expected 0 <= min_length_ratio <= max_length_ratio, the latter above 0; received "
@@ -345,8 +343,7 @@ class Translator(keras.Model):
             if len(ids) > self._limit:
                 raise ValueError(
                     f"Text {number} has {len(ids)} tokens, but the model learned {self._limit} "
-                    "positions; "
-                    "split the text, or train with sinusoids, which have no limit."
+                    "positions; split the text, or train with sinusoids, which have no limit."
                 )
         return sequences
 

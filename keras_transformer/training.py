@@ -8,6 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from .arguments import check_at_least, check_rates
 from .tokenizers import PADDING
 
 
@@ -78,10 +79,7 @@ class TokenCrossEntropy(keras.losses.Loss):
 
     def __init__(self, label_smoothing=0.0, name="token_cross_entropy"):
         super().__init__(name=name)
-        if not 0 <= label_smoothing < 1:
-            raise ValueError(
-                f"label_smoothing must be in [0, 1); received label_smoothing={label_smoothing}."
-            )
+        check_rates(label_smoothing=label_smoothing)
         self.label_smoothing = label_smoothing
 
     def call(self, y_true, y_pred):
@@ -165,8 +163,7 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
     """
 
     def __init__(self, d_model, warmup_steps=4000, scale=1.0):
-        if warmup_steps < 1:
-            raise ValueError(f"warmup_steps must be at least 1; received {warmup_steps}.")
+        check_at_least(1, warmup_steps=warmup_steps)
         self.d_model = d_model
         self.warmup_steps = warmup_steps
         self.scale = scale
@@ -225,13 +222,14 @@ def make_deterministic():
 class Checkpoint(keras.callbacks.Callback):
     """Saves all that training depends on after every epoch, so that a killed run resumes.
 
-    One file an epoch holds weights and optimizer; it is written beside its place and then renamed, so that a
-    kill at any moment leaves the last whole one. What is random (dropout, the order of the
-    batches) starts every epoch from (seed, epoch) alone: a resumed epoch is the epoch that
-    would have been.
+    One file an epoch holds weights and optimizer; it is written beside its place and then
+    renamed, so that a kill at any moment leaves the last whole one. What is random (dropout, the
+    order of the batches) starts every epoch from (seed, epoch) alone: a resumed epoch is the
+    epoch that would have been.
 
         checkpoint = Checkpoint("runs/dates/checkpoint", batches, seed=0)
-        model.fit(batches, epochs=8, initial_epoch=checkpoint.restore(model), callbacks=[checkpoint])
+        first = checkpoint.restore(model)
+        model.fit(batches, epochs=8, initial_epoch=first, callbacks=[checkpoint])
 
     Args:
         folder: where the checkpoint lives.
@@ -349,5 +347,7 @@ class SampleTranslations(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         print()
-        for text, reference, said in zip(self.source, self.target, self.translator.translate(self.source)):
+        for text, reference, said in zip(
+            self.source, self.target, self.translator.translate(self.source)
+        ):
             print(f"  source     {text}\n  model      {said}\n  reference  {reference}\n")

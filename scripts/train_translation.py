@@ -196,7 +196,9 @@ def parse_arguments():
     if args.resume:
         return resumed(parser, args)
     if args.batch_size or args.tokens_per_batch:  # the one replaces the other
-        defaults = {k: v for k, v in defaults.items() if k not in ("batch_size", "tokens_per_batch")}
+        defaults = {
+            k: v for k, v in defaults.items() if k not in ("batch_size", "tokens_per_batch")
+        }
     for name, value in defaults.items():
         if getattr(args, name) is None:
             setattr(args, name, value)

@@ -139,7 +139,9 @@ class Differentiable(keras.Model):
         super().__init__()
         self.function, self.of = function, layers
         self.arrays = [
-            self.add_weight(shape=a.shape, initializer=lambda shape, dtype=None, a=a: a, name=f"a{i}")
+            self.add_weight(
+                shape=a.shape, initializer=lambda shape, dtype=None, a=a: a, name=f"a{i}"
+            )
             for i, a in enumerate(arrays)
         ]
 

@@ -64,7 +64,9 @@ def test_a_query_that_may_attend_to_nothing_gets_exact_zeros(numpy, normal):
     output, weights = numpy(scaled_dot_product_attention(query, key, value, mask))
     np.testing.assert_array_equal(weights[0], np.zeros(3))
     np.testing.assert_array_equal(output[0], np.zeros(5))
-    np.testing.assert_allclose(output[1], oracle.attention(query, key, value, mask)[0][1], rtol=1e-4)
+    np.testing.assert_allclose(
+        output[1], oracle.attention(query, key, value, mask)[0][1], rtol=1e-4
+    )
 
 
 @pytest.mark.parametrize("dtype, bits", [("bfloat16", 8), ("float16", 11)])

@@ -197,9 +197,7 @@ def test_asking_for_the_weights_changes_no_output(numpy, normal, build, cls, kwa
         np.testing.assert_allclose(of_rows.sum(axis=-1), np.ones((2, 2, 4)), rtol=1e-5)
 
 
-def test_the_decoder_gives_weights_by_block_that_see_no_future_and_no_padding(
-    numpy, normal, build
-):
+def test_the_decoder_gives_weights_by_block_that_see_no_future_and_no_padding(numpy, normal, build):
     layer = build(Decoder, num_layers=2)
     _, of_self, of_memory = numpy(
         layer(
@@ -272,7 +270,9 @@ def test_low_precision_computes_low_keeps_variables_high_and_stays_close(
     expected, output = (layer(*arrays) for layer in layers)
     assert keras.backend.standardize_dtype(output.dtype) == dtype.removeprefix("mixed_")
     assert {keras.backend.standardize_dtype(w.dtype) for w in layers[1].weights} == {"float32"}
-    assert {child.compute_dtype for child in layers[1]._flatten_layers()} == {layers[1].compute_dtype}
+    assert {child.compute_dtype for child in layers[1]._flatten_layers()} == {
+        layers[1].compute_dtype
+    }
     np.testing.assert_allclose(numpy(output), numpy(expected), atol=0.15)
 
 
@@ -333,5 +333,7 @@ def test_a_rate_outside_0_to_1_is_an_error_in_the_parts_too(rate):
 
 @pytest.mark.parametrize("cls", [Encoder, Decoder])
 def test_a_stack_of_no_layers_is_an_error(cls):
-    with pytest.raises(ValueError, match="num_layers must be at least 1; received num_layers=0"):
+    with pytest.raises(
+        ValueError, match="num_layers must be an integer of at least 1; received num_layers=0"
+    ):
         cls(num_layers=0, num_heads=2, d_ff=16)

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer import generation
-from keras_transformer.generation import NEVER, length_penalty
+from keras_transformer.generation import beam, length_penalty
+from keras_transformer.generation.steps import NEVER
 
 VOCABULARY = 23
 
@@ -278,7 +278,9 @@ def test_a_finished_hypothesis_is_not_pushed_out_by_one_that_was_extended():
 
     def next_logits(position, ids):
         ids = keras.ops.expand_dims(ids, -1)
-        return keras.ops.where(ids == kt.START, first, later) + keras.ops.zeros((*ids.shape[:2], size))
+        return keras.ops.where(ids == kt.START, first, later) + keras.ops.zeros(
+            (*ids.shape[:2], size)
+        )
 
     for patience in (1.0, 1e9):
         found = kt.Decoding(Scripted(next_logits)).beam_search(
@@ -299,7 +301,9 @@ def test_a_search_goes_on_while_a_live_hypothesis_can_still_win():
 
     def best(alpha):
         decoding = kt.Decoding(Scripted(next_logits))
-        return decoding.beam_search(padded([[4, 3]]), 9, beams=2, alpha=alpha).ids[0, 0, :2].tolist()
+        return (
+            decoding.beam_search(padded([[4, 3]]), 9, beams=2, alpha=alpha).ids[0, 0, :2].tolist()
+        )
 
     assert best(0.0) == [kt.END, 0]
     assert best(1.0) == [4, kt.END]
@@ -308,7 +312,7 @@ def test_a_search_goes_on_while_a_live_hypothesis_can_still_win():
 @pytest.mark.parametrize("size", [3, 40, 8000, 7919])  # shorter than k; short; in blocks; a prime
 def test_the_k_largest_are_found_by_blocks_too(size):
     x = np.random.default_rng(0).normal(size=(3, 2, size)).astype("float32")
-    best, places = map(array, generation._top_k(keras.ops.convert_to_tensor(x), 8))
+    best, places = map(array, beam.top_k(keras.ops.convert_to_tensor(x), 8))
     order = np.argsort(-x, axis=-1)[..., :8]
     np.testing.assert_array_equal(places, order)
     np.testing.assert_array_equal(best, np.take_along_axis(x, order, axis=-1))
@@ -332,7 +336,7 @@ def test_a_cache_that_grew_changes_nothing(decoding, monkeypatch):
     ]
     whole = [search() for search in searches]
     assert any((ids[..., 32:] > 0).any() for ids in whole)  # past the first cache
-    monkeypatch.setattr(generation, "FIRST_LENGTH", 40)
+    monkeypatch.setattr("keras_transformer.generation.decoding.FIRST_LENGTH", 40)
     for search, expected in zip(searches, whole):
         np.testing.assert_array_equal(search(), expected)
 
@@ -405,7 +409,10 @@ def test_frequencies_are_those_of_the_distribution(options, expected):
 
 def test_the_same_seed_draws_the_same_and_another_something_else(decoding):
     sources = some_sources()
-    draw = lambda seeds, sources=sources: decoding.sample(padded(sources, 8), 20, seeds)
+
+    def draw(seeds, sources=sources):
+        return decoding.sample(padded(sources, 8), 20, seeds)
+
     first = draw([1, 2, 3, 4, 5, 6])
     np.testing.assert_array_equal(draw([1, 2, 3, 4, 5, 6]), first)
     assert (draw([1, 2, 3, 4, 5, 7])[:-1] == first[:-1]).all()
@@ -426,20 +433,26 @@ def test_a_stream_yields_what_the_whole_search_returns(decoding):
 @pytest.mark.parametrize(
     "call, message",
     [
-        (lambda d, s: d.beam_search(s, 9, beams=0), "beams must be at least 1; received beams=0"),
+        (
+            lambda d, s: d.beam_search(s, 9, beams=0),
+            "beams must be an integer of at least 1; received beams=0",
+        ),
         (lambda d, s: d.beam_search(s, 9, beams=2, n_best=3), "n_best must be from 1 to beams"),
         (lambda d, s: d.beam_search(s, 9, alpha=-1), "length_penalty must be at least 0"),
         (lambda d, s: d.beam_search(s, 9, patience=0), "patience must be above 0"),
         (lambda d, s: d.greedy(s, 0), "max_length must be at least 1; received max_length=0"),
         (lambda d, s: d.greedy(s[0], 9), "source_ids must be"),
         (lambda d, s: d.greedy(s[:0], 9), "source_ids must be"),
-        (lambda d, s: d.greedy(s + VOCABULARY, 9), r"source_ids must be from 0 to 22; received \d+ in row 0"),
+        (
+            lambda d, s: d.greedy(s + VOCABULARY, 9),
+            r"source_ids must be from 0 to 22; received \d+ in row 0",
+        ),
         (lambda d, s: d.greedy(s - 1, 9), "received -1 in row 0"),
         (lambda d, s: d.greedy(s, 9, prefix=s + VOCABULARY), "prefix must be from 0 to 22"),
         (lambda d, s: d.greedy(s, 9, min_length=-1), "min_length must be at least 0"),
         (lambda d, s: d.sample(s, 9, [1]), "seeds must be one for each row"),
         (lambda d, s: d.sample(s, 9, range(6), temperature=0), "temperature must be above 0"),
-        (lambda d, s: d.sample(s, 9, range(6), top_k=0), "top_k must be at least 1"),
+        (lambda d, s: d.sample(s, 9, range(6), top_k=0), "top_k must be an integer of at least 1"),
         (lambda d, s: d.sample(s, 9, range(6), top_p=1.5), "top_p must be above 0 and at most 1"),
     ],
 )

@@ -55,7 +55,9 @@ def test_embeddings_are_scaled_by_the_root_of_d_model_and_read_backwards_as_logi
     layer.build()
     layer.set_weights([np.array([[1, 2, 3, 4], [5, 6, 7, 8]])])
     # The root of 4 doubles; the logits are dot products with the rows themselves.
-    np.testing.assert_array_equal(numpy(layer(np.array([[1, 0]]))), [[[10, 12, 14, 16], [2, 4, 6, 8]]])
+    np.testing.assert_array_equal(
+        numpy(layer(np.array([[1, 0]]))), [[[10, 12, 14, 16], [2, 4, 6, 8]]]
+    )
     h = np.array([[[1, 0, 0, -1]]], "float32")
     np.testing.assert_array_equal(numpy(layer(h, reverse=True)), [[[1 - 4, 5 - 8]]])
 
@@ -240,7 +242,9 @@ def test_every_public_class_of_these_rooms_is_registered_and_has_a_case_below():
         assert keras.saving.get_registered_name(cls) == f"keras_transformer>{cls.__name__}"
 
 
-@pytest.mark.parametrize("cls, arguments", NON_DEFAULT.items(), ids=lambda x: getattr(x, "__name__", ""))
+@pytest.mark.parametrize(
+    "cls, arguments", NON_DEFAULT.items(), ids=lambda x: getattr(x, "__name__", "")
+)
 def test_a_class_is_restored_from_its_config_with_every_argument(cls, arguments):
     if issubclass(cls, keras.layers.Layer):
         arguments = {"dtype": "mixed_bfloat16", "trainable": False, **arguments, **NAMED}
@@ -270,7 +274,10 @@ def test_an_activation_of_ones_own_survives_the_config():
     def cubed(x):
         return x**3
 
-    for cls, kwargs in ((blocks.FeedForward, {}), (blocks.Encoder, dict(num_layers=1, num_heads=2))):
+    for cls, kwargs in (
+        (blocks.FeedForward, {}),
+        (blocks.Encoder, dict(num_layers=1, num_heads=2)),
+    ):
         layer = cls(d_ff=5, activation=cubed, **kwargs)
         copy = cls.from_config(json.loads(json.dumps(layer.get_config())))
         assert getattr(copy, "activation", None) is cubed or copy.blocks[0].activation is cubed
@@ -412,9 +419,15 @@ def test_a_shared_vocabulary_has_one_embedding_and_separate_ones_have_two(transf
     "arguments, message",
     [
         (dict(num_heads=3), r"num_heads must divide d_model; received num_heads=3, d_model=8\."),
-        (dict(num_heads=0), r"num_heads must be at least 1; received num_heads=0\."),
-        (dict(num_layers=0), r"num_layers must be at least 1; received num_layers=0\."),
-        (dict(max_length=0), r"max_length must be at least 1; received max_length=0\."),
+        (dict(num_heads=0), r"num_heads must be an integer of at least 1; received num_heads=0\."),
+        (
+            dict(num_layers=0),
+            r"num_layers must be an integer of at least 1; received num_layers=0\.",
+        ),
+        (
+            dict(max_length=0),
+            r"max_length must be an integer of at least 1; received max_length=0\.",
+        ),
         (dict(dropout=1.0), r"dropout must be in \[0, 1\); received dropout=1\.0\."),
         (dict(attention_dropout=-1), r"attention_dropout must be in \[0, 1\); received .*=-1\."),
     ],

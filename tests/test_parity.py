@@ -53,7 +53,9 @@ def in_keras_hub(block, weights, epsilon=EPSILON):
         for part in ("query", "key", "value"):
             values[f"{theirs}/{part}/kernel"] = weights[name][part]["kernel"].reshape(8, 2, 4)
             values[f"{theirs}/{part}/bias"] = weights[name][part]["bias"].reshape(2, 4)
-        values[f"{theirs}/attention_output/kernel"] = weights[name]["output"]["kernel"].reshape(2, 4, 8)
+        values[f"{theirs}/attention_output/kernel"] = weights[name]["output"]["kernel"].reshape(
+            2, 4, 8
+        )
         values[f"{theirs}/attention_output/bias"] = weights[name]["output"]["bias"]
         norm = f"{name}_layer_norm"
         values |= {f"{norm}/{key}": array for key, array in weights[f"{name}_norm"].items()}
@@ -95,9 +97,7 @@ def test_the_decoder_block_equals_that_of_keras_hub(
     np.testing.assert_allclose(output, expected, atol=1e-4)
 
 
-def test_a_peer_with_another_epsilon_is_not_equal(
-    numpy, source, randomize, weights_of
-):
+def test_a_peer_with_another_epsilon_is_not_equal(numpy, source, randomize, weights_of):
     # On small inputs, where epsilon counts: the comparison above can fail.
     block, small = ours(EncoderBlock, randomize, norm_first=True), 0.01 * source
     peer = in_keras_hub(block, weights_of(block), epsilon=1e-3)
@@ -109,7 +109,7 @@ def test_a_peer_with_another_epsilon_is_not_equal(
 
 def in_torch(weights, norm_first):
     """torch.nn.Transformer with our weights: kernels transposed; Q, K and V stacked in one."""
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="PyTorch is one of three optional backends")
     module = torch.nn.Transformer(
         d_model=8,
         nhead=2,

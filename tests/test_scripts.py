@@ -84,7 +84,9 @@ def test_a_run_killed_twice_and_resumed_ends_with_the_same_bits(finished, pairs,
     command = [str(part) for part in [*TRAIN, *options(pairs, output)]]
     chance = random.Random(5)
     for kill in (1, 2):
-        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         # An epoch has been saved; then, at some moment of a later one, the power fails.
         while not list((output / "checkpoint").glob(f"epoch-000[{kill}-9].weights.h5")):
             assert process.poll() is None, "the run ended before it was killed"
@@ -194,7 +196,12 @@ def test_a_program_may_send_a_line_and_wait_for_its_answer(finished):
     output, _ = finished
     command = [str(part) for part in [*TRANSLATE, output / "model.keras"]]
     with subprocess.Popen(
-        command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        command,
+        cwd=ROOT,
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
     ) as process:
         for line in ("April 22, 2019", "3 March 1912"):
             process.stdin.write(line + "\n")

@@ -102,7 +102,9 @@ def test_a_text_longer_than_the_learned_positions_is_named(translator):
     )
     limited = kt.Translator(short, tokenizer)
     assert len(limited.translate(["May 5"])) == 1
-    with pytest.raises(ValueError, match="Text 2 has 15 tokens, but the model learned 12 positions"):
+    with pytest.raises(
+        ValueError, match="Text 2 has 15 tokens, but the model learned 12 positions"
+    ):
         limited.translate(["May 5", "April 22, 2019"])
 
 
@@ -119,7 +121,9 @@ def test_attention_weights_stand_for_the_translation_itself(translator, dates):
     source, target = kt.encode(translator.source_tokenizer, [text, translation])
     memory, mask = transformer.encode(np.array([[*source, kt.END]]))
     y = transformer.target_positions(transformer.embed_target(np.array([[kt.START, *target]])))
-    expected = transformer.decoder(y, memory, cross_attention_mask=mask, return_attention_scores=True)
+    expected = transformer.decoder(
+        y, memory, cross_attention_mask=mask, return_attention_scores=True
+    )
     np.testing.assert_allclose(weights, keras.ops.convert_to_numpy(expected[2][0]), atol=1e-6)
     assert weights.std() > 0.01  # not all alike
 
@@ -133,7 +137,9 @@ def test_one_file_holds_model_and_vocabulary_and_no_optimizer(translator, saved)
     assert translator.transformer.optimizer is not None  # training can go on
 
 
-def test_a_file_that_cannot_be_written_leaves_the_old_one_whole(translator, saved, monkeypatch, tmp_path):
+def test_a_file_that_cannot_be_written_leaves_the_old_one_whole(
+    translator, saved, monkeypatch, tmp_path
+):
     path = tmp_path / "kept.keras"
     path.write_bytes(saved.read_bytes())
 
@@ -161,14 +167,18 @@ def test_two_vocabularies_are_saved_and_loaded_apart(dates, tmp_path):
     translator = kt.Translator(model, *tokenizers, batch_size=5)
     translator.save(tmp_path / "two.keras")
     loaded = keras.saving.load_model(tmp_path / "two.keras")
-    assert [t.vocabulary_size() for t in (loaded.source_tokenizer, loaded.target_tokenizer)] == sizes
+    assert [
+        t.vocabulary_size() for t in (loaded.source_tokenizer, loaded.target_tokenizer)
+    ] == sizes
     assert loaded.batch_size == 5
     texts = dates.test.source[:5]
     assert loaded.translate(texts) == translator.translate(texts)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_saved_translator_says_the_same_on_every_backend(translator, saved, dates, backend, tmp_path):
+def test_a_saved_translator_says_the_same_on_every_backend(
+    translator, saved, dates, backend, tmp_path
+):
     """The gate runs the suite on three backends: nine pairs of saving and loading."""
     texts = dates.test.source
     ids = [kt.encode(translator.source_tokenizer, side[:8]) for side in dates.test]
@@ -181,7 +191,10 @@ def test_a_saved_translator_says_the_same_on_every_backend(translator, saved, da
     logits = tmp_path / "logits.npy"
     answer = subprocess.run(
         [sys.executable, "-c", LOAD, saved, tmp_path / "asked.json", logits],
-        env=environment, cwd=pathlib.Path(kt.__file__).parents[1], capture_output=True, text=True,
+        env=environment,
+        cwd=pathlib.Path(kt.__file__).parents[1],
+        capture_output=True,
+        text=True,
     )
     assert answer.returncode == 0, answer.stderr
     name, translations = json.loads(answer.stdout.splitlines()[-1])
@@ -199,8 +212,12 @@ def test_beams_and_scores_of_text(translator, dates):
     best = translator.translate(texts, beams=4)
     hypotheses = translator.translate(texts, beams=4, n_best=3, return_scores=True)
     assert [each[0].text for each in hypotheses] == best
-    assert translator.translate(texts, beams=4, n_best=3) == [[h.text for h in each] for each in hypotheses]
-    assert translator.translate(texts, beams=4, return_scores=True) == [each[0] for each in hypotheses]
+    assert translator.translate(texts, beams=4, n_best=3) == [
+        [h.text for h in each] for each in hypotheses
+    ]
+    assert translator.translate(texts, beams=4, return_scores=True) == [
+        each[0] for each in hypotheses
+    ]
     assert hypotheses[-1] == [("", 0.0, True)] * 3
     for text, found in zip(texts[:-1], hypotheses):
         assert len({each.text for each in found}) == 3
@@ -234,7 +251,9 @@ def test_a_score_without_length_penalty_is_the_log_probability(translator, dates
 
 def test_decoding_defaults_are_saved_in_the_file(translator, dates, tmp_path):
     tokenizer = translator.source_tokenizer
-    kt.Translator(translator.transformer, tokenizer, beams=3, length_penalty=1.5).save(tmp_path / "b.keras")
+    kt.Translator(translator.transformer, tokenizer, beams=3, length_penalty=1.5).save(
+        tmp_path / "b.keras"
+    )
     loaded = keras.saving.load_model(tmp_path / "b.keras")
     texts = dates.test.source[:6]
     expected = translator.translate(texts, beams=3, length_penalty=1.5, return_scores=True)
@@ -268,7 +287,9 @@ def test_a_prefix_begins_the_translation(translator, dates):
         translator.translate(texts, prefixes=["77", "", "1"], beams=3),
     ):
         assert said[0].startswith("77") and said[2].startswith("1")
-    assert translator.translate(texts, prefixes=["77", "", "1"])[1] == translator.translate(texts)[1]
+    assert (
+        translator.translate(texts, prefixes=["77", "", "1"])[1] == translator.translate(texts)[1]
+    )
 
 
 def test_lengths_relative_to_the_source_are_kept(translator, dates):
@@ -289,11 +310,11 @@ def test_any_budget_says_the_same(translator, dates):
 @pytest.mark.parametrize(
     "options, message",
     [
-        (dict(beams=0), "beams must be at least 1; received beams=0"),
+        (dict(beams=0), "beams must be an integer of at least 1; received beams=0"),
         (dict(beams=2, n_best=3), "n_best must be from 1 to beams; received n_best=3, beams=2"),
         (dict(beams=2, length_penalty=-0.1), "length_penalty must be at least 0"),
-        (dict(batch_size=0), "batch_size must be at least 1"),
-        (dict(tokens_per_batch=0), "tokens_per_batch must be at least 1"),
+        (dict(batch_size=0), "batch_size must be an integer of at least 1"),
+        (dict(tokens_per_batch=0), "tokens_per_batch must be an integer of at least 1"),
         (dict(max_length_ratio=0), "max_length_ratio"),
         (dict(min_length_ratio=-1), "min_length_ratio"),
         (dict(prefixes=["a", "b"]), "one prefix for each text; received 2 for 1"),

@@ -88,9 +88,7 @@ def test_the_gradient_is_p_minus_q_a_token_and_exactly_zero_at_padding(
     np.testing.assert_allclose(gradient[LABELS > 0], expected[LABELS > 0], atol=1e-6)
 
 
-def test_a_batch_of_nothing_but_padding_costs_0_and_has_a_finite_gradient(
-    numpy, gradients, logits
-):
+def test_a_batch_of_nothing_but_padding_costs_0_and_has_a_finite_gradient(numpy, gradients, logits):
     loss, nothing = TokenCrossEntropy(0.1), np.zeros_like(LABELS)
     assert numpy(loss(nothing, logits)) == 0
     (gradient,) = gradients(lambda logits: loss(nothing, logits), logits)

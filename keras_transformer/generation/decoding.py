@@ -1,0 +1,258 @@
+"""The searches for an answer, over any model that can take one step.
+
+A model is searched through three methods, so that an encoder-decoder and a decoder-only model use
+the same code: `decoding_context` (what stays the same from step to step), `empty_past` (a cache)
+and `step` (the logits that follow the tokens of one position). A search is a loop around `step`,
+compiled once for each shape of its input.
+"""
+
+import functools
+
+import keras
+import numpy as np
+from keras import ops
+
+from ..arguments import check, check_at_least
+from ..tokenizers import PADDING, START
+from ..training import nats_per_token
+from . import beam, chain
+from .steps import Bounds, compiled, padded_to, tensors
+
+FIRST_LENGTH = 32  # tokens that the first cache holds; it doubles when they are used up
+
+
+class Decoding:
+    """Searches for the answers of one model.
+
+    What depends on the source alone is computed once; every step feeds one token a hypothesis
+    through the decoder; a loop ends when all sentences have ended. It is one XLA program on
+    TensorFlow and JAX, and eager under inference mode on PyTorch.
+
+    Args:
+        model: a `Transformer`, or a model with its methods `decoding_context`, `empty_past` and
+            `step`. Its weights may go on training: they are read at each call.
+
+    Source: Vaswani et al. 2017, section 3.1 ("auto-regressive").
+    """
+
+    def __init__(self, model):
+        self.model = model
+        self._context = compiled(model.decoding_context, model, "max_length")
+        self._chain = compiled(functools.partial(chain.loop, model), model, "top_k")
+        self._beam = compiled(functools.partial(beam.loop, model), model, "n_best")
+        self._score = compiled(self._score_targets, model)
+
+    def greedy(self, source_ids, max_length, min_length=None, prefix=None):
+        """The most probable next token, again and again.
+
+        Args:
+            source_ids: int, (batch, source length), padded with 0. A row of padding only is
+                there to fill the batch; it ends at once.
+            max_length: int, or (batch,), the most tokens of an answer, END included. The cache
+                has room for an int exactly; the largest of several is rounded up, so that there
+                are few shapes to compile.
+            min_length: int, or (batch,), the fewest tokens before END; None: 0.
+            prefix: int, (batch, length), what the answers begin with, padded with 0; or None.
+
+        Returns:
+            NumPy int32, (batch, longest max_length): the answers, END included if they came to it,
+            padded with 0.
+        """
+        source_ids, bounds, room = self._checked(source_ids, max_length, min_length, prefix)
+        state = self._begin(chain.begin, source_ids, room)
+        context = self._context(ops.convert_to_tensor(source_ids), max_length=room)
+        state = self._run(self._chain, room, state, context, bounds, None, top_k=None)
+        return chain.answers(state, np.max(max_length))
+
+    def sample(
+        self,
+        source_ids,
+        max_length,
+        seeds,
+        temperature=1.0,
+        top_k=None,
+        top_p=1.0,
+        min_length=None,
+        prefix=None,
+    ):
+        """Answers drawn from the model's distribution, reproducible and each from its own seed.
+
+        Args:
+            source_ids, max_length, min_length, prefix: as in `greedy`.
+            seeds: sequence of int from 0, one a row: its random numbers depend on nothing else.
+            temperature: float above 0; logits are divided by it.
+            top_k: int or None, draw from the k most probable tokens only.
+            top_p: float in (0, 1], draw from the fewest tokens that together reach it.
+
+        Returns:
+            As `greedy`.
+
+        Source: Fan et al. 2018 (top-k); Holtzman et al. 2020 (top-p, "nucleus").
+        """
+        source_ids, bounds, room = self._checked(source_ids, max_length, min_length, prefix)
+        draw = chain.chance(seeds, len(source_ids), room, temperature, top_k, top_p)
+        state = self._begin(chain.begin, source_ids, room)
+        context = self._context(ops.convert_to_tensor(source_ids), max_length=room)
+        state = self._run(self._chain, room, state, context, bounds, draw, top_k=top_k)
+        return chain.answers(state, np.max(max_length))
+
+    def stream(
+        self,
+        source_ids,
+        max_length,
+        seeds=None,
+        temperature=1.0,
+        top_k=None,
+        top_p=1.0,
+        min_length=None,
+        prefix=None,
+    ):
+        """`greedy`, or with seeds `sample`, a position at a time; arguments as there.
+
+        Yields:
+            NumPy int32, (batch,), the next token of each sentence; 0 after its end.
+        """
+        source_ids, bounds, room = self._checked(source_ids, max_length, min_length, prefix)
+        draw = None
+        if seeds is not None:
+            draw = chain.chance(seeds, len(source_ids), room, temperature, top_k, top_p)
+        state = self._begin(chain.begin, source_ids, room)
+        context = self._context(ops.convert_to_tensor(source_ids), max_length=room)
+        for position in range(np.max(max_length)):
+            state = self._with_room(state, position, room)
+            stop = ops.convert_to_tensor(position + 1, "int32")
+            state = self._chain(state, context, bounds, draw, stop, top_k=top_k)
+            yield ops.convert_to_numpy(state.ids)[:, 0]
+            if ops.convert_to_numpy(state.ended).all():
+                return
+
+    def beam_search(
+        self,
+        source_ids,
+        max_length,
+        beams=4,
+        alpha=0.6,
+        n_best=1,
+        min_length=None,
+        prefix=None,
+        patience=1.0,
+    ):
+        """The best hypotheses that a beam of a given width finds.
+
+        Each step ranks the extensions of all live hypotheses by log-probability. Those among the
+        first `beams` that end are finished: they leave the beam and are never extended or pushed
+        out by an extension. The best `beams` that do not end live on. A search ends when
+        beams * patience hypotheses have finished, or as soon as no live one can still win.
+
+        Args:
+            source_ids, max_length, min_length, prefix: as in `greedy`.
+            beams: int, live hypotheses.
+            alpha: float from 0, exponent of `length_penalty`.
+            n_best: int, at most `beams`: how many to return.
+            patience: float above 0.
+
+        Returns:
+            `Hypotheses`: the finished ones, best first; then, if there are not enough of them,
+            live ones that the length limit cut off.
+
+        Source: Wu et al. 2016, section 7; Kasai et al. 2022 (patience; 1 is common practice).
+        """
+        check_at_least(1, beams=beams)
+        check(1 <= n_best <= beams, "n_best must be from 1 to beams", n_best=n_best, beams=beams)
+        check(alpha >= 0, "length_penalty must be at least 0", length_penalty=alpha)
+        check(patience > 0, "patience must be above 0", patience=patience)
+        source_ids, bounds, room = self._checked(source_ids, max_length, min_length, prefix)
+        state = self._begin(beam.begin, source_ids, room, beams)
+        context = self._context(ops.convert_to_tensor(source_ids), max_length=room)
+        settings = ops.convert_to_tensor([alpha, beams * patience], "float32")
+        state = self._run(self._beam, room, state, context, bounds, settings, n_best=n_best)
+        return beam.hypotheses(state, n_best, alpha, np.max(max_length))
+
+    def score(self, source_ids, target_ids):
+        """Log-probabilities of given answers, by teacher forcing.
+
+        Args:
+            source_ids: int, (batch, source length), padded with 0.
+            target_ids: int, (batch, target length), END included, padded with 0.
+
+        Returns:
+            NumPy float32, (batch, target length), nats, 0 at padding.
+        """
+        source_ids, target_ids = (np.asarray(x, "int32") for x in (source_ids, target_ids))
+        return ops.convert_to_numpy(self._score(*tensors((source_ids, target_ids))))
+
+    def _score_targets(self, source_ids, target_ids):
+        read = ops.pad(target_ids[:, :-1], ((0, 0), (1, 0)), constant_values=START)
+        logits = self.model({"source_ids": source_ids, "target_ids": read})
+        return ops.where(ops.equal(target_ids, PADDING), 0.0, -nats_per_token(target_ids, logits))
+
+    def _checked(self, source_ids, max_length, min_length, prefix):
+        """The source as NumPy int32, the bounds as tensors, and how long an answer may become."""
+        source_ids = np.asarray(source_ids, "int32")
+        shape = source_ids.shape
+        check(
+            source_ids.ndim == 2 and all(shape), "source_ids must be (batch, length)", shape=shape
+        )
+        _check_ids("source_ids", source_ids, getattr(self.model, "source_vocabulary_size", None))
+        check(np.min(max_length) >= 1, "max_length must be at least 1", max_length=max_length)
+        room = int(np.max(max_length))
+        if np.ndim(max_length):
+            room = max(FIRST_LENGTH, 1 << (room - 1).bit_length())  # the next power of two
+            room = min(room, getattr(self.model, "max_length", None) or room)
+
+        def one_a_row(lengths):
+            return np.broadcast_to(np.asarray(lengths, "int32"), len(source_ids))
+
+        bounds = Bounds(one_a_row(max_length))
+        if min_length is not None and np.any(min_length):
+            check(np.min(min_length) >= 0, "min_length must be at least 0", min_length=min_length)
+            bounds = bounds._replace(shortest=one_a_row(min_length))
+        if prefix is not None:
+            _check_ids("prefix", prefix, getattr(self.model, "target_vocabulary_size", None))
+            bounds = bounds._replace(prefix=padded_to(np.asarray(prefix, "int32"), room))
+        return source_ids, tensors(bounds), room
+
+    def _begin(self, begin, source_ids, room, width=1):
+        """The state of a search before its first token, with the first cache."""
+        length = min(FIRST_LENGTH, room)
+        past = self.model.empty_past(len(source_ids), length * width)
+        ended = (source_ids == PADDING).all(axis=1)
+        return tensors(begin(ended, past, length, width))
+
+    def _run(self, program, room, state, context, bounds, numbers, **static):
+        """Runs a loop to its end, giving it a larger cache each time that one is full."""
+        length = 0
+        while length < room:
+            state = self._with_room(state, length, room)
+            length = state.length
+            stop = ops.convert_to_tensor(length, "int32")
+            state = program(state, context, bounds, numbers, stop, **static)
+            if ops.convert_to_numpy(state.ended).all():
+                break
+        return state
+
+    def _with_room(self, state, position, room):
+        """The state with a place for `position`: twice as long if need be, but at most `room`."""
+        if position < state.length:
+            return state
+        length = min(2 * state.length, room)
+        batch, width = state.ids.shape
+
+        def grown(empty, full):
+            return ops.slice_update(empty, [0] * len(full.shape), full)
+
+        empty = self.model.empty_past(batch, length * width)
+        past = keras.tree.map_structure(grown, empty, state.past)
+        return state.with_room(length - state.length, past)
+
+
+def _check_ids(name, ids, vocabulary_size):
+    """JAX would answer with NaN, silently."""
+    ids, size = np.asarray(ids), vocabulary_size or np.inf
+    wrong = np.argwhere((ids < 0) | (ids >= size))
+    if len(wrong):
+        row, position = wrong[0]
+        raise ValueError(
+            f"Every id of {name} must be from 0 to {size - 1}; received {ids[row, position]} in "
+            f"row {row}, position {position}. Use the tokenizer that belongs to the model."
+        )
