@@ -148,30 +148,49 @@ class MultiHeadAttention(keras.layers.Layer):
         heads = ops.reshape(heads, (-1, ops.shape(heads)[1], self._width))
         return by_rows(self.output_projection, heads)
 
-    def cached_keys_and_values(self, value):
-        """K and V of `value`, laid out for `attend_to_cache`.
+    def keys_and_values(self, value):
+        """K and V of `value`, laid out as `attend_to` reads them: a product a head, no transposes.
 
         Args:
             value: float, (batch, length, d_value).
 
         Returns:
-            Two float tensors, (batch, num_heads, length, key_dim).
+            K^T, float, (batch, num_heads, key_dim, length).
+            V, float, (batch, num_heads, length, key_dim).
         """
         k, v = self.split_heads(self.key(value)), self.split_heads(self.value(value))
-        return ops.transpose(k, (0, 2, 1, 3)), ops.transpose(v, (0, 2, 1, 3))
+        return ops.transpose(k, (0, 2, 3, 1)), ops.transpose(v, (0, 2, 1, 3))
 
-    def attend_to_cache(self, query, k, v, attention_mask=None):
+    def empty_cache(self, batch_size, places):
+        """Zeros in the layout of `keys_and_values`, for so many tokens."""
+        keys = batch_size, self.num_heads, self.head_width, places
+        values = batch_size, self.num_heads, places, self.head_width
+        return tuple(ops.zeros(shape, self.compute_dtype) for shape in (keys, values))
+
+    def add_to_cache(self, cache, place, value):
+        """The cache with the keys and values of `value` from an int `place` on."""
+        (k, v), (new_k, new_v) = cache, self.keys_and_values(value)
+        if keras.backend.backend() == "torch":  # in place; a copy of all of it would cost
+            places = ops.cast(place + ops.arange(new_v.shape[2], dtype="int32"), "int64")
+            return k.index_copy_(3, places, new_k), v.index_copy_(2, places, new_v)
+        return ops.slice_update(k, (0, 0, 0, place), new_k), ops.slice_update(
+            v, (0, 0, place, 0), new_v
+        )
+
+    def attend_to(self, query, keys_and_values, attention_mask=None):
         """`call` in inference, with K and V already projected.
 
         Args:
             query: float, (batch, target length, d_model).
-            k, v: from `cached_keys_and_values`.
+            keys_and_values: from the method of that name, or a cache.
             attention_mask: bool, as in `call`.
 
         Returns:
             float, (batch, target length, d_model).
         """
+        k, v = keys_and_values
         q = ops.transpose(self.split_heads(self.query(query)), (0, 2, 1, 3))
+        k = ops.swapaxes(k, -1, -2)
         heads, _ = scaled_dot_product_attention(q, k, v, _per_head(attention_mask))
         return self.join_heads(ops.transpose(heads, (0, 2, 1, 3)))
 

@@ -274,10 +274,9 @@ class DecoderBlock(EncoderBlock):
         Args:
             x: float, (batch, beams, d_model), one token of each hypothesis.
             position: int scalar, theirs.
-            past: keys and values of the self-attention, two float tensors
-                (batch, num_heads, places, key_dim); beam k writes place position * beams + k.
-            memory: keys and values of the cross-attention, from
-                `cross_attention.cached_keys_and_values`.
+            past: the cache of the self-attention, see `MultiHeadAttention.empty_cache`; beam k
+                writes place position * beams + k.
+            memory: `cross_attention.keys_and_values(memory)`.
             attention_mask: bool, (batch or 1, beams, places), True at what each may attend to.
             cross_attention_mask: bool, (batch, 1, source length).
 
@@ -286,14 +285,12 @@ class DecoderBlock(EncoderBlock):
             past: with the keys and values of `x`.
         """
         h = self.self_attention_add_norm.sublayer_input(x)
-        present = self.self_attention.cached_keys_and_values(h)
-        place = position * x.shape[1]
-        past = [_write(cache, place, new) for cache, new in zip(past, present)]
-        h = self.self_attention.attend_to_cache(h, *past, attention_mask)
+        past = self.self_attention.add_to_cache(past, position * x.shape[1], h)
+        h = self.self_attention.attend_to(h, past, attention_mask)
         x = self.self_attention_add_norm(x, h)
 
         h = self.cross_attention_add_norm.sublayer_input(x)
-        h = self.cross_attention.attend_to_cache(h, *memory, cross_attention_mask)
+        h = self.cross_attention.attend_to(h, memory, cross_attention_mask)
         x = self.cross_attention_add_norm(x, h)
 
         h = self.feed_forward_add_norm.sublayer_input(x)
@@ -431,9 +428,9 @@ class Decoder(Encoder):
             memory: float, (batch, source length, width).
 
         Returns:
-            list of pairs of float tensors, (batch, num_heads, source length, key_dim).
+            list of pairs, see `MultiHeadAttention.keys_and_values`.
         """
-        return [block.cross_attention.cached_keys_and_values(memory) for block in self.blocks]
+        return [block.cross_attention.keys_and_values(memory) for block in self.blocks]
 
     def empty_past(self, batch_size, places):
         """Empty caches for the self-attention of each block.
@@ -443,13 +440,9 @@ class Decoder(Encoder):
             places: int, how many tokens they can hold.
 
         Returns:
-            list of pairs of zeros, (batch_size, num_heads, places, key_dim).
+            list of pairs, see `MultiHeadAttention.empty_cache`.
         """
-        past = []
-        for attention in (block.self_attention for block in self.blocks):
-            shape = batch_size, attention.num_heads, places, attention.head_width
-            past.append([ops.zeros(shape, attention.compute_dtype) for _ in "kv"])
-        return past
+        return [block.self_attention.empty_cache(batch_size, places) for block in self.blocks]
 
     def step(self, x, position, past, projected, attention_mask, cross_attention_mask=None):
         """`call` for the tokens at one position; see `DecoderBlock.step`."""
@@ -460,11 +453,3 @@ class Decoder(Encoder):
             )
             present.append(block_past)
         return (self.norm(x) if self.norm_first else x), present
-
-
-def _write(cache, place, new):
-    """The cache, (batch, num_heads, places, key_dim), with `new` from `place` on."""
-    if keras.backend.backend() == "torch":  # in place; a copy of all of it would cost
-        cache[:, :, int(place) : int(place) + new.shape[2]] = new
-        return cache
-    return ops.slice_update(cache, (0, 0, place, 0), new)

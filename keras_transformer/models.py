@@ -247,9 +247,7 @@ class Transformer(keras.Model):
             past: with the keys and values of `ids`.
         """
         positions, projected, mask = context
-        x = ops.add(
-            self.embed_target(ids), ops.slice(positions, (position, 0), (1, positions.shape[1]))
-        )
+        x = ops.add(self.embed_target(ids), ops.take(positions, position, axis=0))
         x, past = self.decoder.step(x, position, past, projected, attention_mask, mask)
         return self.embed_target(x, reverse=True), past
 

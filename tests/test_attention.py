@@ -338,9 +338,9 @@ def test_a_functional_model_of_known_lengths_states_target_by_source(causal):
 
 def test_attention_to_projected_keys_and_values_equals_the_call(numpy, normal, attention):
     query, value = normal(2, 4, 8), normal(2, 5, 6, seed=1)
-    k, v = attention.cached_keys_and_values(keras.ops.convert_to_tensor(value))
+    projected = attention.keys_and_values(keras.ops.convert_to_tensor(value))
     for mask in (None, SOURCE_MASK):
-        cached = attention.attend_to_cache(keras.ops.convert_to_tensor(query), k, v, mask)
+        cached = attention.attend_to(keras.ops.convert_to_tensor(query), projected, mask)
         expected = attention(query, value, attention_mask=mask)
         np.testing.assert_allclose(numpy(cached), numpy(expected), atol=1e-5)
 

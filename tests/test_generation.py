@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.generation import beam, length_penalty
+from keras_transformer.generation import length_penalty, steps
 from keras_transformer.generation.steps import NEVER
 
 VOCABULARY = 23
@@ -309,13 +309,26 @@ def test_a_search_goes_on_while_a_live_hypothesis_can_still_win():
     assert best(1.0) == [4, kt.END]
 
 
-@pytest.mark.parametrize("size", [3, 40, 8000, 7919])  # shorter than k; short; in blocks; a prime
-def test_the_k_largest_are_found_by_blocks_too(size):
-    x = np.random.default_rng(0).normal(size=(3, 2, size)).astype("float32")
-    best, places = map(array, beam.top_k(keras.ops.convert_to_tensor(x), 8))
-    order = np.argsort(-x, axis=-1)[..., :8]
-    np.testing.assert_array_equal(places, order)
-    np.testing.assert_array_equal(best, np.take_along_axis(x, order, axis=-1))
+@pytest.mark.parametrize("size", [5, 40, 8000, 7919])  # fewer than k; few; in blocks; a prime
+def test_the_best_tokens_are_found_by_blocks_too(size):
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(3, 2, size)).astype("float32")
+    logits[:, :, : kt.END + 1] += 9  # the best are not allowed
+    less = rng.normal(size=(3, 2)).astype("float32")
+    prefix = np.array([[0, 0, 0], [0, 0, size - 1], [0, 4, 0]], "int32")
+    bounds = steps.tensors(steps.Bounds(np.full(3, 9), np.array([9, 2, 2]), prefix))
+    given = steps.tensors((logits, less))
+    best, which = map(array, steps.best_tokens(given[0], 8, 2, bounds, given[1]))
+    logits[:, :, list(NEVER)] = steps.IMPOSSIBLE
+    logits[0, :, kt.END] = steps.IMPOSSIBLE  # too short
+    logits[1, :, :-1] = steps.IMPOSSIBLE  # another token is forced
+    expected = (logits - less[..., None]).reshape(3, -1)
+    order = np.argsort(-expected, axis=-1, kind="stable")[:, :8]
+    ranked = np.take_along_axis(expected, order, axis=-1)
+    np.testing.assert_allclose(best, ranked, rtol=1e-6)
+    possible = ranked > steps.IMPOSSIBLE / 2
+    np.testing.assert_array_equal(which[possible], order[possible])
+    assert kt.END in which[2]
 
 
 def test_neighbours_and_filler_change_no_search(decoding):

@@ -2,12 +2,11 @@
 
 from typing import Any, NamedTuple
 
-import keras
 import numpy as np
 from keras import ops
 
 from ..tokenizers import END, PADDING, START
-from .steps import IMPOSSIBLE, allowed, padded_to, until_ended
+from .steps import IMPOSSIBLE, best_tokens, padded_to, tensors
 
 
 class Hypotheses(NamedTuple):
@@ -68,11 +67,11 @@ def length_penalty(length, alpha):
 
 def begin(ended, past, length, beams):
     """The state before the first tokens."""
-    batch = len(ended)
+    batch = ended.shape[0]
     scores = np.full((batch, beams), IMPOSSIBLE, "float32")
     first_alone = scores.copy()  # all beams begin alike: only one of them counts
     first_alone[:, 0] = 0
-    return Beams(
+    state = Beams(
         position=np.int32(0),
         ids=np.full((batch, beams), START, "int32"),
         past=past,
@@ -84,72 +83,68 @@ def begin(ended, past, length, beams):
         num_finished=np.zeros(batch, "int32"),
         ended=ended,
     )
+    return tensors(state)
 
 
-def loop(model, state, context, bounds, settings, stop, n_best):
-    """Advances all searches to position `stop`; `settings`: alpha and beams * patience."""
+def advance(model, state, context, bounds, settings, n_best):
+    """One more token for every live hypothesis; `settings`: alpha and beams * patience."""
     alpha, enough = settings[0], settings[1]
     beams = state.ids.shape[1]
+    position, ended = state.position, ops.expand_dims(state.ended, 1)
+    own_place = position * beams + ops.arange(beams, dtype="int32")
     places = ops.arange(state.lineage.shape[-1], dtype="int32")
+    here = ops.equal(ops.expand_dims(own_place, 1), places)  # (beams, places)
+    here = ops.logical_and(here, ops.logical_not(ops.expand_dims(ended, 1)))
+    lineage = ops.logical_or(state.lineage, here)
+    positions = ops.arange(state.length, dtype="int32")
+    here = ops.expand_dims(ops.equal(positions, position), -1)  # (length, 1)
+    read = ops.where(here, ops.expand_dims(state.ids, 1), state.read)
+    logits, past = model.step(state.ids, position, state.past, context, lineage)
 
-    def advance(state):
-        position, ended = state.position, ops.expand_dims(state.ended, 1)
-        own_place = position * beams + ops.arange(beams, dtype="int32")
-        here = ops.equal(ops.expand_dims(own_place, 1), places)  # (beams, places)
-        here = ops.logical_and(here, ops.logical_not(ops.expand_dims(ended, 1)))
-        lineage = ops.logical_or(state.lineage, here)
-        read = ops.slice_update(state.read, (0, position, 0), ops.expand_dims(state.ids, 1))
-        logits, past = model.step(state.ids, position, state.past, context, lineage)
+    # The 2 * beams best extensions: at least half of them do not end.
+    normaliser = ops.logsumexp(logits, axis=-1) - state.scores
+    scores, chosen = best_tokens(logits, 2 * beams, position, bounds, normaliser)
+    parent, ids = chosen // logits.shape[-1], chosen % logits.shape[-1]
+    ends = ops.equal(ids, END)
 
-        # The 2 * beams best extensions: at least half of them do not end.
-        normaliser = ops.expand_dims(ops.logsumexp(logits, axis=-1) - state.scores, -1)
-        best, ids = top_k(allowed(logits, position, bounds), 2 * beams)
-        ids = ops.cast(ids, "int32")
-        per_beam = best.shape[-1]
-        best = ops.reshape(best - normaliser, (-1, beams * per_beam))
-        scores, chosen = ops.top_k(best, min(2 * beams, beams * per_beam))
-        ids = ops.take_along_axis(ops.reshape(ids, (-1, beams * per_beam)), chosen, axis=1)
-        parent = ops.cast(chosen, "int32") // per_beam
-        ends = ops.equal(ids, END)
+    # Those that end among the first `beams` join the finished, in order of their scores. No
+    # slice is taken of what a top_k returns: XLA would then sort all that it ranked.
+    possible = ops.logical_and(scores > IMPOSSIBLE / 2, ops.logical_not(ended))
+    first = ops.arange(scores.shape[1]) < beams
+    finish = ops.logical_and(ops.logical_and(ends, first), possible)
+    penalty = length_penalty(ops.cast(position + 1, "float32"), alpha)
+    finish_scores = ops.where(finish, scores / penalty, IMPOSSIBLE)
+    merged = ops.concatenate([state.finished_scores, finish_scores], axis=1)
+    finished_scores, kept = ops.top_k(merged, beams)
+    lineages = ops.concatenate([state.finished_lineage, lineage], axis=1)
+    whose = ops.concatenate([_counted(parent, beams), parent + beams], axis=1)
+    finished_lineage = _rows(lineages, ops.take_along_axis(whose, kept, axis=1))
+    num_finished = state.num_finished + ops.sum(ops.cast(finish, "int32"), axis=1)
 
-        # Those that end among the first `beams` join the finished, in order of their scores.
-        possible = ops.logical_and(scores[:, :beams] > IMPOSSIBLE / 2, ops.logical_not(ended))
-        finish = ops.logical_and(ends[:, :beams], possible)
-        penalty = length_penalty(ops.cast(position + 1, "float32"), alpha)
-        finish_scores = ops.where(finish, scores[:, :beams] / penalty, IMPOSSIBLE)
-        merged = ops.concatenate([state.finished_scores, finish_scores], axis=1)
-        finished_scores, kept = ops.top_k(merged, beams)
-        lineages = ops.concatenate([state.finished_lineage, lineage], axis=1)
-        whose = ops.concatenate([_counted(parent, beams), parent[:, :beams] + beams], axis=1)
-        finished_lineage = _rows(lineages, ops.take_along_axis(whose, kept, axis=1))
-        num_finished = state.num_finished + ops.sum(ops.cast(finish, "int32"), axis=1)
+    # The best `beams` of the others live on.
+    live, kept = ops.top_k(ops.where(ends, 2 * IMPOSSIBLE, scores), beams)
+    parent = ops.take_along_axis(parent, kept, axis=1)
+    parent = ops.where(ended, _counted(parent, beams), parent)
+    live = ops.where(ended, state.scores, live)
+    ids = ops.where(ended, state.ids, ops.take_along_axis(ids, kept, axis=1))
 
-        # The best `beams` of the others live on.
-        live, kept = ops.top_k(ops.where(ends, 2 * IMPOSSIBLE, scores), beams)
-        parent = ops.take_along_axis(parent, kept, axis=1)
-        parent = ops.where(ended, _counted(parent, beams), parent)
-        live = ops.where(ended, state.scores, live)
-        ids = ops.where(ended, state.ids, ops.take_along_axis(ids, kept, axis=1))
-
-        # What a live one may still reach: no token more costs nothing at best.
-        reach = live[:, 0] / length_penalty(ops.cast(bounds.longest, "float32"), alpha)
-        lost = finished_scores[:, n_best - 1] >= reach
-        over = ops.logical_or(lost, ops.cast(num_finished, "float32") >= enough)
-        over = ops.logical_or(over, position + 1 >= bounds.longest)
-        return Beams(
-            position + 1,
-            ids,
-            past,
-            read,
-            _rows(lineage, parent),
-            live,
-            finished_lineage,
-            finished_scores,
-            num_finished,
-            ops.logical_or(state.ended, over),
-        )
-
-    return until_ended(state, stop, advance)
+    # What a live one may still reach: no token more costs nothing at best.
+    reach = live[:, 0] / length_penalty(ops.cast(bounds.longest, "float32"), alpha)
+    lost = finished_scores[:, n_best - 1] >= reach
+    over = ops.logical_or(lost, ops.cast(num_finished, "float32") >= enough)
+    over = ops.logical_or(over, position + 1 >= bounds.longest)
+    return Beams(
+        position + 1,
+        ids,
+        past,
+        read,
+        _rows(lineage, parent),
+        live,
+        finished_lineage,
+        finished_scores,
+        num_finished,
+        ops.logical_or(state.ended, over),
+    )
 
 
 def hypotheses(state, n_best, alpha, longest):
@@ -182,23 +177,6 @@ def hypotheses(state, n_best, alpha, longest):
         for x in (ids, scores, finished)
     )
     return Hypotheses(padded_to(ids.astype("int32"), longest), scores, finished)
-
-
-def top_k(x, k):
-    """ops.top_k along the last axis; all of it where it is no longer than k.
-
-    Of a long axis it ranks only the k blocks with the largest maxima: no other block can hold one
-    of the k largest. XLA on a CPU is a sixth faster so; PyTorch is not.
-    """
-    size, k = x.shape[-1], min(k, x.shape[-1])
-    block = next((b for b in range(100, 31, -1) if size % b == 0), size)
-    if size < 4 * k * block or keras.backend.backend() == "torch":
-        return ops.top_k(x, k)
-    blocks = ops.reshape(x, (*x.shape[:-1], size // block, block))
-    _, which = ops.top_k(ops.max(blocks, axis=-1), k)
-    within = ops.take_along_axis(blocks, ops.expand_dims(which, -1), axis=-2)
-    best, place = ops.top_k(ops.reshape(within, (*x.shape[:-1], k * block)), k)
-    return best, ops.take_along_axis(which, place // block, axis=-1) * block + place % block
 
 
 def _counted(like, number):

@@ -7,7 +7,7 @@ from keras import ops
 
 from ..arguments import check, check_at_least
 from ..tokenizers import END, PADDING, START
-from .steps import allowed, padded_to, tensors, until_ended
+from .steps import best_tokens, padded_to, tensors
 
 
 class Chain(NamedTuple):
@@ -39,36 +39,32 @@ class Draw(NamedTuple):
 
 def begin(ended, past, length, width=1):
     """The state before the first token; `width`: one hypothesis a sentence."""
-    batch = len(ended)
-    return Chain(
+    batch = ended.shape[0]
+    state = Chain(
         position=np.int32(0),
         ids=np.full((batch, 1), START, "int32"),
         past=past,
         answers=np.full((batch, length), PADDING, "int32"),
         ended=ended,
     )
+    return tensors(state)
 
 
-def loop(model, state, context, bounds, draw, stop, top_k):
-    """Advances all sentences to position `stop`: greedily, or by a `Draw` of the `top_k` first."""
-    places = ops.arange(state.length)
-
-    def advance(state):
-        position = state.position
-        seen = ops.reshape(places <= position, (1, 1, -1))
-        logits, past = model.step(state.ids, position, state.past, context, seen)
-        logits = allowed(logits, position, bounds)[:, 0]
-        if draw is None:
-            ids = ops.cast(ops.argmax(logits, axis=-1), "int32")
-        else:
-            ids = _drawn(logits, position, draw, top_k)
-        ids = ops.where(state.ended, PADDING, ids)
-        answers = ops.slice_update(state.answers, (0, position), ops.expand_dims(ids, 1))
-        last = ops.logical_or(ops.equal(ids, END), position + 1 >= bounds.longest)
-        ended = ops.logical_or(state.ended, last)
-        return Chain(position + 1, ops.expand_dims(ids, 1), past, answers, ended)
-
-    return until_ended(state, stop, advance)
+def advance(model, state, context, bounds, draw, k):
+    """The next token of every sentence: the best one, or by a `Draw` among the `k` best."""
+    position = state.position
+    places = ops.arange(state.length, dtype="int32")
+    seen = ops.reshape(places <= position, (1, 1, -1))
+    logits, past = model.step(state.ids, position, state.past, context, seen)
+    if draw is None:
+        _, ids = best_tokens(logits, 1, position, bounds)
+    else:
+        best, ids = best_tokens(logits, k or logits.shape[-1], position, bounds)
+        ids = ops.take_along_axis(ids, _drawn(best, position, draw), axis=1)
+    ids = ops.where(ops.expand_dims(state.ended, 1), PADDING, ids)
+    answers = ops.where(ops.equal(places, position), ids, state.answers)
+    last = ops.logical_or(ops.equal(ids[:, 0], END), position + 1 >= bounds.longest)
+    return Chain(position + 1, ids, past, answers, ops.logical_or(state.ended, last))
 
 
 def answers(state, longest):
@@ -86,15 +82,16 @@ def chance(seeds, batch, room, temperature, top_k, top_p):
     return tensors(Draw(np.stack(uniforms), np.float32(temperature), np.float32(top_p)))
 
 
-def _drawn(logits, position, draw, top_k):
-    """int32, (batch,): ids drawn by inverting the cumulative distribution at a uniform number."""
-    size = logits.shape[-1]
-    logits, ids = ops.top_k(logits / draw.temperature, min(top_k or size, size))  # falling
-    p = ops.softmax(logits)
+def _drawn(logits, position, draw):
+    """int32, (batch, 1): which of the falling logits is drawn.
+
+    It inverts the cumulative distribution at a uniform number.
+    """
+    p = ops.softmax(logits / draw.temperature)
     p = ops.where(ops.cumsum(p, axis=-1) - p < draw.top_p, p, 0.0)  # more probable ones suffice
     cumulative = ops.cumsum(p, axis=-1)
-    uniform = ops.slice(draw.uniforms, (0, position), (logits.shape[0], 1))
+    uniform = ops.expand_dims(ops.take(draw.uniforms, position, axis=1), 1)
     below = ops.logical_and(cumulative <= uniform * cumulative[:, -1:], p > 0)
     number = ops.sum(ops.cast(below, "int32"), axis=-1, keepdims=True)
     last = ops.sum(ops.cast(p > 0, "int32"), axis=-1, keepdims=True) - 1  # were it rounded up to 1
-    return ops.cast(ops.take_along_axis(ids, ops.minimum(number, last), axis=-1)[:, 0], "int32")
+    return ops.minimum(number, last)

@@ -16,7 +16,7 @@ from ..arguments import check, check_at_least
 from ..tokenizers import PADDING, START
 from ..training import nats_per_token
 from . import beam, chain
-from .steps import Bounds, compiled, padded_to, tensors
+from .steps import Bounds, compiled, padded_to, recorded, tensors
 
 FIRST_LENGTH = 32  # tokens that the first cache holds; it doubles when they are used up
 
@@ -37,9 +37,8 @@ class Decoding:
 
     def __init__(self, model):
         self.model = model
-        self._context = compiled(model.decoding_context, model, "max_length")
-        self._chain = compiled(functools.partial(chain.loop, model), model, "top_k")
-        self._beam = compiled(functools.partial(beam.loop, model), model, "n_best")
+        self._chain = _Search(model, chain, "k")
+        self._beam = _Search(model, beam, "n_best")
         self._score = compiled(self._score_targets, model)
 
     def greedy(self, source_ids, max_length, min_length=None, prefix=None):
@@ -59,9 +58,7 @@ class Decoding:
             padded with 0.
         """
         source_ids, bounds, room = self._checked(source_ids, max_length, min_length, prefix)
-        state = self._begin(chain.begin, source_ids, room)
-        context = self._context(ops.convert_to_tensor(source_ids), max_length=room)
-        state = self._run(self._chain, room, state, context, bounds, None, top_k=None)
+        state = self._chain.run(source_ids, bounds, None, room, k=None)
         return chain.answers(state, np.max(max_length))
 
     def sample(
@@ -91,9 +88,7 @@ class Decoding:
         """
         source_ids, bounds, room = self._checked(source_ids, max_length, min_length, prefix)
         draw = chain.chance(seeds, len(source_ids), room, temperature, top_k, top_p)
-        state = self._begin(chain.begin, source_ids, room)
-        context = self._context(ops.convert_to_tensor(source_ids), max_length=room)
-        state = self._run(self._chain, room, state, context, bounds, draw, top_k=top_k)
+        state = self._chain.run(source_ids, bounds, draw, room, k=top_k)
         return chain.answers(state, np.max(max_length))
 
     def stream(
@@ -116,15 +111,9 @@ class Decoding:
         draw = None
         if seeds is not None:
             draw = chain.chance(seeds, len(source_ids), room, temperature, top_k, top_p)
-        state = self._begin(chain.begin, source_ids, room)
-        context = self._context(ops.convert_to_tensor(source_ids), max_length=room)
-        for position in range(np.max(max_length)):
-            state = self._with_room(state, position, room)
-            stop = ops.convert_to_tensor(position + 1, "int32")
-            state = self._chain(state, context, bounds, draw, stop, top_k=top_k)
+        stops = range(1, np.max(max_length) + 1)
+        for state in self._chain.states(source_ids, bounds, draw, room, stops, k=top_k):
             yield ops.convert_to_numpy(state.ids)[:, 0]
-            if ops.convert_to_numpy(state.ended).all():
-                return
 
     def beam_search(
         self,
@@ -162,10 +151,8 @@ class Decoding:
         check(alpha >= 0, "length_penalty must be at least 0", length_penalty=alpha)
         check(patience > 0, "patience must be above 0", patience=patience)
         source_ids, bounds, room = self._checked(source_ids, max_length, min_length, prefix)
-        state = self._begin(beam.begin, source_ids, room, beams)
-        context = self._context(ops.convert_to_tensor(source_ids), max_length=room)
         settings = ops.convert_to_tensor([alpha, beams * patience], "float32")
-        state = self._run(self._beam, room, state, context, bounds, settings, n_best=n_best)
+        state = self._beam.run(source_ids, bounds, settings, room, width=beams, n_best=n_best)
         return beam.hypotheses(state, n_best, alpha, np.max(max_length))
 
     def score(self, source_ids, target_ids):
@@ -212,28 +199,73 @@ class Decoding:
             bounds = bounds._replace(prefix=padded_to(np.asarray(prefix, "int32"), room))
         return source_ids, tensors(bounds), room
 
-    def _begin(self, begin, source_ids, room, width=1):
-        """The state of a search before its first token, with the first cache."""
-        length = min(FIRST_LENGTH, room)
-        past = self.model.empty_past(len(source_ids), length * width)
-        ended = (source_ids == PADDING).all(axis=1)
-        return tensors(begin(ended, past, length, width))
 
-    def _run(self, program, room, state, context, bounds, numbers, **static):
-        """Runs a loop to its end, giving it a larger cache each time that one is full."""
-        length = 0
-        while length < room:
-            state = self._with_room(state, length, room)
-            length = state.length
-            stop = ops.convert_to_tensor(length, "int32")
-            state = program(state, context, bounds, numbers, stop, **static)
+class _Search:
+    """One kind of search over a model: the module `chain` or `beam`, as two compiled programs.
+
+    The first reads the source and goes as far as the first cache allows, which for short answers
+    is all; the second goes on in a larger one.
+
+    Args:
+        model: as in `Decoding`.
+        kind: module with `begin` and `advance`.
+        option: name of the argument of `advance` that is a plain value, not a tensor.
+    """
+
+    def __init__(self, model, kind, option):
+        self.model, self.kind = model, kind
+        self._context = recorded(model.decoding_context)
+        self._advance = recorded(functools.partial(kind.advance, model))
+        self._first = compiled(self._first_loop, model, "room", "width", option)
+        self._next = compiled(self._loop, model, option)
+
+    def _first_loop(self, source_ids, bounds, numbers, stop, room, width, **option):
+        """The source read, and the state at position `stop`."""
+        length = min(FIRST_LENGTH, room)
+        ended = ops.all(ops.equal(source_ids, PADDING), axis=1)
+        past = self.model.empty_past(source_ids.shape[0], length * width)
+        state = self.kind.begin(ended, past, length, width)
+        context = self._context(source_ids, max_length=room)
+        return self._loop(state, context, bounds, numbers, stop, **option), context
+
+    def _loop(self, state, context, bounds, numbers, stop, **option):
+        """Advances to position `stop`, or until all sentences have ended."""
+
+        def unfinished(*state):
+            state = kind(*state)
+            return ops.logical_and(state.position < stop, ops.logical_not(ops.all(state.ended)))
+
+        def advance(*state):
+            return self._advance(kind(*state), context, bounds, numbers, **option)
+
+        kind = type(state)
+        return kind(*ops.while_loop(unfinished, advance, tuple(state)))
+
+    def states(self, source_ids, bounds, numbers, room, stops, width=1, **option):
+        """Yields the state at each of the positions `stops`, until all sentences have ended."""
+        state, source_ids = None, ops.convert_to_tensor(source_ids)
+        for stop in stops:
+            given = bounds, numbers, ops.convert_to_tensor(stop, "int32")
+            if state is None:
+                sizes = dict(room=room, width=width)
+                state, context = self._first(source_ids, *given, **sizes, **option)
+            else:
+                state = self._next(self._with_room(state, stop, room), context, *given, **option)
+            yield state
             if ops.convert_to_numpy(state.ended).all():
-                break
+                return
+
+    def run(self, source_ids, bounds, numbers, room, width=1, **option):
+        """The state at the end, the cache doubled each time that it is full."""
+        stops = [min(FIRST_LENGTH, room)]
+        while stops[-1] < room:
+            stops.append(min(2 * stops[-1], room))
+        *_, state = self.states(source_ids, bounds, numbers, room, stops, width, **option)
         return state
 
-    def _with_room(self, state, position, room):
-        """The state with a place for `position`: twice as long if need be, but at most `room`."""
-        if position < state.length:
+    def _with_room(self, state, stop, room):
+        """The state with a place for every position before `stop`."""
+        if stop <= state.length:
             return state
         length = min(2 * state.length, room)
         batch, width = state.ids.shape
