@@ -99,7 +99,6 @@ class Translator(keras.Model):
         length_penalty=None,
         n_best=None,
         return_scores=False,
-        patience=1.0,
         **options,
     ):
         """Translates by greedy decoding, or with several beams by beam search.
@@ -113,7 +112,6 @@ class Translator(keras.Model):
             length_penalty: float from 0, alpha of `generation.length_penalty`; None: the default.
             n_best: int, at most `beams`: a list of so many translations for each text.
             return_scores: bool, `Hypothesis` instead of str.
-            patience: float above 0, see `Decoding.beam_search`.
             prefixes: list of str, what each translation begins with, in whole tokens; or None.
             min_length_ratio: float from 0; a translation has at least so many tokens for each
                 token of its source (END counts in neither), and at least one.
@@ -139,7 +137,7 @@ class Translator(keras.Model):
 
         def search(numbers, **given):
             number = 1 if n_best is None else n_best
-            given |= dict(beams=beams, alpha=alpha, n_best=number, patience=patience)
+            given |= dict(beams=beams, alpha=alpha, n_best=number)
             return zip(*self._decoding.beam_search(**given))
 
         results = []

@@ -1,5 +1,11 @@
 """What the tests share: a seed, random weights, one way to call a layer, and gradients."""
 
+import os
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # a core each: threads of several workers would only wait
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
+
 try:
     import torch  # noqa: F401  (before TensorFlow: one process cannot load them the other way round)
 except ImportError:

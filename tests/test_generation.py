@@ -228,9 +228,7 @@ def test_a_wide_beam_finds_what_exhaustive_search_finds(options):
 @pytest.mark.parametrize("options", MODELS[:2], ids=str)
 def test_a_wider_beam_never_finds_a_worse_answer_here_and_sometimes_a_better(options):
     decoding = kt.Decoding(tiny(**options))
-    # Patience without end: the search stops only when no live hypothesis can win.
-    search = dict(alpha=0.6, patience=1e9)
-    found = [decoding.beam_search(padded(SOURCES), 5, beams=k, **search) for k in (1, 3, 400)]
+    found = [decoding.beam_search(padded(SOURCES), 5, beams=k) for k in (1, 3, 400)]
     # An answer that was cut off is worse than any that was finished.
     scores = [np.where(each.finished, each.scores, -np.inf) for each in found]
     for narrow, wide in itertools.pairwise(scores):
@@ -282,12 +280,25 @@ def test_a_finished_hypothesis_is_not_pushed_out_by_one_that_was_extended():
             (*ids.shape[:2], size)
         )
 
-    for patience in (1.0, 1e9):
-        found = kt.Decoding(Scripted(next_logits)).beam_search(
-            padded([[4, 3]]), 12, beams=2, alpha=0.0, n_best=2, patience=patience
-        )
-        assert found.ids[0, 0].tolist() == [kt.END] + [0] * 11
-        np.testing.assert_allclose(found.scores[0, 0], np.log(0.4), atol=1e-5)
+    found = kt.Decoding(Scripted(next_logits)).beam_search(
+        padded([[4, 3]]), 12, beams=2, alpha=0.0, n_best=2
+    )
+    assert found.ids[0, 0].tolist() == [kt.END] + [0] * 11
+    np.testing.assert_allclose(found.scores[0, 0], np.log(0.4), atol=1e-5)
+
+
+def test_many_poor_ends_do_not_stop_a_search_that_a_live_hypothesis_can_win():
+    """Two of two beams have ended, improbably, before the probable answer does."""
+    early = np.log([1e-9, 1e-9, 1e-9, 0.06, 0.93, 0.01]).astype("float32")
+    late = np.log([1e-9, 1e-9, 1e-9, 0.98, 0.01, 0.01]).astype("float32")
+
+    def next_logits(position, ids):
+        logits = keras.ops.where(position < 2, early, late)
+        return logits + keras.ops.zeros((*ids.shape, 6))
+
+    found = kt.Decoding(Scripted(next_logits)).beam_search(padded([[4, 3]]), 9, beams=2, alpha=0.0)
+    assert found.ids[0, 0, :4].tolist() == [4, 4, kt.END, 0]
+    np.testing.assert_allclose(found.scores[0, 0], np.log(0.93 * 0.93 * 0.98), atol=1e-4)
 
 
 def test_a_search_goes_on_while_a_live_hypothesis_can_still_win():
@@ -299,14 +310,13 @@ def test_a_search_goes_on_while_a_live_hypothesis_can_still_win():
         ids = keras.ops.expand_dims(ids, -1)
         return keras.ops.where(ids == kt.START, first, then) + keras.ops.zeros((*ids.shape[:2], 6))
 
-    def best(alpha):
-        decoding = kt.Decoding(Scripted(next_logits))
-        return (
-            decoding.beam_search(padded([[4, 3]]), 9, beams=2, alpha=alpha).ids[0, 0, :2].tolist()
-        )
+    def best(**search):
+        found = kt.Decoding(Scripted(next_logits)).beam_search(padded([[4, 3]]), 9, **search)
+        return found.ids[0, 0, :2].tolist()
 
-    assert best(0.0) == [kt.END, 0]
-    assert best(1.0) == [4, kt.END]
+    assert best(beams=2, alpha=0.0) == [kt.END, 0]
+    assert best(beams=2, alpha=1.0) == [4, kt.END]
+    assert best(beams=1, alpha=1.0) == [kt.END, 0]  # one beam is greedy
 
 
 @pytest.mark.parametrize("size", [5, 40, 8000, 7919])  # fewer than k; few; in blocks; a prime
@@ -452,7 +462,6 @@ def test_a_stream_yields_what_the_whole_search_returns(decoding):
         ),
         (lambda d, s: d.beam_search(s, 9, beams=2, n_best=3), "n_best must be from 1 to beams"),
         (lambda d, s: d.beam_search(s, 9, alpha=-1), "length_penalty must be at least 0"),
-        (lambda d, s: d.beam_search(s, 9, patience=0), "patience must be above 0"),
         (lambda d, s: d.greedy(s, 0), "max_length must be at least 1; received max_length=0"),
         (lambda d, s: d.greedy(s[0], 9), "source_ids must be"),
         (lambda d, s: d.greedy(s[:0], 9), "source_ids must be"),

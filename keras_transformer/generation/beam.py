@@ -38,7 +38,6 @@ class Beams(NamedTuple):
     scores: Any  # float32, (batch, beams), their log-probabilities, falling
     finished_lineage: Any  # bool, (batch, beams, length * beams); END follows
     finished_scores: Any  # float32, (batch, beams), log-probability / length penalty, falling
-    num_finished: Any  # int32, (batch,), how many have ended so far
     ended: Any  # bool, (batch,), the search
 
     @property
@@ -80,15 +79,13 @@ def begin(ended, past, length, beams):
         scores=first_alone,
         finished_lineage=np.zeros((batch, beams, length * beams), bool),
         finished_scores=scores,
-        num_finished=np.zeros(batch, "int32"),
         ended=ended,
     )
     return tensors(state)
 
 
-def advance(model, state, context, bounds, settings, n_best):
-    """One more token for every live hypothesis; `settings`: alpha and beams * patience."""
-    alpha, enough = settings[0], settings[1]
+def advance(model, state, context, bounds, alpha, n_best):
+    """One more token for every live hypothesis."""
     beams = state.ids.shape[1]
     position, ended = state.position, ops.expand_dims(state.ended, 1)
     own_place = position * beams + ops.arange(beams, dtype="int32")
@@ -119,7 +116,6 @@ def advance(model, state, context, bounds, settings, n_best):
     lineages = ops.concatenate([state.finished_lineage, lineage], axis=1)
     whose = ops.concatenate([_counted(parent, beams), parent + beams], axis=1)
     finished_lineage = _rows(lineages, ops.take_along_axis(whose, kept, axis=1))
-    num_finished = state.num_finished + ops.sum(ops.cast(finish, "int32"), axis=1)
 
     # The best `beams` of the others live on.
     live, kept = ops.top_k(ops.where(ends, 2 * IMPOSSIBLE, scores), beams)
@@ -131,8 +127,9 @@ def advance(model, state, context, bounds, settings, n_best):
     # What a live one may still reach: no token more costs nothing at best.
     reach = live[:, 0] / length_penalty(ops.cast(bounds.longest, "float32"), alpha)
     lost = finished_scores[:, n_best - 1] >= reach
-    over = ops.logical_or(lost, ops.cast(num_finished, "float32") >= enough)
-    over = ops.logical_or(over, position + 1 >= bounds.longest)
+    over = ops.logical_or(lost, position + 1 >= bounds.longest)
+    if beams == 1:  # greedy decoding: the second best does not live on
+        over = ops.logical_or(over, ops.any(finish, axis=1))
     return Beams(
         position + 1,
         ids,
@@ -142,7 +139,6 @@ def advance(model, state, context, bounds, settings, n_best):
         live,
         finished_lineage,
         finished_scores,
-        num_finished,
         ops.logical_or(state.ended, over),
     )
 

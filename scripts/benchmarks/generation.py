@@ -9,7 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.generation.steps import compiled
+from keras_transformer.generation.steps import compiled, recorded
 from keras_transformer.tokenizers import END, PADDING, START, UNKNOWN
 
 from .measuring import SIZES, id_inputs, ours, race, report, stack_of
@@ -25,6 +25,9 @@ All read the same ids and write exactly --length tokens. Contenders:
   ctranslate2-1-thread  the same with one thread, which is faster on some machines
   keras-hub           KerasHub's layers and sampler with caches, compiled as its generate() does
   keras-hub-uncached  the same layers and sampler, all tokens run anew for each; greedy only
+  ours-source         a part of ours: the encoder, and keys and values of its output
+  ours-layers         that, and the steps of the decoder without its logits
+  ours-logits         that with the logits; what is left to "ours" is choosing tokens
 
 `first` is the first call, compilation included; `memory` is how much the process's peak grew while
 a contender was prepared and timed. `ratio` is sentences a second / CTranslate2's: above 1 is
@@ -44,6 +47,42 @@ def ours_decoding(args, transformer):
         return found.ids[:, 0]
 
     return decode
+
+
+def part_of_decoding(args, transformer, part):
+    """Ours without choosing tokens: what the products alone cost."""
+
+    def source(source_ids, beams):
+        return transformer.decoding_context(source_ids, args.length)
+
+    def layers(ids, position, past, context, attention_mask):
+        _, projected, mask = context
+        x = transformer.embed_target(ids)
+        return transformer.decoder.step(x, position, past, projected, attention_mask, mask)
+
+    step = recorded(layers if part == "layers" else transformer.step)
+
+    def steps(source_ids, beams):
+        context = source(source_ids, beams)
+        batch, places = source_ids.shape[0], args.length * beams
+        past = transformer.empty_past(batch, places)
+        ids = ops.full((batch, beams), START, "int32")
+        attention_mask = ops.ones((1, beams, places), "bool")
+
+        def advance(position, past, total):
+            x, past = step(ids, position, past, context, attention_mask)
+            return position + 1, past, total + ops.max(x)
+
+        start = ops.convert_to_tensor(0, "int32"), past, ops.convert_to_tensor(0.0)
+        return ops.while_loop(lambda position, *_: position < args.length, advance, start)[2]
+
+    program = compiled(source if part == "source" else steps, transformer, "beams")
+
+    def run(source_ids, beams):
+        done = program(ops.convert_to_tensor(source_ids), beams=beams)
+        return ops.convert_to_numpy(keras.tree.flatten(done)[-1])
+
+    return run
 
 
 def ctranslate2_decoding(args, transformer, threads=None):
@@ -161,12 +200,17 @@ def keras_hub_decoding(args, transformer, cached=True):
     return decode
 
 
+PARTS = {
+    f"ours-{part}": functools.partial(part_of_decoding, part=part)
+    for part in ("source", "layers", "logits")
+}
 DECODERS = {
     "ours": ours_decoding,
     "ctranslate2": ctranslate2_decoding,
     "ctranslate2-1-thread": functools.partial(ctranslate2_decoding, threads=1),
     "keras-hub": keras_hub_decoding,
     "keras-hub-uncached": functools.partial(keras_hub_decoding, cached=False),
+    **PARTS,
 }
 
 
@@ -226,7 +270,8 @@ def add_command(commands, formatter):
     one_line = "sentences a second of greedy decoding and beam search"
     command = commands.add_parser("generate", help=one_line, description=GENERATE_HELP, **formatter)
     add = command.add_argument
-    add("--contenders", nargs="+", choices=DECODERS, default=[*DECODERS], help="default: all")
+    default = [name for name in DECODERS if name not in PARTS]
+    add("--contenders", nargs="+", choices=DECODERS, default=default, help="default: all but parts")
     for name, default in GENERATE_SIZES.items():
         text = f"{SIZES[name][1].split(';')[0]}; default: {default}"
         add(f"--{name.replace('_', '-')}", type=int, default=default, metavar="N", help=text)
