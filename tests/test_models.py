@@ -110,7 +110,9 @@ def test_logits_and_loss_are_finite_float32_in_low_precision(numpy, transformer,
     source = np.where([[True], [False]], SOURCE, 0)  # one sentence has no real token
     logits = model({"source_ids": source, "target_ids": TARGET})
     loss = TokenCrossEntropy(0.1)(LABELS, logits)
-    for tensor in (logits, loss):
+    hidden = keras.ops.ones((1, 2, model.embed_target.output_dim), model.embed_target.compute_dtype)
+    of_layer = model.embed_target(hidden, reverse=True)  # as decoding calls it
+    for tensor in (logits, loss, of_layer):
         assert keras.backend.standardize_dtype(tensor.dtype) == "float32"
         assert np.all(np.isfinite(numpy(tensor)))
     exact = numpy(transformer(dropout=0.0)(IDS))[0]
