@@ -1,11 +1,22 @@
 import datetime
 import gzip
 import logging
+import pathlib
 import re
 
 import pytest
 
-from keras_transformer.corpora import DATE_FORMS, dates, read_files, read_pairs, write_date
+from keras_transformer.corpora import (
+    DATE_FORMS,
+    Examples,
+    clean,
+    dates,
+    read_dataset,
+    read_files,
+    read_json_lines,
+    read_pairs,
+    write_date,
+)
 
 # April 22, 2019, a Monday, in every form, written out by hand.
 WRITTEN = {
@@ -254,3 +265,157 @@ def test_a_folder_is_an_error(tmp_path):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"nowhere\.tsv: no such file"):
         read_pairs(tmp_path / "nowhere.tsv")
+
+
+# JSON Lines.
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_fields_of_json_lines_are_named(write, compress):
+    lines = '{"en": "a", "x": 1, "de": "\\u00c4"}\n\n{"de": " C ", "en": "c"}\r\n'
+    assert read_json_lines(write("p.jsonl", lines, compress), "en", "de") == (
+        ["a", "c"],
+        ["Ä", "C"],
+    )
+
+
+def test_a_dot_reaches_into_an_object(write):
+    line = '{"id": 1, "translation": {"en": "a", "de": "A"}}'
+    pairs = read_json_lines(write("p", line), "translation.en", "translation.de")
+    assert pairs == (["a"], ["A"])
+
+
+@pytest.mark.parametrize(
+    "line, message",
+    [
+        ("{'source': 1}", "line 2: expected a JSON object, received"),
+        ('{"source": "a"}', "line 2: expected text in the field 'target', received None in an obj"),
+        ('{"source": "a", "target": 3}', "line 2: .*field 'target', received 3"),
+        ('["a", "b"]', "line 2: expected text in the field 'source'.* no fields"),
+        ("[" * 100_000, "line 2: expected a JSON object"),
+    ],
+)
+def test_a_line_that_is_no_pair_is_named(write, line, message):
+    path = write("p.jsonl", '{"source": "a", "target": "b"}\n' + line)
+    with pytest.raises(ValueError, match=f"p.jsonl, {message}"):
+        read_json_lines(path)
+
+
+# Cleaning.
+
+
+def test_normal_forms_and_lower_case_are_as_asked():
+    pairs = Examples(["E\u0301\uff21"], ["\ufb01N"])
+    assert clean(pairs) == (["\u00c9\uff21"], ["\ufb01N"])
+    assert clean(pairs, normalization="NFKC") == (["\u00c9A"], ["fiN"])
+    assert clean(pairs, normalization="NFKC", lowercase=True) == (["\u00e9a"], ["fin"])
+    assert clean(pairs, normalization=None) == pairs
+
+
+def test_what_is_dropped_is_counted_with_its_reason(caplog):
+    source, target = ["ab", "abcdef", "ab", "ab", "a"], ["xy", "x", "xy", "xyzuvw", "xyz"]
+    with caplog.at_level(logging.WARNING):
+        kept = clean(Examples(source, target), max_characters=5, max_ratio=2, unique=True)
+    assert kept == (["ab"], ["xy"])
+    (record,) = caplog.messages
+    for part in (
+        "Of 5 pairs",
+        "2 dropped, longer than 5",
+        "1 dropped, one side over 2",
+        "1 repeated",
+    ):
+        assert part in record
+
+
+def test_pairs_that_repeat_stay_unless_asked_otherwise_and_are_counted(caplog):
+    pairs = Examples(["a", "a", "a"], ["b", "b", "c"])
+    with caplog.at_level(logging.WARNING):
+        assert clean(pairs) == pairs
+    assert "1 repeated (kept)" in caplog.text
+    assert clean(pairs, unique=True) == (["a", "a"], ["b", "c"])
+
+
+def test_equal_in_normal_form_is_equal():
+    pairs = Examples(["\u00e9", "e\u0301"], ["b", "b"])
+    assert clean(pairs, unique=True) == (["\u00e9"], ["b"])
+    assert len(clean(pairs, normalization=None, unique=True).source) == 2
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (dict(normalization="nfc"), "normalization must be one of NFC, NFKC.*received 'nfc'"),
+        (dict(max_ratio=0.5), "max_ratio must be at least 1; received max_ratio=0.5"),
+        (dict(max_characters=1), "within the limits, received 1 pairs.*longer than 1 characters"),
+    ],
+)
+def test_limits_that_leave_nothing_are_an_error(options, message):
+    with pytest.raises(ValueError, match=message):
+        clean(Examples(["ab"], ["cd"]), **options)
+
+
+# tensorflow-datasets.
+
+
+@pytest.fixture
+def tensorflow():
+    reason = "tensorflow-datasets reads with TensorFlow"
+    return pytest.importorskip("tensorflow", reason=reason, exc_type=ImportError)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name, text in {"en.train": "a b\nc\n\n", "de.train": "A B\n C \nx\n"}.items():
+        (tmp_path / f"{name}.txt").write_text(text)
+    return str(tmp_path)
+
+
+def test_a_folder_of_languages_is_read_both_ways(tensorflow, folder):
+    assert read_dataset(folder, "train", "en", "de") == (["a b", "c"], ["A B", "C"])
+    assert read_dataset(folder, "train") == (["A B", "C"], ["a b", "c"])  # de before en
+    assert read_dataset(folder, "train", target="de") == (["a b", "c"], ["A B", "C"])
+
+
+@pytest.mark.parametrize(
+    "options, error, message",
+    [
+        (dict(split="test"), ValueError, "expected a split of train; received test"),
+        (dict(source="fr"), ValueError, "expected a language of .*en.*; received fr"),
+        (dict(name="no_such_set"), ValueError, "no_such_set: expected a data set"),
+        (
+            dict(name="ted_hrlr_translate/pt_to_en"),
+            FileNotFoundError,
+            "Allow the download, or copy",
+        ),
+        (dict(name="tiny_shakespeare"), FileNotFoundError, "tiny_shakespeare is not in"),
+    ],
+)
+def test_a_set_split_or_language_that_is_not_there_is_named(
+    tensorflow, folder, tmp_path, options, error, message
+):
+    given = dict(name=folder, split="train", data_dir=tmp_path / "none") | options
+    with pytest.raises(error, match=message):
+        read_dataset(**given)
+
+
+def test_a_folder_without_languages_is_an_error(tensorflow, tmp_path):
+    with pytest.raises(ValueError, match="expected files such as en.train.txt"):
+        read_dataset(str(tmp_path), "train")
+
+
+def test_a_set_in_one_language_is_no_translation_set(tensorflow):
+    prepared = pathlib.Path(__file__).parents[2] / "shared" / "tfds"
+    if not prepared.exists():
+        pytest.skip("no prepared data set of tensorflow-datasets at hand")
+    with pytest.raises(ValueError, match="expected text in two languages"):
+        read_dataset("tiny_shakespeare", "train", data_dir=prepared)
+
+
+def test_without_tensorflow_the_cure_is_named(folder):
+    try:
+        import tensorflow  # noqa: F401
+    except ImportError:
+        with pytest.raises(ImportError, match="need TensorFlow and tensorflow-datasets; install"):
+            read_dataset(folder, "train")
+    else:
+        pytest.skip("TensorFlow is there")
