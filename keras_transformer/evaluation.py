@@ -108,6 +108,24 @@ def chrf(predictions, references, lowercase=False):
     return _score(CHRF(lowercase=lowercase), "chrF2", predictions, references)
 
 
+def sentence_chrf(predictions, references, lowercase=False):
+    """chrF of each sentence alone: to rank them, not to be averaged.
+
+    Args: as `chrf`.
+
+    Returns:
+        List of float from 0 to 100.
+
+    Raises: as `chrf`.
+    """
+    from sacrebleu.metrics import CHRF
+
+    _check_pairs(predictions, references)
+    metric = CHRF(lowercase=lowercase)
+    pairs = zip(predictions, references, strict=True)
+    return [metric.sentence_score(said, [reference]).score for said, reference in pairs]
+
+
 def _score(metric, name, predictions, references):
     value = metric.corpus_score(list(predictions), [list(references)]).score
     return Score(float(value), f"{name}|{metric.get_signature()}")

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from keras_transformer.evaluation import Score, bleu, chrf, exact_match
+from keras_transformer.evaluation import Score, bleu, chrf, exact_match, sentence_chrf
 
 METRICS = [exact_match, bleu, chrf]
 
@@ -119,3 +119,10 @@ def test_an_empty_prediction_scores_0(metric):
 def test_a_score_prints_its_number_and_its_signature():
     assert str(Score(27.3049, "BLEU|tok:13a")) == "27.30 (BLEU|tok:13a)"
     assert f"{bleu(['a b c d'], ['a b c d'])}".startswith("100.00 (BLEU|nrefs:1|case:mixed|")
+
+
+def test_the_chrf_of_a_sentence_is_that_of_a_corpus_of_one():
+    said, references = ["a cat sat", "dogs"], ["the cat sat", "two dogs"]
+    expected = [chrf([s], [r]).value for s, r in zip(said, references, strict=True)]
+    assert sentence_chrf(said, references) == pytest.approx(expected)
+    assert expected[0] != expected[1]

@@ -14,11 +14,12 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer import corpora
+from keras_transformer import corpora, evaluation
 
 ROOT = pathlib.Path(__file__).parents[1]
 TRAIN = [sys.executable, ROOT / "scripts" / "train_translation.py"]
 TRANSLATE = [sys.executable, ROOT / "scripts" / "translate.py"]
+EVALUATE = [sys.executable, ROOT / "scripts" / "evaluate.py"]
 
 
 def run(command, **kwargs):
@@ -226,4 +227,48 @@ def test_a_file_that_is_no_translator_is_named(tmp_path):
     (tmp_path / "x.keras").write_bytes(b"not a zip")
     result = run([*TRANSLATE, tmp_path / "x.keras", "May"])
     assert result.returncode == 1 and "x.keras is not a model" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.fixture(scope="module")
+def sides(pairs, tmp_path_factory):
+    """Twenty sources and their references, in two files."""
+    folder = tmp_path_factory.mktemp("sides")
+    rows = [line.split("\t") for line in pairs.read_text("utf-8").splitlines()[:20]]
+    for name, column in zip(("source", "reference"), zip(*rows)):
+        (folder / name).write_text("".join(f"{text}\n" for text in column), encoding="utf-8")
+    return folder / "source", folder / "reference"
+
+
+def test_scores_are_those_of_what_the_model_says_and_of_the_references(finished, sides, tmp_path):
+    output, _ = finished
+    source, reference = sides
+    files = ["--json", tmp_path / "scores.json", "--translations", tmp_path / "said"]
+    given = [output / "model.keras", "--source", source, "--reference", reference]
+    result = run([*EVALUATE, *given, *files, "--beams", "2", "--worst", "2", "--tokenize", "char"])
+    assert result.returncode == 0, result.stderr
+    scores = json.loads((tmp_path / "scores.json").read_text())
+    said = (tmp_path / "said").read_text("utf-8").splitlines()
+    sources, references = (path.read_text("utf-8").splitlines() for path in sides)
+    translator = keras.saving.load_model(output / "model.keras")
+    assert said == translator.translate(sources, beams=2)
+    bleu = evaluation.bleu(said, references, tokenize="char")
+    assert (scores["bleu"], scores["bleu_signature"]) == bleu and "tok:char" in bleu.signature
+    assert scores["chrf"] == evaluation.chrf(said, references).value
+    log_p = sum(translator.score(sources, references, length_penalty=0.0))
+    tokens = sum(len(text) + 1 for text in references)  # a character is a token here
+    assert scores["perplexity"] == pytest.approx(np.exp(-log_p / tokens), rel=1e-4)
+    each = evaluation.sentence_chrf(said, references)
+    worst = [f"Sentence {n + 1}, chrF" for n in np.argsort(each, kind="stable")[:2]]
+    assert [
+        line[: line.index("F") + 1]
+        for line in result.stdout.splitlines()
+        if "chrF" in line and "Sentence" in line
+    ] == worst
+
+
+def test_a_file_to_score_that_is_not_there_is_named(finished, sides):
+    given = [finished[0] / "model.keras", "--source", sides[0], "--reference", "none.txt"]
+    result = run([*EVALUATE, *given])
+    assert result.returncode == 1 and "none.txt: no such file" in result.stderr
     assert "Traceback" not in result.stderr
