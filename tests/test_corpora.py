@@ -403,6 +403,12 @@ def test_a_folder_without_languages_is_an_error(tensorflow, tmp_path):
         read_dataset(str(tmp_path), "train")
 
 
+def test_a_folder_in_one_language_is_no_translation_set(tensorflow, tmp_path):
+    (tmp_path / "en.train.txt").write_text("a b\nc\n")
+    with pytest.raises(ValueError, match="expected text in two languages"):
+        read_dataset(str(tmp_path), "train")
+
+
 def test_a_set_in_one_language_is_no_translation_set(tensorflow):
     prepared = pathlib.Path(__file__).parents[2] / "shared" / "tfds"
     if not prepared.exists():

@@ -3,7 +3,8 @@
 import logging
 import unicodedata
 
-from .examples import Examples
+from ..arguments import check
+from .examples import examples_of
 
 FORMS = ("NFC", "NFKC", "NFD", "NFKD")
 
@@ -39,14 +40,13 @@ def clean(
         raise ValueError(
             f"normalization must be one of {', '.join(FORMS)} or None; received {normalization!r}."
         )
-    if max_ratio is not None and max_ratio < 1:
-        raise ValueError(f"max_ratio must be at least 1; received max_ratio={max_ratio}.")
+    check(max_ratio is None or max_ratio >= 1, "max_ratio must be at least 1", max_ratio=max_ratio)
 
     def normalized(text):
         text = text.lower() if lowercase else text
         return unicodedata.normalize(normalization, text) if normalization else text
 
-    kept, seen = Examples([], []), set()
+    kept, seen = [], set()
     too_long = too_unlike = repeated = 0
     for source, target in zip(*examples, strict=True):
         pair = normalized(source), normalized(target)
@@ -60,8 +60,7 @@ def clean(
             repeated += again
             seen.add(pair)
             if not (again and unique):
-                kept.source.append(pair[0])
-                kept.target.append(pair[1])
+                kept.append(pair)
     counts = {
         f"dropped, longer than {max_characters} characters": too_long,
         f"dropped, one side over {max_ratio} times as long": too_unlike,
@@ -71,9 +70,9 @@ def clean(
     if said:
         total = len(examples.source)
         logging.getLogger(__name__).warning("Of %d pairs: %s.", total, said)
-    if not kept.source:
+    if not kept:
         raise ValueError(
             f"Expected at least one pair within the limits, received {len(examples.source)} pairs, "
             f"none of them: {said or 'there were none'}. Raise the limits."
         )
-    return kept
+    return examples_of(kept)

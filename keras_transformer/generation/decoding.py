@@ -26,7 +26,7 @@ class Decoding:
 
     What depends on the source alone is computed once; every step feeds one token a hypothesis
     through the decoder; a loop ends when all sentences have ended. It is one XLA program on
-    TensorFlow and JAX, and eager under inference mode on PyTorch.
+    TensorFlow and JAX, and on PyTorch a loop over recorded operations (`steps.recorded`).
 
     Args:
         model: a `Transformer`, or a model with its methods `decoding_context`, `empty_past` and

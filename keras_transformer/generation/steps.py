@@ -1,4 +1,4 @@
-"""What all searches share: the bounds of an answer, a loop, and a program for each shape."""
+"""What all searches share: the best tokens within bounds, and a program for each shape."""
 
 import functools
 from typing import Any, NamedTuple
