@@ -8,7 +8,16 @@ from .masks import look_ahead_mask, padding_mask
 from .models import PRESETS, Preset, TokenEmbedding, Transformer, count_parameters
 from .positions import LearnedPositionalEncoding, PositionalEncoding, sinusoids
 from .tasks import Attention, Hypothesis, Translator
-from .tokenizers import END, PADDING, START, UNKNOWN, decode, encode, learn_tokenizer
+from .tokenizers import (
+    END,
+    PADDING,
+    START,
+    UNKNOWN,
+    decode,
+    encode,
+    encode_at_random,
+    learn_tokenizer,
+)
 from .training import (
     Perplexity,
     TokenAccuracy,

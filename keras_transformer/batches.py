@@ -13,6 +13,8 @@ import numpy as np
 from .arguments import check_at_least
 from .tokenizers import END, PADDING, START
 
+FEW_EPOCHS = 4  # of ids drawn at random tell how much room a sentence needs
+
 
 class TranslationBatches(keras.utils.PyDataset):
     """Batches of padded ids in few shapes, each example once an epoch, in an order set by a seed.
@@ -39,6 +41,9 @@ class TranslationBatches(keras.utils.PyDataset):
         seed: int from 0; the order is a function of seed and epoch alone.
         source_vocabulary_size: int or None; if given, larger ids are an error.
         target_vocabulary_size: The same for the target.
+        redraw: function of the epoch that gives other ids for the same sentences, (source,
+            target), such as `encode_at_random` of both sides; None: every epoch has the same. A
+            bucket has room for what a few epochs drew; a pair that gets longer keeps its plain ids.
 
     Raises:
         ValueError: If there are no examples, the sides differ in number, an argument is out of
@@ -61,6 +66,7 @@ class TranslationBatches(keras.utils.PyDataset):
         seed=0,
         source_vocabulary_size=None,
         target_vocabulary_size=None,
+        redraw=None,
     ):
         super().__init__(workers=1)  # a batch is an index take: threads would only cost
         if tokens_per_batch is not None and batch_size is not None:
@@ -81,29 +87,22 @@ class TranslationBatches(keras.utils.PyDataset):
             )
         self.tokens_per_batch, self.batch_size = tokens_per_batch, batch_size
         self.shuffle, self.seed = shuffle, seed
-        source, source_lengths = _flatten(source, "source", source_vocabulary_size)
-        target, target_lengths = _flatten(target, "target", target_vocabulary_size)
-        self.num_examples = len(target_lengths)
-        self.num_source_tokens = int(source_lengths.sum()) + self.num_examples  # each with its END
-        self.num_tokens = int(target_lengths.sum()) + self.num_examples
+        self._sizes = source_vocabulary_size, target_vocabulary_size
+        self._plain = self._flattened(source, target)
+        self._redraw = redraw
+        self.num_examples = len(source)
 
-        lengths = np.stack([source_lengths, target_lengths], axis=1) + 1
-        lengths = -(-lengths // multiple) * multiple
-        bucket_of_example = _group(lengths, num_buckets, self._batching)
-        self._buckets = []
-        for bucket in np.unique(bucket_of_example):
-            members = bucket_of_example == bucket
-            source_length, target_length = lengths[members].max(axis=0).tolist()
-            num_batches, rows = self._batching(members.sum(), target_length)
-            self._buckets.append(
-                _Bucket(
-                    _pack(source, source_lengths, members, source_length, end=END),
-                    _pack(target, target_lengths, members, target_length, start=START),
-                    _pack(target, target_lengths, members, target_length, end=END),
-                    int(num_batches),
-                    int(rows),
-                )
-            )
+        # Rows of two: source and target.
+        longest = self._plain.lengths
+        if redraw is not None:
+            drawn = [self._flattened(*redraw(epoch)).lengths for epoch in range(FEW_EPOCHS)]
+            longest = np.maximum.reduce([longest, *drawn])
+        self._room = -(-(longest + 1) // multiple) * multiple  # with START or END
+        bucket_of_example = _group(self._room, num_buckets, self._batching)
+        self._members = [bucket_of_example == bucket for bucket in np.unique(bucket_of_example)]
+        for members in self._members:
+            self._room[members] = self._room[members].max(axis=0)
+        self._pack(self._plain)
         self._first_buckets = _two_unlike([bucket.shape for bucket in self._buckets])
         self._order_of_epoch = (None, None)
         self._within_epoch = self._warned = False
@@ -190,6 +189,43 @@ class TranslationBatches(keras.utils.PyDataset):
             )
         self.epoch += 1
 
+    def _flattened(self, source, target):
+        sides = zip((source, target), ("source", "target"), self._sizes)
+        (source, source_lengths), (target, target_lengths) = (_flatten(*side) for side in sides)
+        return _Ids(source, target, np.stack([source_lengths, target_lengths], axis=1))
+
+    def _pack(self, ids):
+        """The buckets with these ids in them."""
+        self.num_source_tokens, self.num_tokens = (
+            int(total) + self.num_examples
+            for total in ids.lengths.sum(axis=0)  # each with END
+        )
+        self._buckets = []
+        for members in self._members:
+            source_length, target_length = self._room[members][0].tolist()
+            num_batches, rows = self._batching(members.sum(), target_length)
+            source = ids.source, ids.lengths[:, 0], members, source_length
+            target = ids.target, ids.lengths[:, 1], members, target_length
+            arrays = _pack(*source, end=END), _pack(*target, start=START), _pack(*target, end=END)
+            self._buckets.append(_Bucket(*arrays, int(num_batches), int(rows)))
+
+    def _redrawn(self, epoch):
+        """The ids of an epoch, each pair within its bucket's room."""
+        drawn = self._flattened(*self._redraw(epoch))
+        fits = (drawn.lengths < self._room).all(axis=1)
+        lengths = np.where(fits[:, None], drawn.lengths, self._plain.lengths)
+        sides = (
+            _chosen(
+                fits,
+                getattr(drawn, side),
+                drawn.lengths[:, n],
+                getattr(self._plain, side),
+                self._plain.lengths[:, n],
+            )
+            for n, side in enumerate(("source", "target"))
+        )
+        return _Ids(*sides, lengths)
+
     def _batching(self, num_examples, target_length):
         """Number of batches and rows of each, for one bucket or an array of them."""
         most = self.batch_size
@@ -204,6 +240,8 @@ class TranslationBatches(keras.utils.PyDataset):
         if epoch == self.epoch:
             return order
         epoch = self.epoch
+        if self._redraw is not None:
+            self._pack(self._redrawn(epoch))
         generator = np.random.Generator(np.random.PCG64([self.seed, epoch]))
         order = []
         for bucket in self._buckets:
@@ -219,6 +257,12 @@ class TranslationBatches(keras.utils.PyDataset):
             order.insert(position, order.pop(first))
         self._order_of_epoch = (epoch, order)
         return order
+
+
+class _Ids(NamedTuple):
+    source: np.ndarray  # all sentences' ids, one after the other
+    target: np.ndarray
+    lengths: np.ndarray  # (examples, 2): how many are each one's
 
 
 class _Bucket(NamedTuple):
@@ -259,6 +303,12 @@ def _flatten(sequences, side, vocabulary_size):
             "Use ids from encode and the tokenizer that belongs to the model."
         )
     return ids.astype(np.int32), lengths
+
+
+def _chosen(first, ids, lengths, other_ids, other_lengths):
+    """The sentences' ids, where `first` from the one array and elsewhere from the other."""
+    parts = np.split(ids, lengths.cumsum()[:-1]), np.split(other_ids, other_lengths.cumsum()[:-1])
+    return np.concatenate([one if f else other for f, one, other in zip(first, *parts)])
 
 
 def _pack(ids, lengths, members, length, start=None, end=None):

@@ -1,7 +1,6 @@
 """Text in, text out: a model with its tokenizers and decoding defaults, one .keras file."""
 
 import itertools
-import os
 import pathlib
 from typing import NamedTuple
 
@@ -11,9 +10,11 @@ from keras import ops
 
 from . import tokenizers
 from .arguments import check_at_least
+from .corpora import normalized
 from .generation import Decoding
 from .generation import length_penalty as penalty_of
 from .tokenizers import END, PADDING, START
+from .writing import written_beside
 
 FEW_TOKENS = 512  # of padding are a smaller cost than one batch, and one shape, more
 MORE_TOKENS = 16  # that a translation may have beyond its share of the source's
@@ -62,6 +63,8 @@ class Translator(keras.Model):
         batch_size: int, the most sentences decoded together.
         beams: int, what `translate` uses when not told; 1: greedy decoding.
         length_penalty: float from 0, the same.
+        normalization: str or None, lowercase: bool; what `corpora.clean` did to the sources that
+            the transformer was trained on, and is done here to each text.
 
     Call arguments: those of `Transformer`: ids in, logits out.
 
@@ -77,6 +80,8 @@ class Translator(keras.Model):
         batch_size=64,
         beams=1,
         length_penalty=0.6,
+        normalization=None,
+        lowercase=False,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -86,6 +91,8 @@ class Translator(keras.Model):
         self.batch_size = batch_size
         self.beams = beams
         self.length_penalty = length_penalty
+        self.normalization = normalization
+        self.lowercase = lowercase
         self._decoding = Decoding(transformer)
         self.built = True  # the functional transformer is
 
@@ -319,23 +326,21 @@ class Translator(keras.Model):
     def save(self, filepath, overwrite=True, **kwargs):
         """As keras.Model.save, without the optimizer's state, and never half a file.
 
-        The file is written beside its place and then renamed. To go on training, see
-        `training.Checkpoint`.
+        To go on training, see `training.Checkpoint`.
         """
-        path = pathlib.Path(filepath)
-        if path.exists() and not overwrite:
-            raise ValueError(f"{path} exists; choose another name, or pass overwrite=True.")
-        beside = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+        if pathlib.Path(filepath).exists() and not overwrite:
+            raise ValueError(f"{filepath} exists; choose another name, or pass overwrite=True.")
         optimizer = getattr(self.transformer, "optimizer", None)
         self.transformer.optimizer = None
         try:
-            super().save(beside, **kwargs)
-            os.replace(beside, path)
+            with written_beside(filepath) as beside:
+                super().save(beside, **kwargs)
         finally:
             self.transformer.optimizer = optimizer
-            beside.unlink(missing_ok=True)
 
     def _encode(self, texts):
+        texts = tokenizers.checked_texts(texts)
+        texts = [normalized(text, self.normalization, self.lowercase) for text in texts]
         sequences = [[*ids, END] for ids in tokenizers.encode(self.source_tokenizer, texts)]
         for number, ids in enumerate(sequences, start=1):
             if len(ids) > self._limit:
@@ -363,6 +368,8 @@ class Translator(keras.Model):
             "batch_size": self.batch_size,
             "beams": self.beams,
             "length_penalty": self.length_penalty,
+            "normalization": self.normalization,
+            "lowercase": self.lowercase,
         }
 
     @classmethod

@@ -11,6 +11,10 @@ import logging
 import operator
 import weakref
 
+import numpy as np
+
+from .arguments import check
+
 PADDING, UNKNOWN, START, END = range(4)
 
 MODEL_TYPES = ("bpe", "unigram", "char")
@@ -46,7 +50,7 @@ def learn_tokenizer(texts, vocabulary_size=None, model_type="bpe"):
 
     Source: Sennrich et al. 2016 (BPE); Kudo 2018 (unigram); Kudo and Richardson 2018.
     """
-    texts = _checked_texts(texts)
+    texts = checked_texts(texts)
     if model_type not in MODEL_TYPES:
         raise ValueError(
             f"model_type must be one of {', '.join(MODEL_TYPES)}; "
@@ -114,7 +118,42 @@ def encode(tokenizer, texts):
         ValueError: If an item is not text (its position and type are named), or the vocabulary has
             other special ids than this package.
     """
-    return _processor(tokenizer).encode(_checked_texts(texts))
+    return _processor(tokenizer).encode(checked_texts(texts))
+
+
+def encode_at_random(tokenizer, texts, alpha=0.1, seed=0):
+    """The ids of each text, split into pieces at random: subword regularisation.
+
+    Args:
+        tokenizer: `keras_hub.tokenizers.SentencePieceTokenizer` of "bpe" or "unigram".
+        texts: Iterable of str.
+        alpha: float in [0, 1]. For "bpe", the chance that a merge is left out (BPE-dropout); 0:
+            never. For "unigram", a split has a chance in proportion to its probability ** alpha.
+        seed: int from 0, or several. The same seed and texts give the same ids.
+
+    Returns:
+        List of lists of int, one a text; decoded they are the texts again.
+
+    Raises:
+        ValueError: As `encode`; alpha is out of range; or the vocabulary is of characters.
+
+    Source: Provilkov et al. 2020 (bpe, alpha = 0.1); Kudo 2018 (unigram).
+    """
+    import sentencepiece
+
+    check(0 <= alpha <= 1, "alpha must be in [0, 1]", alpha=alpha)
+    processor, texts = _processor(tokenizer), checked_texts(texts)
+    (state,) = np.random.SeedSequence(seed).generate_state(1)
+    # The seed counts for threads that begin after it: here the one that encodes.
+    sentencepiece.set_random_generator_seed(int(state))
+    sampling = dict(enable_sampling=True, alpha=alpha, nbest_size=-1, num_threads=1)
+    try:
+        return processor.encode(texts, **sampling)
+    except RuntimeError:
+        raise ValueError(
+            "A vocabulary of characters splits a text in one way only; learn one of model_type "
+            "bpe or unigram."
+        ) from None
 
 
 def decode(tokenizer, sequences):
@@ -183,7 +222,8 @@ def _processor(tokenizer):
     return processor
 
 
-def _checked_texts(texts):
+def checked_texts(texts):
+    """The texts as a list, once they are known to be valid str."""
     if isinstance(texts, (str, bytes)):
         raise ValueError(
             f"Expected a list of texts; received one {type(texts).__name__}. "

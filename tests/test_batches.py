@@ -395,3 +395,52 @@ def test_a_sentence_that_is_not_ids_is_named(sentence):
 def test_a_batch_that_is_not_there_is_an_error(index):
     with pytest.raises(IndexError, match=f"received index {index}"):
         few()[index]
+
+
+# Other ids every epoch
+
+
+def redraw(epoch):
+    """Each sentence with up to four ids more, set by the epoch; in epoch 7 with fifty more."""
+    generator = np.random.default_rng(epoch)
+    most = 51 if epoch == 7 else 5
+    return [
+        [ids + [200 + epoch] * generator.integers(0, most) for ids in side]
+        for side in (SOURCE, TARGET)
+    ]
+
+
+def test_every_epoch_has_the_ids_drawn_for_it_in_the_same_shapes():
+    batches = TranslationBatches(SOURCE, TARGET, redraw=redraw, seed=3)
+    shapes, length = batches.shapes, len(batches)
+    for epoch in (5, 0, 5, 6):
+        batches.epoch = epoch
+        found = sorted(rows(batches))
+        drawn = redraw(epoch)
+        exactly = sorted(
+            ((*source, END), (START, *target), (*target, END)) for source, target in zip(*drawn)
+        )
+        assert len(found) == len(exactly) and batches.shapes == shapes and len(batches) == length
+        # Few outgrow the room that four epochs measured; those keep the plain ids of both sides.
+        assert len(set(found) & set(exactly)) > 0.9 * len(exactly)
+        plain = {((*s, END), (START, *t), (*t, END)) for s, t in zip(SOURCE, TARGET)}
+        assert set(found) <= plain | set(exactly)
+        assert batches.num_tokens == sum(len(row[2]) for row in found)
+        assert batches.num_source_tokens == sum(len(row[0]) for row in found)
+
+
+def test_a_pair_that_outgrows_its_bucket_keeps_its_plain_ids():
+    batches = TranslationBatches(SOURCE, TARGET, redraw=redraw)
+    batches.epoch = 7
+    plain = {((*s, END), (START, *t), (*t, END)) for s, t in zip(SOURCE, TARGET)}
+    drawn = {((*s, END), (START, *t), (*t, END)) for s, t in zip(*redraw(7))}
+    found = set(rows(batches))
+    assert len(found - drawn) > 100 and found <= plain | drawn and found - plain
+
+
+def test_a_redrawn_epoch_is_a_function_of_its_number_alone():
+    one = TranslationBatches(SOURCE, TARGET, redraw=redraw, seed=3)
+    other = TranslationBatches(SOURCE, TARGET, redraw=redraw, seed=3)
+    list(rows(one))
+    one.epoch = other.epoch = 4
+    assert list(rows(one)) == list(rows(other))

@@ -15,6 +15,7 @@ from keras_transformer.corpora import (
     read_files,
     read_json_lines,
     read_pairs,
+    read_splits,
     write_date,
 )
 
@@ -344,7 +345,10 @@ def test_equal_in_normal_form_is_equal():
 @pytest.mark.parametrize(
     "options, message",
     [
-        (dict(normalization="nfc"), "normalization must be one of NFC, NFKC.*received 'nfc'"),
+        (
+            dict(normalization="nfc"),
+            "one of NFC, NFKC.*received normalization='nfc'",
+        ),
         (dict(max_ratio=0.5), "max_ratio must be at least 1; received max_ratio=0.5"),
         (dict(max_characters=1), "within the limits, received 1 pairs.*longer than 1 characters"),
     ],
@@ -374,6 +378,19 @@ def test_a_folder_of_languages_is_read_both_ways(tensorflow, folder):
     assert read_dataset(folder, "train", "en", "de") == (["a b", "c"], ["A B", "C"])
     assert read_dataset(folder, "train") == (["A B", "C"], ["a b", "c"])  # de before en
     assert read_dataset(folder, "train", target="de") == (["a b", "c"], ["A B", "C"])
+
+
+def test_all_splits_are_read_and_those_that_are_not_there_are_none(tensorflow, folder):
+    train = (["a b", "c"], ["A B", "C"])
+    assert read_splits(folder, "en", "de") == (train, None, None)
+    for name, text in {
+        "en.dev": "d\n",
+        "de.dev": "D\n",
+        "en.test": "e\n",
+        "de.test": "E\n",
+    }.items():
+        (pathlib.Path(folder) / f"{name}.txt").write_text(text)
+    assert read_splits(folder, "en", "de") == (train, (["d"], ["D"]), (["e"], ["E"]))
 
 
 @pytest.mark.parametrize(

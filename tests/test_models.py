@@ -236,10 +236,10 @@ def test_every_public_class_of_these_rooms_is_registered_and_has_a_case_below():
         for name, value in vars(room).items()
         if inspect.isclass(value)
         and issubclass(value, saved_by_keras)
-        and value.__module__ == room.__name__
+        and value.__module__.startswith(room.__name__)
         and not name.startswith("_")
     }
-    assert public == set(NON_DEFAULT)
+    assert public - {training.RDrop} == set(NON_DEFAULT)  # it holds a model: a test of its own
     for cls in public:
         assert keras.saving.get_registered_name(cls) == f"keras_transformer>{cls.__name__}"
 

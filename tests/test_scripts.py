@@ -19,6 +19,7 @@ from keras_transformer import corpora, evaluation
 ROOT = pathlib.Path(__file__).parents[1]
 TRAIN = [sys.executable, ROOT / "scripts" / "train_translation.py"]
 TRANSLATE = [sys.executable, ROOT / "scripts" / "translate.py"]
+AVERAGE = [sys.executable, ROOT / "scripts" / "average_checkpoints.py"]
 EVALUATE = [sys.executable, ROOT / "scripts" / "evaluate.py"]
 
 
@@ -103,6 +104,54 @@ def test_a_run_killed_twice_and_resumed_ends_with_the_same_bits(finished, pairs,
     assert history_of(output) == history_of(whole)
 
 
+@pytest.fixture(scope="module")
+def regularised(pairs, tmp_path_factory):
+    """A run with what helps on small data, from JSON Lines."""
+    folder = tmp_path_factory.mktemp("regularised")
+    lines = [line.split("\t") for line in pairs.read_text("utf-8").splitlines()]
+    rows = [json.dumps({"from": source.upper(), "to": target}) for source, target in lines]
+    (folder / "pairs.jsonl").write_text("\n".join([*rows, rows[0]]), encoding="utf-8")
+    data = ["--pairs", folder / "pairs.jsonl", "--sides", "from", "to", "--lowercase", "--unique"]
+    model = ["--recipe", "small", "--preset", "tiny", "--vocabulary-size", "100", "--norm-first"]
+    rate = ["--schedule", "cosine", "--warmup-steps", "20", "--clip-norm", "1"]
+    helps = ["--r-drop", "5", "--subword-alpha", "0.1", "--attention-dropout", "0.1"]
+    watch = ["--bleu-sentences", "4", "--patience", "2", "--average", "2", "--beams", "2"]
+    few = ["--epochs", "3", "--tokens-per-batch", "600", "--output", folder / "run"]
+    result = run([*TRAIN, *data, *model, *rate, *helps, *watch, *few])
+    assert result.returncode == 0, result.stderr
+    return folder / "run", result
+
+
+def test_a_run_with_all_that_helps_on_small_data(regularised):
+    output, result = regularised
+    history = history_of(output)
+    assert float(history[-1]["val_perplexity"]) < float(history[0]["val_perplexity"])
+    assert all(0 <= float(row["val_bleu"]) <= 100 for row in history)
+    assert "1 repeated (dropped)" in result.stderr and "minutes_left" in result.stdout
+    settings = json.loads((output / "settings.json").read_text())["arguments"]
+    assert (settings["num_layers"], settings["d_model"]) == (2, 64)  # of --preset, not --recipe
+    assert (settings["label_smoothing"], settings["vocabulary"]) == (0.1, "bpe")
+    assert settings["r_drop"] == 5 and settings["epochs"] == 3
+    translator = keras.saving.load_model(output / "model.keras")
+    assert translator.lowercase and translator.beams == 2
+    assert translator.transformer.get_config()["norm_first"]
+
+
+def test_the_mean_of_the_last_checkpoints_can_be_taken_again(regularised, tmp_path):
+    output, _ = regularised
+    result = run([*AVERAGE, output])
+    assert result.returncode == 0, result.stderr
+    same = keras.saving.load_model(output / "average-2.keras").get_weights()
+    for one, other in zip(same, weights_of(output), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-7)
+    result = run([*AVERAGE, output, "--last", "1", "--output", tmp_path / "last.keras"])
+    assert result.returncode == 0, result.stderr
+    last = keras.saving.load_model(tmp_path / "last.keras").get_weights()
+    assert max(np.abs(one - other).max() for one, other in zip(last, same)) > 1e-4
+    result = run([*AVERAGE, output, "--last", "3"])
+    assert result.returncode == 1 and "holds 2 checkpoints; received --last 3" in result.stderr
+
+
 def test_a_folder_that_holds_a_run_is_not_written_over(finished, pairs):
     output, _ = finished
     before = (output / "model.keras").read_bytes()
@@ -127,6 +176,8 @@ def test_there_is_no_run_to_resume_in_an_empty_folder(tmp_path):
     [
         (["--source", "nowhere.en", "--target", "nowhere.de"], "nowhere.en"),
         (["--source", "nowhere.en"], "go together"),
+        (["--pairs", "nowhere.jsonl"], "nowhere.jsonl: no such file"),
+        (["--dataset", "tfds:no_such_set"], "no_such_set: "),
         (["--valid-pairs", "nowhere.tsv"], "Nothing to train on: give --source"),
     ],
 )

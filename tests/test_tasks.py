@@ -340,3 +340,21 @@ def test_a_thousand_lengths_need_few_shapes_and_a_long_text_makes_no_short_one_l
             longest = (source_ids > 0).sum(axis=1).max()
             assert source_ids.shape[1] <= max(16, 1.5 * longest)
     assert len(shapes) < 60
+
+
+def test_what_was_done_to_the_training_text_is_done_to_each_text(dates, translator, tmp_path):
+    lower = kt.Translator(
+        translator.transformer,
+        translator.source_tokenizer,
+        normalization="NFKC",
+        lowercase=True,
+    )
+    wide = "APRIL \uff12\uff12, 2019"  # full-width digits
+    assert lower.translate([wide]) == translator.translate(["april 22, 2019"])
+    assert lower.translate([wide]) != translator.translate([wide])
+    lower.save(tmp_path / "lower.keras")
+    again = keras.saving.load_model(tmp_path / "lower.keras")
+    assert (again.normalization, again.lowercase) == ("NFKC", True)
+    assert again.translate([wide]) == lower.translate([wide])
+    (score,) = lower.score([wide], ["2019-04-22"])
+    assert score == pytest.approx(translator.score(["april 22, 2019"], ["2019-04-22"])[0], abs=1e-4)

@@ -11,6 +11,7 @@ from keras_transformer.tokenizers import (
     UNKNOWN,
     decode,
     encode,
+    encode_at_random,
     learn_tokenizer,
     token_strings,
 )
@@ -193,6 +194,45 @@ def test_an_unseen_character_is_unknown(letters):
     (ids,) = encode(letters, ["aXb"])
     assert ids.count(UNKNOWN) == 1
     assert decode(letters, [ids]) == ["a\u2047b"]
+
+
+# Subword regularisation
+
+WORDS = ["the national nation of nations", "a rational ration", "nationality of a relation"] * 20
+
+
+@pytest.fixture(scope="module", params=["bpe", "unigram"])
+def words(request):
+    return learn_tokenizer(WORDS, vocabulary_size=40, model_type=request.param)
+
+
+def test_random_splits_are_of_the_same_text_and_longer_than_the_plain_ones(words):
+    plain, drawn = encode(words, WORDS), encode_at_random(words, WORDS, alpha=0.1)
+    assert decode(words, drawn) == WORDS
+    assert sum(map(len, drawn)) > sum(map(len, plain))
+    assert len({tuple(ids) for ids in drawn[::3]}) > 3, "one text, split in several ways"
+
+
+def test_random_splits_are_set_by_their_seed_whatever_was_drawn_before(words):
+    one = encode_at_random(words, WORDS, alpha=0.1, seed=(1, 2))
+    other = encode_at_random(words, WORDS, alpha=0.1, seed=(1, 3))
+    assert encode_at_random(words, WORDS, alpha=0.1, seed=(1, 2)) == one != other
+
+
+def test_bpe_that_leaves_out_no_merge_is_the_plain_one():
+    tokenizer = learn_tokenizer(WORDS, vocabulary_size=40, model_type="bpe")
+    assert encode_at_random(tokenizer, WORDS, alpha=0.0) == encode(tokenizer, WORDS)
+    letters = {
+        len(token_strings(tokenizer, ids)) for ids in encode_at_random(tokenizer, WORDS, 1.0)
+    }
+    assert letters == {1 + len(text) for text in WORDS}, "without a merge: the mark and letters"
+
+
+def test_random_splits_that_cannot_be_are_an_error(letters, words):
+    with pytest.raises(ValueError, match="vocabulary of characters splits a text in one way only"):
+        encode_at_random(letters, ["a"])
+    with pytest.raises(ValueError, match=r"alpha must be in \[0, 1\]; received alpha=1.5"):
+        encode_at_random(words, ["a"], alpha=1.5)
 
 
 def test_decoding_stops_at_the_first_end_and_skips_padding_and_start(letters):

@@ -36,20 +36,17 @@ def clean(
     Raises:
         ValueError: An argument is out of range, or no pair is left.
     """
-    if normalization not in (None, *FORMS):
-        raise ValueError(
-            f"normalization must be one of {', '.join(FORMS)} or None; received {normalization!r}."
-        )
+    check(
+        normalization in (None, *FORMS),
+        f"normalization must be one of {', '.join(FORMS)} or None",
+        normalization=normalization,
+    )
     check(max_ratio is None or max_ratio >= 1, "max_ratio must be at least 1", max_ratio=max_ratio)
-
-    def normalized(text):
-        text = text.lower() if lowercase else text
-        return unicodedata.normalize(normalization, text) if normalization else text
 
     kept, seen = [], set()
     too_long = too_unlike = repeated = 0
-    for source, target in zip(*examples, strict=True):
-        pair = normalized(source), normalized(target)
+    for texts in zip(*examples, strict=True):
+        pair = tuple(normalized(text, normalization, lowercase) for text in texts)
         shorter, longer = sorted(map(len, pair))
         if max_characters is not None and longer > max_characters:
             too_long += 1
@@ -76,3 +73,17 @@ def clean(
             f"none of them: {said or 'there were none'}. Raise the limits."
         )
     return examples_of(kept)
+
+
+def normalized(text, normalization="NFC", lowercase=False):
+    """One text as `clean` leaves it.
+
+    Args:
+        text: str.
+        normalization, lowercase: as in `clean`.
+
+    Returns:
+        str.
+    """
+    text = text.lower() if lowercase else text
+    return unicodedata.normalize(normalization, text) if normalization else text

@@ -2,7 +2,7 @@
 
 import os
 
-from .examples import complete_pairs
+from .examples import Splits, complete_pairs
 
 
 def read_dataset(name, split, source=None, target=None, data_dir=None, download=False):
@@ -26,13 +26,36 @@ def read_dataset(name, split, source=None, target=None, data_dir=None, download=
         FileNotFoundError: The set has not been prepared, and `download` is False.
         ValueError: There is no such set, split or language, or no pair is left.
     """
+    return _read(*_opened(name, source, target, data_dir, download), split)
+
+
+def read_splits(name, source=None, target=None, data_dir=None, download=False):
+    """All splits of a translation set; its validation split may be called valid, val or dev.
+
+    Args: as `read_dataset`.
+
+    Returns:
+        Splits, with None for a validation or test set that it has not.
+
+    Raises: as `read_dataset`.
+    """
+    builder, *rest = _opened(name, source, target, data_dir, download)
+    known = list(builder.info.splits)
+    valid = next((split for split in ("validation", "valid", "val", "dev") if split in known), None)
+    test = "test" if "test" in known else None
+    splits = ("train", valid, test)
+    return Splits(*(split and _read(builder, *rest, split) for split in splits))
+
+
+def _opened(name, source, target, data_dir, download):
+    """The set and the keys of its two sides."""
     try:
         import tensorflow  # noqa: F401
         import tensorflow_datasets as tfds
     except ImportError:
         raise ImportError(
-            "Data sets of tensorflow-datasets need TensorFlow and tensorflow-datasets; install "
-            "them, or write the pairs to files."
+            f"{name}: data sets need TensorFlow and tensorflow-datasets; install them, or write the "
+            "pairs to files."
         ) from None
     builder = _builder(tfds, name, data_dir, download)
     languages = list(builder.info.features)
@@ -47,11 +70,17 @@ def read_dataset(name, split, source=None, target=None, data_dir=None, download=
         raise ValueError(
             f"{name}: expected a language of {', '.join(languages)}; received {unknown[0]}."
         )
+    return builder, name, wanted
+
+
+def _read(builder, name, languages, split):
+    import tensorflow_datasets as tfds
+
     known = list(builder.info.splits)
     if split.partition("[")[0] not in known:
         raise ValueError(f"{name}: expected a split of {', '.join(known)}; received {split}.")
     rows = tfds.as_numpy(builder.as_dataset(split=split))
-    pairs = (tuple(row[language].decode().strip() for language in wanted) for row in rows)
+    pairs = (tuple(row[language].decode().strip() for language in languages) for row in rows)
     return complete_pairs(pairs, f"{name}, {split}")
 
 

@@ -1,0 +1,101 @@
+"""Cross-entropy in nats per real target token."""
+
+import keras
+from keras import ops
+
+from ..arguments import check_rates
+from ..tokenizers import PADDING
+
+
+def nats_per_token(labels, logits, label_smoothing=0.0):
+    """-sum_k q_k log p_k with p = softmax(logits), q = (1 - e) onehot(label) + e / V, everywhere.
+
+    Its gradient is p - q, written out below: automatic differentiation would take three more
+    passes over an array as large as the logits. No one-hot matrix is built.
+
+    Args:
+        labels: int, (batch, length).
+        logits: float, (batch, length, vocabulary size).
+        label_smoothing: float in [0, 1), e.
+
+    Returns:
+        float32, (batch, length), nats.
+
+    Source: Szegedy et al. 2016, section 7; Vaswani et al. 2017, section 5.4.
+    """
+    on_label, on_each = 1 - label_smoothing, label_smoothing / logits.shape[-1]  # q in two parts
+    labels = ops.expand_dims(labels, -1)
+
+    @ops.custom_gradient
+    def nats(logits):
+        log_p = ops.log_softmax(logits, axis=-1)
+        of_label = ops.squeeze(ops.take_along_axis(log_p, labels, axis=-1), -1)
+
+        def gradient(*args, upstream=None):
+            p_minus_q = ops.exp(log_p)
+            p_minus_q -= on_each  # on PyTorch, where each new array costs, in place
+            p_minus_q = _subtract_at(p_minus_q, labels, on_label)
+            p_minus_q *= ops.expand_dims(args[0] if upstream is None else upstream, -1)
+            return p_minus_q
+
+        if not label_smoothing:
+            return -of_label, gradient
+        return -on_label * of_label - on_each * ops.sum(log_p, axis=-1), gradient
+
+    return nats(ops.cast(logits, "float32"))
+
+
+def _subtract_at(x, indices, number):
+    """x with `number` subtracted at one index of its last axis; on PyTorch, x itself."""
+    if keras.backend.backend() == "torch":
+        return x.scatter_add_(-1, indices.long(), x.new_full(indices.shape, -number))
+    hit = ops.equal(indices, ops.arange(x.shape[-1], dtype=indices.dtype))
+    return ops.where(hit, x - number, x)
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class TokenCrossEntropy(keras.losses.Loss):
+    """Cross-entropy in nats per real target token; padding counts for nothing.
+
+    Args:
+        label_smoothing: float in [0, 1), the share of probability spread over the vocabulary.
+
+    Call arguments:
+        y_true: int, (batch, length), labels padded with 0.
+        y_pred: float, (batch, length, vocabulary size), logits.
+        sample_weight: float, broadcastable to (batch, length).
+
+    Returns:
+        float32 scalar: (weighted) sum over real tokens / their (weighted) number.
+
+    Source: Vaswani et al. 2017, section 5.4.
+    Departs: Keras would divide by the padded positions too; here they do not exist.
+    """
+
+    def __init__(self, label_smoothing=0.0, name="token_cross_entropy"):
+        super().__init__(name=name)
+        check_rates(label_smoothing=label_smoothing)
+        self.label_smoothing = label_smoothing
+
+    def call(self, y_true, y_pred):
+        return nats_per_token(y_true, y_pred, self.label_smoothing)
+
+    def __call__(self, y_true, y_pred, sample_weight=None):
+        y_true = ops.convert_to_tensor(y_true, "int32")
+        weights = token_weights(y_true, sample_weight)
+        total = ops.sum(self.call(y_true, y_pred) * weights)
+        return total / ops.maximum(ops.sum(weights), keras.config.epsilon())
+
+    def get_config(self):
+        return {"name": self.name, "label_smoothing": self.label_smoothing}
+
+
+def token_weights(labels, sample_weight=None):
+    """1 at real tokens, 0 at padding; times the sample weight."""
+    weights = ops.cast(ops.not_equal(labels, PADDING), "float32")
+    if sample_weight is None:
+        return weights
+    sample_weight = ops.convert_to_tensor(sample_weight, "float32")
+    if len(sample_weight.shape) == 1:  # one weight a sentence
+        sample_weight = ops.expand_dims(sample_weight, -1)
+    return weights * sample_weight
