@@ -14,7 +14,6 @@ KERAS_BACKEND=tensorflow, jax or torch chooses the backend, whichever one traine
 import argparse
 import json
 import math
-import os
 import sys
 import time
 
@@ -26,6 +25,7 @@ def main():
     translator = load(args.model)
 
     from keras_transformer import corpora, evaluation, tokenizers
+    from keras_transformer.writing import write_text
 
     try:
         source, reference = corpora.read_files(args.source, args.reference)
@@ -57,9 +57,9 @@ def main():
         for name, text in (("source", source), ("reference", reference), ("said", said)):
             print(f"  {name:9} {text[number]}")
     if args.translations:
-        write(args.translations, "".join(f"{text}\n" for text in said))
+        write_text(args.translations, "".join(f"{text}\n" for text in said))
     if args.json:
-        write(args.json, json.dumps(scores, indent=2, ensure_ascii=False) + "\n")
+        write_text(args.json, json.dumps(scores, indent=2, ensure_ascii=False) + "\n")
 
 
 def parse_arguments():
@@ -78,13 +78,6 @@ def parse_arguments():
     add("--json", metavar="FILE", help="write the scores here too")
     add("--translations", metavar="FILE", help="write the translations here, line by line")
     return parser.parse_args()
-
-
-def write(path, text):
-    beside = f"{path}.unfinished"
-    with open(beside, "w", encoding="utf-8") as file:
-        file.write(text)
-    os.replace(beside, path)
 
 
 if __name__ == "__main__":

@@ -4,20 +4,22 @@ Without data it learns dates ("April 22, 2019" -> "2019-04-22"), made on the spo
 
     python scripts/train_translation.py
 
-With your own sentence pairs, as two files (line n of one translates line n of the other) or as
-one file of tab-separated pairs, each plain or .gz:
+With your own sentence pairs, as two files (line n of one translates line n of the other), as one
+file of tab-separated pairs or of JSON Lines, each plain or .gz, or as a translation set of
+tensorflow-datasets (or a folder for its TranslateFolder):
 
     python scripts/train_translation.py --source train.en --target train.de \
         --valid-source val.en --valid-target val.de --output runs/en-de
     python scripts/train_translation.py --pairs pairs.tsv --output runs/mine
+    python scripts/train_translation.py --dataset tfds:ted_hrlr_translate/pt_to_en --download
 
-The run folder then holds model.keras, history.csv, settings.json, scores.json,
-learning_curve.png and attention.png. Killed? The same command with --resume goes on.
+What suits how much data is in scripts/recipes.py: --recipe quick (an hour on two cores, the
+default), small, medium, large. The run folder then holds model.keras, history.csv, settings.json,
+scores.json, learning_curve.png and attention.png. Killed? The same command with --resume goes on.
 KERAS_BACKEND=tensorflow, jax or torch chooses the backend.
 """
 
 import argparse
-import dataclasses
 import datetime
 import hashlib
 import importlib.metadata
@@ -31,36 +33,22 @@ import sys
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow's start-up notices
 
 import keras
+from recipes import RECIPES
 
 import keras_transformer as kt
 from keras_transformer import corpora, evaluation, plots, training
-
-# What suits the task when the command line does not say. Dates: 30,000 short pairs of a regular
-# language, learnt letter by letter. Text: some 30,000 sentence pairs, learnt by subwords.
-DATES = dict(
-    output="runs/dates",
-    preset="tiny",
-    vocabulary="char",
-    batch_size=64,
-    epochs=7,
-    learning_rate=2e-3,
-    warmup_steps=500,
-)
-TEXT = dict(
-    output="runs/text",
-    preset="small",
-    vocabulary="bpe",
-    tokens_per_batch=2048,
-    epochs=10,
-    learning_rate=1e-3,
-    warmup_steps=1000,
-)
+from keras_transformer.writing import write_text
 
 
 def main():
     args = parse_arguments()
     output = pathlib.Path(args.output)
+    if args.threads:
+        training.use_threads(args.threads)
     keras.utils.set_random_seed(args.seed)
+    keras.config.set_dtype_policy(
+        "float32" if args.precision == "float32" else f"mixed_{args.precision}"
+    )
     if args.deterministic:
         training.make_deterministic()
 
@@ -76,54 +64,85 @@ def main():
         shared = kt.learn_tokenizer(texts[0] + texts[1], **vocabulary)
         tokenizers, sizes = [shared, shared], [shared.vocabulary_size()]
 
-    # Ids in buckets of equal length.
+    # Ids in buckets of equal length; with subword regularisation, other ids every epoch.
     def batches(examples, **kwargs):
         ids = [kt.encode(tokenizer, side) for tokenizer, side in zip(tokenizers, examples)]
         budget = dict(batch_size=args.batch_size, tokens_per_batch=args.tokens_per_batch)
         return kt.TranslationBatches(*ids, **budget, **kwargs)
 
-    train, valid = batches(splits.train, seed=args.seed), batches(splits.valid, shuffle=False)
+    def redraw(epoch):
+        return [
+            kt.encode_at_random(tokenizer, side, args.subword_alpha, seed=(args.seed, epoch, n))
+            for n, (tokenizer, side) in enumerate(zip(tokenizers, splits.train))
+        ]
+
+    train = batches(splits.train, seed=args.seed, redraw=redraw if args.subword_alpha else None)
+    valid = batches(splits.valid, shuffle=False)
     print(train.summary())
 
     # The model, as keras.Model.
-    preset = kt.PRESETS[args.preset]
-    if args.dropout is not None:
-        preset = dataclasses.replace(preset, dropout=args.dropout)
-    transformer = kt.Transformer(*sizes, **dataclasses.asdict(preset))
-    schedule = kt.WarmupSchedule.with_peak(args.learning_rate, args.warmup_steps)
-    # The model that is saved is a running mean of the weights, over some 500 steps: it makes
-    # fewer slips than the weights of any one step.
-    transformer.compile(
-        kt.paper_optimizer(schedule, use_ema=True, ema_momentum=0.998),
+    transformer = kt.Transformer(
+        *sizes,
+        num_layers=args.num_layers,
+        d_model=args.d_model,
+        num_heads=args.num_heads,
+        d_ff=args.d_ff,
+        dropout=args.dropout,
+        attention_dropout=args.attention_dropout,
+        norm_first=args.norm_first,
+    )
+    transformer.summary()
+    translator = kt.Translator(
+        transformer,
+        *tokenizers,
+        beams=args.beams,
+        normalization=None if args.normalization == "none" else args.normalization,
+        lowercase=args.lowercase,
+    )
+    model = training.RDrop(transformer, args.r_drop) if args.r_drop else transformer
+    model.compile(
+        optimizer(args, updates=args.epochs * len(train) // args.accumulate),
         loss=kt.TokenCrossEntropy(args.label_smoothing),
         metrics=[kt.TokenAccuracy(), kt.Perplexity()],
         jit_compile=training.pays_to_compile(),
     )
-    transformer.summary()
-    translator = kt.Translator(transformer, *tokenizers)
 
     # Training.
-    checkpoint = training.Checkpoint(output / "checkpoint", train, seed=args.seed)
-    initial_epoch = checkpoint.restore(transformer)
-    if initial_epoch:
-        print(f"Resuming after epoch {initial_epoch} of {args.epochs}.")
-    transformer.fit(
+    checkpoint = training.Checkpoint(
+        output / "checkpoint", train, seed=args.seed, keep=max(1, args.average)
+    )
+    finished = checkpoint.restore(model)
+    if finished:
+        print(f"Resuming after epoch {finished} of {args.epochs}.")
+    log = training.TrainingLog(output / "history.csv", finished)
+    callbacks = [training.Progress(train)]
+    if args.bleu_sentences:
+        bleu = training.ValidationScore(translator, splits.valid, score(args), args.bleu_sentences)
+        callbacks.append(bleu)
+    callbacks += [training.SampleTranslations(translator, splits.valid, number=3), log]
+    ended = False
+    if args.patience:
+        better = ("val_bleu", "max") if args.bleu_sentences else ("val_perplexity", "min")
+        stopping = training.EarlyStopping(better[0], args.patience, better[1], log.past)
+        callbacks.append(stopping)
+        ended = stopping.ended
+    if args.tensorboard:
+        callbacks.append(keras.callbacks.TensorBoard(output / "tensorboard"))
+    model.fit(
         train,
         validation_data=valid,
-        epochs=args.epochs,
-        initial_epoch=initial_epoch,
+        epochs=finished if ended else args.epochs,
+        initial_epoch=finished,
         shuffle=False,  # the batches shuffle themselves, from the seed and the epoch
-        callbacks=[
-            training.TokensPerSecond(train.num_tokens, len(train)),
-            training.SampleTranslations(translator, splits.valid, number=3),
-            training.TrainingLog(output / "history.csv", initial_epoch),
-            checkpoint,
-        ],
+        callbacks=[*callbacks, checkpoint],
     )
+    # With --ema, Keras put the mean of the weights in place as `fit` ended.
+    if args.average:
+        training.average_checkpoints(model, checkpoint.paths)
     translator.save(output / "model.keras")
 
-    # What it learnt. Keras put the mean of the weights in place as `fit` ended.
-    evaluated = transformer.evaluate(valid, verbose=0, return_dict=True)
+    # What it learnt.
+    evaluated = model.evaluate(valid, verbose=0, return_dict=True)
     print(f"Validation perplexity: {evaluated['perplexity']:.3f}")
     scored_on, examples = ("test", splits.test) if splits.test else ("validation", splits.valid)
     translations = translator.translate(examples.source)
@@ -133,7 +152,7 @@ def main():
         scores["exact_match"] = evaluation.exact_match(translations, examples.target)
         print(f"Exact match on {len(translations)} held-out dates: {scores['exact_match']:.2%}")
     else:
-        bleu = evaluation.bleu(translations, examples.target)
+        bleu = score(args)(translations, examples.target)
         scores["bleu"], scores["signature"] = bleu.value, bleu.signature
         print(f"sacreBLEU on the {scored_on} set, {len(translations)} sentences: {bleu}")
     write_json(output / "scores.json", scores)
@@ -148,12 +167,38 @@ def main():
     print(f"The run is in {output}. Try: python scripts/translate.py {output / 'model.keras'}")
 
 
+def optimizer(args, updates):
+    """Adam with a rate that climbs to its peak and then falls, as 1/sqrt(step) or to 0."""
+    if args.schedule == "cosine":
+        rate = keras.optimizers.schedules.CosineDecay(
+            initial_learning_rate=0.0,
+            warmup_target=args.learning_rate,
+            warmup_steps=args.warmup_steps,
+            decay_steps=max(1, updates - args.warmup_steps),
+        )
+    else:
+        rate = kt.WarmupSchedule.with_peak(args.learning_rate, args.warmup_steps)
+    return kt.paper_optimizer(
+        rate,
+        global_clipnorm=args.clip_norm,
+        use_ema=bool(args.ema),
+        ema_momentum=args.ema or 0.99,
+        gradient_accumulation_steps=args.accumulate if args.accumulate > 1 else None,
+    )
+
+
+def score(args):
+    """BLEU as the command line wants it."""
+    return lambda said, references: evaluation.bleu(said, references, args.tokenize)
+
+
 def parse_arguments():
     """The command line; with --resume, the settings of the run on top."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument_group("run").add_argument
+    add("--recipe", choices=RECIPES, help="where defaults come from (dates / quick with data)")
     add("--output", metavar="FOLDER", help="the run folder (runs/dates / runs/text)")
     add("--resume", action="store_true", help="go on with the run in --output, as it was begun")
     add("--overwrite", action="store_true", help="begin anew although --output holds a run")
@@ -163,45 +208,87 @@ def parse_arguments():
     add = parser.add_argument_group("data (none given: dates)").add_argument
     add("--source", metavar="FILE", help="sentences, one a line, plain or .gz")
     add("--target", metavar="FILE", help="their translations, line by line")
-    add("--pairs", metavar="FILE", help="instead of both: source TAB target on each line")
+    add("--pairs", metavar="FILE", help="instead of both: source TAB target a line, or .jsonl")
     add("--valid-source", metavar="FILE", help="to watch; none: 2 %% of the training pairs")
     add("--valid-target", metavar="FILE", help="their translations")
     add("--valid-pairs", metavar="FILE", help="instead of both")
     add("--test-source", metavar="FILE", help="to score at the end; none: the validation set")
     add("--test-target", metavar="FILE", help="their translations")
     add("--test-pairs", metavar="FILE", help="instead of both")
+    add("--dataset", metavar="NAME", help="instead of all: tfds:NAME, or a TranslateFolder")
+    add("--data-dir", metavar="FOLDER", help="where tensorflow-datasets keeps its sets")
+    add("--download", action="store_true", help="fetch the data set if it is not there")
+    add("--sides", nargs=2, metavar=("FROM", "TO"), help="languages of it, or fields of .jsonl")
 
-    add = parser.add_argument_group("model (defaults for dates / for text)").add_argument
+    add = parser.add_argument_group("cleaning").add_argument
+    forms = ("NFC", "NFKC", "none")
+    add("--normalization", choices=forms, default="NFC", help="Unicode's; NFKC: plain letters")
+    add("--lowercase", action="store_true", help="of both sides, and of what is translated later")
+    add("--max-characters", type=int, metavar="N", help="drop training pairs with a longer side")
+    add("--max-ratio", type=float, metavar="R", help="drop those with a side R times as long")
+    add("--unique", action="store_true", help="drop repeated training pairs")
+
+    add = parser.add_argument_group("model (defaults: the recipe's)").add_argument
     sizes = "; ".join(
         f"{name}: {size.num_layers} + {size.num_layers} layers, d_model {size.d_model}"
         for name, size in kt.PRESETS.items()
     )
-    add("--preset", choices=kt.PRESETS, help=f"{sizes} (tiny / small)")
-    add("--dropout", type=float, metavar="P", help="share of values dropped (the preset's)")
-    add("--vocabulary", choices=("char", "bpe", "unigram"), help="what gets an id (char / bpe)")
+    add("--preset", choices=kt.PRESETS, help=f"all sizes at once; {sizes}")
+    add("--num-layers", type=int, metavar="N", help="of the encoder, and again of the decoder")
+    add("--d-model", type=int, metavar="N", help="width of embeddings and sublayers")
+    add("--num-heads", type=int, metavar="N", help="of each attention; they divide d_model")
+    add("--d-ff", type=int, metavar="N", help="inner width of the feed-forward networks")
+    add("--dropout", type=float, metavar="P", help="share of values dropped")
+    add("--attention-dropout", type=float, default=0.0, metavar="P", help="of weights (0)")
+    add("--norm-first", action="store_true", help="LayerNorm before each sublayer, not after")
+    add("--vocabulary", choices=("char", "bpe", "unigram"), help="what gets an id")
     add("--vocabulary-size", type=int, metavar="N", help="ids at most (all characters / 8,000)")
     add("--separate-vocabularies", action="store_true", help="one vocabulary for each side")
 
-    add = parser.add_argument_group("training (defaults for dates / for text)").add_argument
-    add("--epochs", type=int, metavar="N", help="passes over the pairs (7 / 10)")
-    add("--batch-size", type=int, metavar="N", help="sentences a batch (64 / by tokens)")
-    add("--tokens-per-batch", type=int, metavar="N", help="target tokens a batch (- / 2,048)")
+    add = parser.add_argument_group("training (defaults: the recipe's)").add_argument
+    add("--epochs", type=int, metavar="N", help="passes over the pairs")
+    add("--batch-size", type=int, metavar="N", help="sentences a batch, or")
+    add("--tokens-per-batch", type=int, metavar="N", help="target tokens a batch, padding too")
+    add("--accumulate", type=int, default=1, metavar="N", help="batches an update (1)")
     add("--learning-rate", type=float, metavar="R", help="at the end of the warm-up")
-    add("--warmup-steps", type=int, metavar="N", help="steps of linear growth; then 1/sqrt(step)")
+    add("--warmup-steps", type=int, metavar="N", help="updates of linear growth")
+    falls = "how the rate then falls: as 1/sqrt(step), or to 0 (paper)"
+    add("--schedule", choices=("paper", "cosine"), default="paper", help=falls)
     add("--label-smoothing", type=float, default=0.1, metavar="E", help="0.1, as in the paper")
+    add("--clip-norm", type=float, metavar="N", help="of all gradients together, at most")
+    add("--ema", type=float, metavar="M", help="save a running mean of the weights, momentum M")
+    add("--average", type=int, default=0, metavar="N", help="save the mean of the last N epochs'")
+    add("--r-drop", type=float, metavar="A", help="train on two dropout passes that agree (5)")
+    add("--subword-alpha", type=float, metavar="A", help="split words at random each epoch (0.1)")
+    precisions = ("float32", "bfloat16", "float16")
+    add("--precision", choices=precisions, default="float32", help="of products, not of weights")
+    add("--patience", type=int, metavar="N", help="end after N epochs without a better one")
+    add("--threads", type=int, metavar="N", help="of one operation (all; not on jax)")
+    add("--tensorboard", action="store_true", help="log for TensorBoard too; needs TensorFlow")
+
+    add = parser.add_argument_group("scoring").add_argument
+    add("--beams", type=int, default=1, metavar="K", help="width of the search, saved as default")
+    add("--tokenize", default="13a", metavar="T", help="sacreBLEU's: 13a (default), zh, none, ...")
+    watch = "watch the BLEU of so many validation sentences; --patience goes by it then"
+    add("--bleu-sentences", type=int, metavar="N", help=watch)
 
     args = parser.parse_args()
-    defaults = DATES if is_dates(args) else TEXT
-    args.output = args.output or defaults["output"]
+    args.recipe = args.recipe or ("dates" if is_dates(args) else "quick")
+    recipe = dict(RECIPES[args.recipe])
+    args.output = args.output or recipe["output"]
     if args.resume:
         return resumed(parser, args)
     if args.batch_size or args.tokens_per_batch:  # the one replaces the other
-        defaults = {
-            k: v for k, v in defaults.items() if k not in ("batch_size", "tokens_per_batch")
-        }
-    for name, value in defaults.items():
-        if getattr(args, name) is None:
-            setattr(args, name, value)
+        recipe = {k: v for k, v in recipe.items() if k not in ("batch_size", "tokens_per_batch")}
+    if args.ema or args.average:  # each replaces the weights by a mean
+        recipe = {k: v for k, v in recipe.items() if k not in ("ema", "average")}
+    # The command line goes before its --preset, that before the recipe, that before its preset.
+    preset = vars(kt.PRESETS[args.preset]) if args.preset else {}
+    basis = vars(kt.PRESETS[recipe.get("preset", "small")])
+    parser.set_defaults(**{**basis, **recipe, **preset, "output": args.output})
+    args = parser.parse_args(namespace=argparse.Namespace(recipe=args.recipe))
+    if args.ema and args.average:
+        parser.error("--ema or --average, not both: each replaces the weights by a mean.")
     return args
 
 
@@ -214,16 +301,18 @@ def resumed(parser, args):
     # What a namespace holds already is argparse's default: the command line goes before it.
     args = parser.parse_args(namespace=argparse.Namespace(**begun))
     changed = [name for name in begun if getattr(args, name) != begun[name]]
-    changed = [name for name in changed if name not in ("epochs", "output", "resume")]
-    if changed:
-        options = ", ".join("--" + name.replace("_", "-") for name in changed)
+    fixed = [name for name in changed if name not in ("epochs", "output", "resume")]
+    if fixed:
+        options = ", ".join("--" + name.replace("_", "-") for name in fixed)
         sys.exit(f"A resumed run keeps its settings, all but --epochs; leave out {options}.")
+    if "epochs" in changed and args.schedule == "cosine":
+        sys.exit("With --schedule cosine the rate is 0 after the last epoch; leave out --epochs.")
     return args
 
 
 def is_dates(args):
     """Whether the command line names no data at all."""
-    return not any(
+    return not args.dataset and not any(
         getattr(args, split + part)
         for split in ("", "valid_", "test_")
         for part in ("source", "target", "pairs")
@@ -235,11 +324,16 @@ def load(args):
     if is_dates(args):
         return corpora.dates(seed=args.seed)
     try:
-        train = read(args, "")
-        if train is None:
-            raise ValueError("Nothing to train on: give --source and --target, or --pairs.")
-        valid, test = read(args, "valid_"), read(args, "test_")
-    except (ValueError, OSError) as error:
+        splits = read_all(args)
+        form = dict(
+            normalization=None if args.normalization == "none" else args.normalization,
+            lowercase=args.lowercase,
+        )
+        limits = dict(max_characters=args.max_characters, max_ratio=args.max_ratio)
+        train = corpora.clean(splits.train, **form, **limits, unique=args.unique)
+        # All of the others stay: a score is that of the whole set.
+        valid, test = (split and corpora.clean(split, **form) for split in splits[1:])
+    except (ValueError, OSError, ImportError) as error:
         sys.exit(f"{error}")
     if valid is None:
         aside = range(0, len(train.source), max(50, len(train.source) // 1000))
@@ -249,9 +343,25 @@ def load(args):
     return corpora.Splits(train, valid, test)
 
 
+def read_all(args):
+    """What the command line names, as it is there."""
+    if not args.dataset:
+        train = read(args, "")
+        if train is None:
+            raise ValueError(
+                "Nothing to train on: give --source and --target, --pairs, or --dataset."
+            )
+        return corpora.Splits(train, read(args, "valid_"), read(args, "test_"))
+    name = args.dataset.removeprefix("tfds:")
+    sides = args.sides or (None, None)
+    return corpora.read_splits(name, *sides, data_dir=args.data_dir, download=args.download)
+
+
 def read(args, prefix):
     source, target, pairs = (getattr(args, prefix + name) for name in ("source", "target", "pairs"))
     if pairs:
+        if pairs.removesuffix(".gz").endswith((".jsonl", ".json")):
+            return corpora.read_json_lines(pairs, *(args.sides or ()))
         return corpora.read_pairs(pairs)
     if bool(source) != bool(target):
         option = "--" + prefix.replace("_", "-")
@@ -289,9 +399,7 @@ def begin_run(output, args, splits):
 
 
 def write_json(path, content):
-    beside = path.with_suffix(".unfinished")
-    beside.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    os.replace(beside, path)
+    write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":
