@@ -54,8 +54,8 @@ def _opened(name, source, target, data_dir, download):
         import tensorflow_datasets as tfds
     except ImportError:
         raise ImportError(
-            f"{name}: data sets need TensorFlow and tensorflow-datasets; install them, or write the "
-            "pairs to files."
+            f"{name}: data sets need TensorFlow and tensorflow-datasets; install them, or write "
+            "the pairs to files."
         ) from None
     builder = _builder(tfds, name, data_dir, download)
     languages = list(builder.info.features)
