@@ -52,62 +52,16 @@ def main():
     if args.deterministic:
         training.make_deterministic()
 
-    # Text in.
-    splits = load(args)
-    begin_run(output, args, splits)
-    texts = (splits.train.source, splits.train.target)
-    vocabulary = dict(vocabulary_size=args.vocabulary_size, model_type=args.vocabulary)
-    if args.separate_vocabularies:
-        tokenizers = [kt.learn_tokenizer(side, **vocabulary) for side in texts]
-        sizes = [tokenizer.vocabulary_size() for tokenizer in tokenizers]
-    else:
-        shared = kt.learn_tokenizer(texts[0] + texts[1], **vocabulary)
-        tokenizers, sizes = [shared, shared], [shared.vocabulary_size()]
+    refuse_to_overwrite(output, args)
+    try:
+        splits, tokenizers, train, valid = prepare(args)
+        translator, model = build(args, tokenizers, updates=args.epochs * len(train))
+    except (ValueError, OSError, ImportError) as error:
+        sys.exit(f"{error}")
+    begin_run(output, args, splits)  # nothing is written before all of it fits together
 
-    # Ids in buckets of equal length; with subword regularisation, other ids every epoch.
-    def batches(examples, **kwargs):
-        ids = [kt.encode(tokenizer, side) for tokenizer, side in zip(tokenizers, examples)]
-        budget = dict(batch_size=args.batch_size, tokens_per_batch=args.tokens_per_batch)
-        return kt.TranslationBatches(*ids, **budget, **kwargs)
-
-    def redraw(epoch):
-        return [
-            kt.encode_at_random(tokenizer, side, args.subword_alpha, seed=(args.seed, epoch, n))
-            for n, (tokenizer, side) in enumerate(zip(tokenizers, splits.train))
-        ]
-
-    train = batches(splits.train, seed=args.seed, redraw=redraw if args.subword_alpha else None)
-    valid = batches(splits.valid, shuffle=False)
     print(train.summary())
-
-    # The model, as keras.Model.
-    transformer = kt.Transformer(
-        *sizes,
-        num_layers=args.num_layers,
-        d_model=args.d_model,
-        num_heads=args.num_heads,
-        d_ff=args.d_ff,
-        dropout=args.dropout,
-        attention_dropout=args.attention_dropout,
-        norm_first=args.norm_first,
-    )
-    transformer.summary()
-    translator = kt.Translator(
-        transformer,
-        *tokenizers,
-        beams=args.beams,
-        normalization=None if args.normalization == "none" else args.normalization,
-        lowercase=args.lowercase,
-    )
-    model = training.RDrop(transformer, args.r_drop) if args.r_drop else transformer
-    model.compile(
-        optimizer(args, updates=args.epochs * len(train) // args.accumulate),
-        loss=kt.TokenCrossEntropy(args.label_smoothing),
-        metrics=[kt.TokenAccuracy(), kt.Perplexity()],
-        jit_compile=training.pays_to_compile(),
-    )
-
-    # Training.
+    translator.transformer.summary()
     checkpoint = training.Checkpoint(
         output / "checkpoint", train, seed=args.seed, keep=max(1, args.average)
     )
@@ -167,6 +121,64 @@ def main():
     print(f"The run is in {output}. Try: python scripts/translate.py {output / 'model.keras'}")
 
 
+def prepare(args):
+    """Text in: the examples, a tokenizer a side, ids in batches to train on and to watch."""
+    splits = load(args)
+    texts = (splits.train.source, splits.train.target)
+    vocabulary = dict(vocabulary_size=args.vocabulary_size, model_type=args.vocabulary)
+    if args.separate_vocabularies:
+        tokenizers = [kt.learn_tokenizer(side, **vocabulary) for side in texts]
+    else:
+        tokenizers = [kt.learn_tokenizer(texts[0] + texts[1], **vocabulary)] * 2
+
+    # Ids in buckets of equal length; with subword regularisation, other ids every epoch.
+    def batches(examples, **kwargs):
+        ids = [kt.encode(tokenizer, side) for tokenizer, side in zip(tokenizers, examples)]
+        budget = dict(batch_size=args.batch_size, tokens_per_batch=args.tokens_per_batch)
+        return kt.TranslationBatches(*ids, **budget, **kwargs)
+
+    def redraw(epoch):
+        return [
+            kt.encode_at_random(tokenizer, side, args.subword_alpha, seed=(args.seed, epoch, n))
+            for n, (tokenizer, side) in enumerate(zip(tokenizers, splits.train))
+        ]
+
+    train = batches(splits.train, seed=args.seed, redraw=redraw if args.subword_alpha else None)
+    return splits, tokenizers, train, batches(splits.valid, shuffle=False)
+
+
+def build(args, tokenizers, updates):
+    """The model as a translator to keep, and as the keras.Model to fit."""
+    source, target = tokenizers
+    transformer = kt.Transformer(
+        source.vocabulary_size(),
+        None if target is source else target.vocabulary_size(),
+        num_layers=args.num_layers,
+        d_model=args.d_model,
+        num_heads=args.num_heads,
+        d_ff=args.d_ff,
+        dropout=args.dropout,
+        attention_dropout=args.attention_dropout,
+        norm_first=args.norm_first,
+    )
+    translator = kt.Translator(
+        transformer,
+        source,
+        target,
+        beams=args.beams,
+        normalization=None if args.normalization == "none" else args.normalization,
+        lowercase=args.lowercase,
+    )
+    model = training.RDrop(transformer, args.r_drop) if args.r_drop else transformer
+    model.compile(
+        optimizer(args, updates // args.accumulate),
+        loss=kt.TokenCrossEntropy(args.label_smoothing),
+        metrics=[kt.TokenAccuracy(), kt.Perplexity()],
+        jit_compile=training.pays_to_compile(),
+    )
+    return translator, model
+
+
 def optimizer(args, updates):
     """Adam with a rate that climbs to its peak and then falls, as 1/sqrt(step) or to 0."""
     if args.schedule == "cosine":
@@ -224,8 +236,14 @@ def parse_arguments():
     forms = ("NFC", "NFKC", "none")
     add("--normalization", choices=forms, default="NFC", help="Unicode's; NFKC: plain letters")
     add("--lowercase", action="store_true", help="of both sides, and of what is translated later")
-    add("--max-characters", type=int, metavar="N", help="drop training pairs with a longer side")
-    add("--max-ratio", type=float, metavar="R", help="drop those with a side R times as long")
+    characters = "drop pairs with a longer side, but from the test set (1,000)"
+    add("--max-characters", type=int, default=1000, metavar="N", help=characters)
+    add(
+        "--max-ratio",
+        type=float,
+        metavar="R",
+        help="drop training pairs with a side R times as long",
+    )
     add("--unique", action="store_true", help="drop repeated training pairs")
 
     add = parser.add_argument_group("model (defaults: the recipe's)").add_argument
@@ -323,19 +341,23 @@ def load(args):
     """The examples to train on, to watch and to score; the last may be None."""
     if is_dates(args):
         return corpora.dates(seed=args.seed)
-    try:
-        splits = read_all(args)
-        form = dict(
-            normalization=None if args.normalization == "none" else args.normalization,
-            lowercase=args.lowercase,
-        )
-        limits = dict(max_characters=args.max_characters, max_ratio=args.max_ratio)
-        train = corpora.clean(splits.train, **form, **limits, unique=args.unique)
-        # All of the others stay: a score is that of the whole set.
-        valid, test = (split and corpora.clean(split, **form) for split in splits[1:])
-    except (ValueError, OSError, ImportError) as error:
-        sys.exit(f"{error}")
+    splits = read_all(args)
+    form = dict(
+        normalization=None if args.normalization == "none" else args.normalization,
+        lowercase=args.lowercase,
+    )
+    longest = dict(max_characters=args.max_characters)
+    train = corpora.clean(
+        splits.train, **form, **longest, max_ratio=args.max_ratio, unique=args.unique
+    )
+    valid = splits.valid and corpora.clean(splits.valid, **form, **longest)
+    test = splits.test and corpora.clean(splits.test, **form)  # a score is that of the whole set
     if valid is None:
+        if len(train.source) < 2:
+            raise ValueError(
+                "Expected at least two training pairs, one of them to watch; received one. Give "
+                "more, or --valid-source and --valid-target."
+            )
         aside = range(0, len(train.source), max(50, len(train.source) // 1000))
         valid = corpora.Examples(*([side[i] for i in aside] for side in train))
         keep = sorted(set(range(len(train.source))) - set(aside))
@@ -369,19 +391,22 @@ def read(args, prefix):
     return corpora.read_files(source, target) if source else None
 
 
+def refuse_to_overwrite(output, args):
+    if (output / "settings.json").exists() and not (args.resume or args.overwrite):
+        sys.exit(
+            f"{output} holds a run already: --resume goes on with it, --overwrite begins anew, "
+            "--output takes another folder."
+        )
+
+
 def begin_run(output, args, splits):
-    """Writes settings.json, without touching a run that is there already."""
+    """Writes settings.json; a resumed run must have the data it was begun with."""
     path = output / "settings.json"
     data = hashlib.sha256(repr(splits.train).encode()).hexdigest()
     if args.resume:
         if json.loads(path.read_text())["data"] != data:
             sys.exit(f"The training data is not what {output} was begun with; put it back.")
         return
-    if path.exists() and not args.overwrite:
-        sys.exit(
-            f"{output} holds a run already: --resume goes on with it, --overwrite begins anew, "
-            "--output takes another folder."
-        )
     shutil.rmtree(output / "checkpoint", ignore_errors=True)
     (output / "history.csv").unlink(missing_ok=True)
     output.mkdir(parents=True, exist_ok=True)

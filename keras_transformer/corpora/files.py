@@ -110,10 +110,10 @@ def _field(fields, name, path, number):
     for part in name.split("."):
         value = value.get(part) if isinstance(value, dict) else None
     if not isinstance(value, str):
-        known = ", ".join(map(repr, fields)) if isinstance(fields, dict) else "no fields"
+        known = ", ".join(map(repr, fields)) if isinstance(fields, dict) else ""
         raise ValueError(
             f"{path}, line {number}: expected text in the field {name!r}, received {value!r:.60} "
-            f"in an object with {known}. Name the two fields that hold the pair."
+            f"in an object with {known or 'no fields'}. Name the two fields that hold the pair."
         )
     return value.strip()
 
