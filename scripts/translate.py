@@ -3,6 +3,7 @@
     python scripts/translate.py runs/dates/model.keras "April 22, 2019"
     python scripts/translate.py runs/dates/model.keras < dates.txt > iso.txt
     python scripts/translate.py runs/en-de/model.keras --beams 4 --n-best 3 --scores < test.en
+    python scripts/translate.py runs/en-de/model.keras "A dog runs." --attention dog.png
 
 Without text and with a terminal it asks for sentences one by one. Lines that are waiting are
 translated together, and each translation is written at once, so that another program may send a
@@ -12,6 +13,9 @@ line and wait for its answer. An empty line stays an empty line.
 and both NUMBER TAB SCORE TAB TRANSLATION, best first; NUMBER counts the input lines from 1. A score
 is the log-probability in nats over the length penalty; one that was cut off at the length limit
 is marked by a * behind it.
+
+--attention PICTURE draws where each layer and head looks in the one TEXT while it writes the
+translation, its own or the one given with --translation: a row for each token written.
 KERAS_BACKEND=tensorflow, jax or torch chooses the backend, whichever one trained the model.
 """
 
@@ -28,6 +32,9 @@ def main():
     args = parse_arguments()
     translator = load(args.model)
     sys.stdout.reconfigure(encoding="utf-8")
+    if args.attention:
+        print(draw_attention(translator, args))
+        return
     if args.text:
         batches = [args.text]
     elif sys.stdin.isatty():
@@ -53,6 +60,27 @@ def translate(translator, texts, args):
     return [[each] for each in found] if args.n_best is None else found
 
 
+def draw_attention(translator, args):
+    """Writes the picture; returns the translation it shows."""
+    from keras_transformer import plots
+    from keras_transformer.writing import written_beside
+
+    (text,) = args.text
+    try:
+        said = args.translation
+        if said is None:
+            search = dict(beams=args.beams, length_penalty=args.length_penalty)
+            (said,) = translator.translate([text], **search)
+        weights, source_tokens, target_tokens = translator.attention(text, said)
+        layers = {f"layer {number}": layer for number, layer in enumerate(weights, start=1)}
+        figure = plots.plot_attention(layers, source_tokens, target_tokens, "Cross-attention")
+        with written_beside(args.attention) as beside:
+            figure.savefig(beside, dpi=150)
+    except (ValueError, OSError) as error:
+        sys.exit(f"{error}")
+    return said
+
+
 def columns(hypothesis, number, args):
     counted = [] if args.n_best is None else [number]
     if not args.scores:
@@ -73,7 +101,14 @@ def parse_arguments():
     add("--length-penalty", type=float, metavar="A", help=penalty)
     add("--n-best", type=int, metavar="K", help="so many translations of each line")
     add("--scores", action="store_true", help="write the score of each translation before it")
-    return parser.parse_intermixed_args()  # MODEL --beams 4 TEXT, too
+    add("--attention", metavar="PICTURE", help="draw the attention weights of the one TEXT")
+    add("--translation", metavar="TEXT", help="with --attention: of this translation of it")
+    args = parser.parse_intermixed_args()  # MODEL --beams 4 TEXT, too
+    if args.attention and len(args.text) != 1:
+        parser.error(f"--attention draws one TEXT; received {len(args.text)}.")
+    if args.translation is not None and not args.attention:
+        parser.error("--translation goes with --attention.")
+    return args
 
 
 def asked_for():

@@ -206,6 +206,34 @@ def test_line_n_in_is_line_n_out(finished):
     assert answers == expected
 
 
+@pytest.mark.parametrize("translation", [None, "2019-04-21"])
+def test_attention_is_drawn_of_a_text_and_any_translation(finished, translation, tmp_path):
+    picture = tmp_path / "attention.png"
+    given = [] if translation is None else ["--translation", translation]
+    command = [*TRANSLATE, finished[0] / "model.keras", "April 22, 2019", *given]
+    result = run([*command, "--attention", picture])
+    assert result.returncode == 0, result.stderr
+    own = run([*TRANSLATE, finished[0] / "model.keras", "April 22, 2019"]).stdout
+    assert result.stdout == (own if translation is None else f"{translation}\n")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    "arguments, expected",
+    [
+        (["May", "June", "--attention", "a.png"], "draws one TEXT; received 2"),
+        (["--attention", "a.png"], "draws one TEXT; received 0"),
+        (["May", "--translation", "5"], "goes with --attention"),
+        (["May", "--attention", "a.nonsense"], "nonsense"),
+        (["May", "--attention", "nowhere/a.png"], "nowhere"),
+    ],
+)
+def test_attention_that_cannot_be_drawn_is_said_in_one_line(finished, arguments, expected):
+    result = run([*TRANSLATE, finished[0] / "model.keras", *arguments])
+    last = result.stderr.strip().splitlines()[-1]
+    assert result.returncode and expected in last and "Traceback" not in result.stderr
+
+
 def test_n_best_and_scores_are_columns(finished):
     output, _ = finished
     texts = ["April 22, 2019", "3 March 1912"]
