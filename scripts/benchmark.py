@@ -5,7 +5,7 @@ import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-from benchmarks import epochs, generation, training
+from benchmarks import epochs, generation, lengths, training
 
 HELP = """\
 Measure this package beside its peers, in one process, so that a busy machine slows all alike.
@@ -27,6 +27,7 @@ def main():
     training.add_command(commands, formatter)
     epochs.add_command(commands, formatter)
     generation.add_command(commands, formatter)
+    lengths.add_command(commands, formatter)
     args = parser.parse_args()
     args.run(args)
 
