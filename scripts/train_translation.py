@@ -54,6 +54,8 @@ def main():
 
     refuse_to_overwrite(output, args)
     try:
+        if args.tensorboard:
+            check_tensorboard()
         splits, tokenizers, train, valid = prepare(args)
         translator, model = build(args, tokenizers, updates=args.epochs * len(train))
     except (ValueError, OSError, ImportError) as error:
@@ -282,7 +284,7 @@ def parse_arguments():
     add("--precision", choices=precisions, default="float32", help="of products, not of weights")
     add("--patience", type=int, metavar="N", help="end after N epochs without a better one")
     add("--threads", type=int, metavar="N", help="of one operation (all; not on jax)")
-    add("--tensorboard", action="store_true", help="log for TensorBoard too; needs TensorFlow")
+    add("--tensorboard", action="store_true", help="log for TensorBoard, which it needs, too")
 
     add = parser.add_argument_group("scoring").add_argument
     add("--beams", type=int, default=1, metavar="K", help="width of the search, saved as default")
@@ -399,6 +401,18 @@ def refuse_to_overwrite(output, args):
         )
 
 
+def check_tensorboard():
+    """Keras's callback would miss them only after the first epoch."""
+    try:
+        import tensorboard  # noqa: F401
+        import tensorflow  # noqa: F401
+    except ImportError:
+        raise ImportError(
+            "--tensorboard needs TensorFlow and TensorBoard; pip install tensorflow tensorboard, "
+            "or leave it out: history.csv has the same numbers."
+        ) from None
+
+
 def begin_run(output, args, splits):
     """Writes settings.json; a resumed run must have the data it was begun with."""
     path = output / "settings.json"
@@ -407,7 +421,8 @@ def begin_run(output, args, splits):
         if json.loads(path.read_text())["data"] != data:
             sys.exit(f"The training data is not what {output} was begun with; put it back.")
         return
-    shutil.rmtree(output / "checkpoint", ignore_errors=True)
+    for folder in ("checkpoint", "tensorboard"):
+        shutil.rmtree(output / folder, ignore_errors=True)
     (output / "history.csv").unlink(missing_ok=True)
     output.mkdir(parents=True, exist_ok=True)
     packages = ("keras", "keras-hub", keras.backend.backend(), "numpy", "sentencepiece")

@@ -1,6 +1,8 @@
 """The scripts as a user runs them: in a process of their own, killed and resumed."""
 
 import csv
+import importlib
+import io
 import json
 import os
 import pathlib
@@ -22,10 +24,41 @@ TRANSLATE = [sys.executable, ROOT / "scripts" / "translate.py"]
 AVERAGE = [sys.executable, ROOT / "scripts" / "average_checkpoints.py"]
 EVALUATE = [sys.executable, ROOT / "scripts" / "evaluate.py"]
 
+try:
+    import tensorboard
+    import tensorflow
+
+    HAS_TENSORBOARD = bool(tensorboard and tensorflow)
+except ImportError:
+    HAS_TENSORBOARD = False
+
 
 def run(command, **kwargs):
     kwargs = {"capture_output": True, "text": True, "cwd": ROOT, "timeout": 600, **kwargs}
     return subprocess.run([str(part) for part in command], **kwargs)
+
+
+@pytest.fixture
+def inside(monkeypatch, capsys):
+    """`run` within this process: no seconds to start one, for what ends soon or goes wrong."""
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+
+    def call(command, stdin=b""):
+        _, script, *arguments = (str(part) for part in command)
+        monkeypatch.setattr(sys, "argv", [script, *arguments])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), "utf-8"))
+        capsys.readouterr()
+        code = None
+        try:
+            importlib.import_module(pathlib.Path(script).stem).main()
+        except SystemExit as end:
+            code = end.code
+        stdout, stderr = capsys.readouterr()
+        if isinstance(code, str):
+            code, stderr = 1, stderr + code
+        return subprocess.CompletedProcess(command, code or 0, stdout, stderr)
+
+    return call
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +150,8 @@ def regularised(pairs, tmp_path_factory):
     helps = ["--r-drop", "5", "--subword-alpha", "0.1", "--attention-dropout", "0.1"]
     watch = ["--bleu-sentences", "4", "--patience", "2", "--average", "2", "--beams", "2"]
     few = ["--epochs", "3", "--tokens-per-batch", "600", "--output", folder / "run"]
-    result = run([*TRAIN, *data, *model, *rate, *helps, *watch, *few])
+    log = ["--tensorboard"] if HAS_TENSORBOARD else []
+    result = run([*TRAIN, *data, *model, *rate, *helps, *watch, *few, *log])
     assert result.returncode == 0, result.stderr
     return folder / "run", result
 
@@ -137,37 +171,49 @@ def test_a_run_with_all_that_helps_on_small_data(regularised):
     assert translator.transformer.get_config()["norm_first"]
 
 
-def test_the_mean_of_the_last_checkpoints_can_be_taken_again(regularised, tmp_path):
+def test_tensorboard_is_written_or_missed_before_training(inside, regularised, pairs, tmp_path):
+    if HAS_TENSORBOARD:
+        events = [path.parent.name for path in regularised[0].glob("tensorboard/*/events*")]
+        assert sorted(events) == ["train", "validation"]
+        return
+    command = [*TRAIN, *options(pairs, tmp_path / "run"), "--tensorboard"]
+    result = inside(command)
+    last = result.stderr.strip().splitlines()[-1]
+    assert result.returncode == 1 and last.startswith("--tensorboard needs TensorFlow")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_mean_of_the_last_checkpoints_can_be_taken_again(inside, regularised, tmp_path):
     output, _ = regularised
     result = run([*AVERAGE, output])
     assert result.returncode == 0, result.stderr
     same = keras.saving.load_model(output / "average-2.keras").get_weights()
     for one, other in zip(same, weights_of(output), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-7)
-    result = run([*AVERAGE, output, "--last", "1", "--output", tmp_path / "last.keras"])
+    result = inside([*AVERAGE, output, "--last", "1", "--output", tmp_path / "last.keras"])
     assert result.returncode == 0, result.stderr
     last = keras.saving.load_model(tmp_path / "last.keras").get_weights()
     assert max(np.abs(one - other).max() for one, other in zip(last, same)) > 1e-4
-    result = run([*AVERAGE, output, "--last", "3"])
+    result = inside([*AVERAGE, output, "--last", "3"])
     assert result.returncode == 1 and "holds 2 checkpoints; received --last 3" in result.stderr
 
 
-def test_a_folder_that_holds_a_run_is_not_written_over(finished, pairs):
+def test_a_folder_that_holds_a_run_is_not_written_over(inside, finished, pairs):
     output, _ = finished
     before = (output / "model.keras").read_bytes()
-    result = run([*TRAIN, *options(pairs, output)])
+    result = inside([*TRAIN, *options(pairs, output)])
     assert result.returncode == 1 and "--resume" in result.stderr and "--overwrite" in result.stderr
     assert (output / "model.keras").read_bytes() == before
 
 
-def test_a_resumed_run_keeps_its_settings(finished):
+def test_a_resumed_run_keeps_its_settings(inside, finished):
     output, _ = finished
-    result = run([*TRAIN, "--resume", "--output", output, "--learning-rate", "1"])
+    result = inside([*TRAIN, "--resume", "--output", output, "--learning-rate", "1"])
     assert result.returncode == 1 and "leave out --learning-rate" in result.stderr
 
 
-def test_there_is_no_run_to_resume_in_an_empty_folder(tmp_path):
-    result = run([*TRAIN, "--resume", "--output", tmp_path])
+def test_there_is_no_run_to_resume_in_an_empty_folder(inside, tmp_path):
+    result = inside([*TRAIN, "--resume", "--output", tmp_path])
     assert result.returncode == 1 and "no run to resume" in result.stderr
 
 
@@ -181,8 +227,8 @@ def test_there_is_no_run_to_resume_in_an_empty_folder(tmp_path):
         (["--valid-pairs", "nowhere.tsv"], "Nothing to train on: give --source"),
     ],
 )
-def test_wrong_data_ends_in_one_sentence_and_no_run_folder(arguments, expected, tmp_path):
-    result = run([*TRAIN, *arguments, "--output", tmp_path / "run"])
+def test_wrong_data_ends_in_one_sentence_and_no_run_folder(inside, arguments, expected, tmp_path):
+    result = inside([*TRAIN, *arguments, "--output", tmp_path / "run"])
     last = result.stderr.strip().splitlines()[-1]
     assert result.returncode == 1 and expected in last and "Traceback" not in result.stderr
     assert not (tmp_path / "run").exists()
@@ -207,13 +253,13 @@ def test_line_n_in_is_line_n_out(finished):
 
 
 @pytest.mark.parametrize("translation", [None, "2019-04-21"])
-def test_attention_is_drawn_of_a_text_and_any_translation(finished, translation, tmp_path):
+def test_attention_is_drawn_of_a_text_and_any_translation(inside, finished, translation, tmp_path):
     picture = tmp_path / "attention.png"
     given = [] if translation is None else ["--translation", translation]
     command = [*TRANSLATE, finished[0] / "model.keras", "April 22, 2019", *given]
-    result = run([*command, "--attention", picture])
+    result = inside([*command, "--attention", picture])
     assert result.returncode == 0, result.stderr
-    own = run([*TRANSLATE, finished[0] / "model.keras", "April 22, 2019"]).stdout
+    own = inside([*TRANSLATE, finished[0] / "model.keras", "April 22, 2019"]).stdout
     assert result.stdout == (own if translation is None else f"{translation}\n")
     assert picture.read_bytes().startswith(b"\x89PNG")
 
@@ -228,8 +274,8 @@ def test_attention_is_drawn_of_a_text_and_any_translation(finished, translation,
         (["May", "--attention", "nowhere/a.png"], "nowhere"),
     ],
 )
-def test_attention_that_cannot_be_drawn_is_said_in_one_line(finished, arguments, expected):
-    result = run([*TRANSLATE, finished[0] / "model.keras", *arguments])
+def test_attention_that_cannot_be_drawn_is_said_in_one_line(inside, finished, arguments, expected):
+    result = inside([*TRANSLATE, finished[0] / "model.keras", *arguments])
     last = result.stderr.strip().splitlines()[-1]
     assert result.returncode and expected in last and "Traceback" not in result.stderr
 
@@ -295,16 +341,16 @@ def test_a_program_may_send_a_line_and_wait_for_its_answer(finished):
     "model, stdin, expected",
     [("nowhere.keras", b"", "no model at nowhere.keras"), (None, b"May\n\xff\n", "Line 2")],
 )
-def test_what_cannot_be_translated_ends_in_one_sentence(finished, model, stdin, expected):
+def test_what_cannot_be_translated_ends_in_one_sentence(inside, finished, model, stdin, expected):
     model = model or finished[0] / "model.keras"
-    result = run([*TRANSLATE, model], input=stdin, text=False)
+    result = inside([*TRANSLATE, model], stdin)
     assert result.returncode == 1
-    assert expected in result.stderr.decode().strip().splitlines()[-1]
+    assert expected in result.stderr.strip().splitlines()[-1]
 
 
-def test_a_file_that_is_no_translator_is_named(tmp_path):
+def test_a_file_that_is_no_translator_is_named(inside, tmp_path):
     (tmp_path / "x.keras").write_bytes(b"not a zip")
-    result = run([*TRANSLATE, tmp_path / "x.keras", "May"])
+    result = inside([*TRANSLATE, tmp_path / "x.keras", "May"])
     assert result.returncode == 1 and "x.keras is not a model" in result.stderr
     assert "Traceback" not in result.stderr
 
@@ -346,8 +392,8 @@ def test_scores_are_those_of_what_the_model_says_and_of_the_references(finished,
     ] == worst
 
 
-def test_a_file_to_score_that_is_not_there_is_named(finished, sides):
+def test_a_file_to_score_that_is_not_there_is_named(inside, finished, sides):
     given = [finished[0] / "model.keras", "--source", sides[0], "--reference", "none.txt"]
-    result = run([*EVALUATE, *given])
+    result = inside([*EVALUATE, *given])
     assert result.returncode == 1 and "none.txt: no such file" in result.stderr
     assert "Traceback" not in result.stderr
