@@ -18,8 +18,11 @@ from translate import load
 
 def main():
     args = parse_arguments()
+
+    from keras_transformer import training
+
     run = pathlib.Path(args.run)
-    paths = sorted((run / "checkpoint").glob("epoch-*.weights.h5"))
+    paths = training.checkpoint_paths(run / "checkpoint")
     if not args.last:
         args.last = len(paths)
     if not 1 <= args.last <= len(paths):
@@ -28,9 +31,6 @@ def main():
             "--average N to keep the last N."
         )
     translator = load(run / "model.keras")
-
-    from keras_transformer import training
-
     model = translator.transformer
     r_drop = json.loads((run / "settings.json").read_text("utf-8"))["arguments"].get("r_drop")
     if r_drop:  # then that model was trained, with the transformer in it

@@ -168,8 +168,7 @@ def build(args, tokenizers, updates):
         source,
         target,
         beams=args.beams,
-        normalization=None if args.normalization == "none" else args.normalization,
-        lowercase=args.lowercase,
+        **form(args),
     )
     model = training.RDrop(transformer, args.r_drop) if args.r_drop else transformer
     model.compile(
@@ -199,6 +198,12 @@ def optimizer(args, updates):
         ema_momentum=args.ema or 0.99,
         gradient_accumulation_steps=args.accumulate if args.accumulate > 1 else None,
     )
+
+
+def form(args):
+    """What is done to every text: in the corpora, and later by the translator."""
+    normalization = None if args.normalization == "none" else args.normalization
+    return dict(normalization=normalization, lowercase=args.lowercase)
 
 
 def score(args):
@@ -344,16 +349,13 @@ def load(args):
     if is_dates(args):
         return corpora.dates(seed=args.seed)
     splits = read_all(args)
-    form = dict(
-        normalization=None if args.normalization == "none" else args.normalization,
-        lowercase=args.lowercase,
-    )
     longest = dict(max_characters=args.max_characters)
     train = corpora.clean(
-        splits.train, **form, **longest, max_ratio=args.max_ratio, unique=args.unique
+        splits.train, **form(args), **longest, max_ratio=args.max_ratio, unique=args.unique
     )
-    valid = splits.valid and corpora.clean(splits.valid, **form, **longest)
-    test = splits.test and corpora.clean(splits.test, **form)  # a score is that of the whole set
+    valid = splits.valid and corpora.clean(splits.valid, **form(args), **longest)
+    # the test set is left whole: so is its score
+    test = splits.test and corpora.clean(splits.test, **form(args))
     if valid is None:
         if len(train.source) < 2:
             raise ValueError(

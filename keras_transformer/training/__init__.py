@@ -1,7 +1,7 @@
 """What `model.fit` needs: loss, metrics, schedule, R-Drop, and checkpoints that survive a kill."""
 
 from .callbacks import EarlyStopping, Progress, SampleTranslations, ValidationScore
-from .checkpoints import Checkpoint, TrainingLog, average_checkpoints
+from .checkpoints import Checkpoint, TrainingLog, average_checkpoints, checkpoint_paths
 from .loss import TokenCrossEntropy, nats_per_token
 from .metrics import Perplexity, TokenAccuracy
 from .optimization import (
@@ -26,6 +26,7 @@ __all__ = [
     "ValidationScore",
     "WarmupSchedule",
     "average_checkpoints",
+    "checkpoint_paths",
     "make_deterministic",
     "nats_per_token",
     "paper_optimizer",

@@ -9,7 +9,10 @@ import numpy as np
 from ..arguments import check_at_least
 from ..writing import write_text, written_beside
 
-EPOCHS = "epoch-[0-9][0-9][0-9][0-9].weights.h5"
+
+def checkpoint_paths(folder):
+    """List of the epochs' files that `Checkpoint` left in a folder, oldest first."""
+    return sorted(pathlib.Path(folder).glob("epoch-[0-9][0-9][0-9][0-9].weights.h5"))
 
 
 class Checkpoint(keras.callbacks.Callback):
@@ -44,7 +47,7 @@ class Checkpoint(keras.callbacks.Callback):
     @property
     def paths(self):
         """List of the epochs' files that are there, oldest first."""
-        return sorted(self.folder.glob(EPOCHS))
+        return checkpoint_paths(self.folder)
 
     def restore(self, model):
         """Puts the last checkpoint, if there is one, into a compiled model.
