@@ -75,18 +75,56 @@ def plot_attention(weights, source_tokens, target_tokens, title=None):
             panel.set(xticks=[], yticks=[])
             panel.tick_params(length=0)
             if column == 0:
-                panel.set_ylabel("target (being written)")
+                panel.set_ylabel("token that looks (query)")
                 _write_tokens(panel.yaxis, *target_labels)
             panels.append(panel)
             lowest[column] = panel
         first_row += math.ceil(len(heads) / num_columns)
     for panel in lowest.values():
-        panel.set_xlabel("source (attended to)")
+        panel.set_xlabel("token looked at (key)")
         _write_tokens(panel.xaxis, *source_labels)
 
     if title is not None:
         figure.suptitle(title, fontsize=12, parse_math=False)
     figure.colorbar(image, ax=panels, label="attention weight", fraction=0.05, pad=0.02)
+    return figure
+
+
+def plot_alignment(weights, source_tokens, target_tokens, alignment=None, title=None):
+    """Heat map of the mean over heads; a dot in each row marks the token looked at most.
+
+    Args:
+        weights: Float array or tensor (target, source) or (heads, target, source) of one
+            example: one layer's cross-attention.
+        source_tokens: List of str, one a column.
+        target_tokens: List of str, one a row.
+        alignment: List of pairs (target index, source index) that are known to belong
+            together; each gets a ring. `None`: nothing is known.
+        title: str above the panel, or `None`.
+
+    Returns:
+        `matplotlib.figure.Figure`.
+
+    Raises:
+        ValueError: As `plot_attention`; or a pair of the alignment lies outside the weights.
+
+    Source:
+        After Bahdanau et al. (2015), "Neural Machine Translation by Jointly Learning to Align
+        and Translate", figure 3.
+    """
+    shape = (len(target_tokens), len(source_tokens))
+    heads = _check_weights(weights, shape)
+    mean = heads.mean(axis=0)
+    figure = plot_attention(mean, source_tokens, target_tokens, title)
+    panel = figure.axes[0]
+    for pair in alignment or ():
+        if not all(0 <= index < size for index, size in zip(pair, shape, strict=True)):
+            raise ValueError(
+                "alignment must hold pairs (target index, source index) below "
+                f"{shape}; received {tuple(pair)}."
+            )
+        panel.plot(*pair[::-1], "o", markersize=13, fillstyle="none", color=_VALIDATION)
+    panel.plot(mean.argmax(axis=1), range(shape[0]), ".", color="white", markeredgecolor="black")
     return figure
 
 

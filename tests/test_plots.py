@@ -9,7 +9,12 @@ import numpy as np
 import pytest
 
 from keras_transformer import plots
-from keras_transformer.plots import plot_attention, plot_history, plot_positional_encoding
+from keras_transformer.plots import (
+    plot_alignment,
+    plot_attention,
+    plot_history,
+    plot_positional_encoding,
+)
 
 WEIGHTS = np.array([[0.9, 0.1, 0.0], [0.2, 0.3, 0.5]])
 SOURCE, TARGET = ["a", "b", "c"], ["x", "y"]
@@ -75,8 +80,8 @@ def test_each_panel_is_one_head_with_its_weights_in_place():
 def test_sources_are_columns_and_targets_are_rows_from_the_top():
     panel = panels(plot_attention(WEIGHTS, SOURCE, TARGET))[0]
     assert (texts(panel.xaxis), texts(panel.yaxis)) == (SOURCE, TARGET)
-    assert panel.get_xlabel() == "source (attended to)"
-    assert panel.get_ylabel() == "target (being written)"
+    assert panel.get_xlabel() == "token looked at (key)"
+    assert panel.get_ylabel() == "token that looks (query)"
     bottom, top = panel.get_ylim()
     assert bottom > top
 
@@ -171,6 +176,22 @@ def test_a_dollar_is_a_token_and_not_a_formula():
     figure = plot_attention(WEIGHTS, ["$", r"$\frac$", "$$"], TARGET, title="$x_$")
     assert texts(panels(figure)[0].xaxis)[1] == r"$\frac$"
     assert save(figure)
+
+
+def test_an_alignment_marks_the_most_attended_and_rings_the_known():
+    heads = np.stack([WEIGHTS, WEIGHTS[:, ::-1] / 2])
+    figure = plot_alignment(heads, SOURCE, TARGET, alignment=[(1, 1), (0, 2)])
+    panel = panels(figure)[0]
+    np.testing.assert_allclose(image(panel).get_array()[0], [0.45, 0.075, 0.225])
+    *rings, dots = panel.get_lines()
+    assert [tuple(ring.get_xydata()[0]) for ring in rings] == [(1, 1), (2, 0)]  # x is the source
+    assert dots.get_xydata().tolist() == [[0, 0], [2, 1]]
+    assert save(figure)
+
+
+def test_an_alignment_outside_the_tokens_is_refused():
+    with pytest.raises(ValueError, match=r"below \(2, 3\); received \(2, 0\)"):
+        plot_alignment(WEIGHTS, SOURCE, TARGET, alignment=[(2, 0)])
 
 
 # Positions
