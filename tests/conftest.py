@@ -2,6 +2,16 @@
 
 import os
 
+# Half of the time goes to compiling small programs, the same ones in many tests and scripts.
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", os.path.abspath(".pytest_cache/jax"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+os.environ.setdefault(
+    "TF_XLA_FLAGS",
+    "--tf_xla_persistent_cache_device_types=CPU --tf_xla_persistent_cache_directory="
+    + os.path.abspath(".pytest_cache/tensorflow"),
+)
+
 if "PYTEST_XDIST_WORKER" in os.environ:  # a core each: threads of several workers would only wait
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")

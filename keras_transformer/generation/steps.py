@@ -131,6 +131,8 @@ def recorded(function):
         key = tuple(shapes), tuple(static.items())
         if key not in programs:
             programs[key] = make_fx(lambda *args: function(*args, **static))(*args)
+            for node in programs[key].graph.nodes:
+                node.meta.clear()  # the stack that led to each: far larger than the program
         return programs[key](*args)
 
     return run
