@@ -1,0 +1,75 @@
+"""Runs one chapter as a reader would, and checks it: python .ci/chapter.py chapters/NN_name.py
+
+It must end, in less than a minute, with every assertion of its text run, and with figures that are
+not blank and lack no character.
+"""
+
+import ast
+import pathlib
+import sys
+import time
+import warnings
+
+LIMIT = 60  # seconds
+ROOT = pathlib.Path(__file__).parents[1]
+
+
+class Counting(ast.NodeTransformer):
+    """Notes after each assertion, `assert` or `np.testing.assert_...`, that it was passed."""
+
+    def __init__(self):
+        self.lines = set()
+
+    def _counted(self, node):
+        self.lines.add(node.lineno)
+        return [node, *ast.parse(f"_passed.add({node.lineno})").body]
+
+    visit_Assert = _counted
+
+    def visit_Expr(self, node):
+        called = ast.unparse(node.value.func) if isinstance(node.value, ast.Call) else ""
+        return self._counted(node) if ".assert_" in called else node
+
+
+def main():
+    path = pathlib.Path(sys.argv[1]).resolve()
+    start = time.perf_counter()
+    sys.argv = [str(path)]
+    sys.path.insert(0, str(path.parent))
+    warnings.filterwarnings("error", message="Glyph .* missing")
+
+    import figures
+
+    assert figures.CHINESE, "the font for Chinese is missing"
+    shown, show = [], figures.show
+
+    def show_and_note(figure, name):
+        show(figure, name)
+        shown.append(name)
+
+    figures.show = show_and_note
+    counting, passed = Counting(), set()
+    tree = counting.visit(ast.parse(path.read_text("utf-8"), path.name))
+    program = compile(ast.fix_missing_locations(tree), path, "exec")
+    exec(program, {"__name__": "__main__", "__file__": str(path), "_passed": passed})
+
+    seconds = time.perf_counter() - start
+    skipped = sorted(counting.lines - passed)
+    assert counting.lines and not skipped, f"assertions that did not run: lines {skipped}"
+    assert shown and all(name.startswith(path.name[:3]) for name in shown), f"figures: {shown}"
+    for name in shown:
+        check_picture(figures.FOLDER / f"{name}.png")
+    assert seconds < LIMIT, f"{seconds:.0f} s; a chapter takes less than {LIMIT}"
+    print(f"{path.stem}: {len(passed)} assertions, {len(shown)} figures, {seconds:.0f} s")
+
+
+def check_picture(path):
+    from matplotlib.image import imread
+
+    pixels = imread(path)[..., :3]
+    assert pixels.std() > 0.02, f"{path.name} is blank"
+    assert pixels.shape[1] >= 300, f"{path.name} is {pixels.shape[1]} pixels wide"
+
+
+if __name__ == "__main__":
+    main()

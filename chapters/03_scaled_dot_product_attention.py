@@ -1,0 +1,408 @@
+# %% [markdown]
+# # 3 · Scaled dot-product attention
+#
+# **How does one word decide which other words to listen to, and why does it divide by √d_k?**
+# Let's build equation 1 of the paper three times (a loop, an `einsum`, the package), then break
+# it in the ways that are in circulation and measure what each costs. Run time: about 20 s.
+#
+# *Paper: section 3.2.1, equation 1 and footnote 4. Géron: chapter 16, "Attention Mechanisms" and
+# "Multi-head attention". Articles: all five.*
+
+# %%
+import keras
+import numpy as np
+from keras import ops
+
+import figures
+import keras_transformer as kt
+from keras_transformer import plots
+
+keras.utils.set_random_seed(3)
+rng = np.random.default_rng(3)
+
+# %% [markdown]
+# ## One query, by hand
+#
+# $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\!\left(\frac{QK^T}{\sqrt{d_k}}\right)V$$
+#
+# Read it for a single query $q$: score every key with a dot product, turn the scores into weights
+# that sum to 1, and take the weighted mean of the values. That is a dictionary lookup gone soft:
+# no key has to match exactly, and every value answers a little.
+
+
+# %%
+def softmax(scores):
+    exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return exponentials / exponentials.sum(axis=-1, keepdims=True)
+
+
+def attention_of_one(q, keys, values):
+    scores = [q @ k / np.sqrt(len(k)) for k in keys]
+    weights = softmax(np.array(scores))
+    return sum(weight * v for weight, v in zip(weights, values))
+
+
+Q, K, V = rng.normal(size=(4, 8)), rng.normal(size=(6, 8)), rng.normal(size=(6, 3))
+by_hand = np.stack([attention_of_one(q, K, V) for q in Q])
+print(by_hand.round(3))
+
+# %% [markdown]
+# Four queries asked six keys, and each got back three numbers: as long as a *value* is wide,
+# whatever the width of queries and keys. Now all queries at once, with `einsum`, and then the
+# package's function, on Keras tensors:
+
+# %%
+weights = softmax(np.einsum("qd,kd->qk", Q, K) / np.sqrt(8))
+by_einsum = np.einsum("qk,kv->qv", weights, V)
+output, package_weights = kt.scaled_dot_product_attention(
+    *(ops.convert_to_tensor(x, "float32") for x in (Q, K, V))
+)
+errors = [
+    np.abs(by_hand - by_einsum).max(),
+    np.abs(by_hand - ops.convert_to_numpy(output)).max(),
+]
+print(f"loop and einsum differ by {errors[0]:.0e}, loop and package by {errors[1]:.0e}")
+assert errors[0] < 1e-12 and errors[1] < 1e-6
+
+# %% [markdown]
+# Two facts follow from the softmax alone. Each row of weights sums to 1, and so each output is a
+# weighted *mean* of the values: it cannot leave the range that the values span.
+
+# %%
+rows = weights.sum(axis=-1)
+print("rows sum to", rows, "; outputs inside the values' range:", end=" ")
+inside = (by_einsum >= V.min(axis=0)) & (by_einsum <= V.max(axis=0))
+print(f"{inside.sum()} of {inside.size}")
+np.testing.assert_allclose(rows, 1)
+np.testing.assert_allclose(ops.convert_to_numpy(package_weights), weights, atol=1e-6)
+assert inside.all()
+
+# %% [markdown]
+# ## Attention as a matrix: 我 是 谁 ("I am who")
+#
+# Article 004 explains the weights with three words. Entry (1, 1) is what the first word gives to
+# itself; row 谁 says: to encode 谁, take 0.2 of 我, 0.1 of 是 and 0.7 of 谁 (the other two rows are
+# ours). Let's find scores that give just these rows (a softmax undoes a logarithm) and check that
+# the output is that mixture:
+
+# %%
+words = ["我", "是", "谁"]
+article = np.array([[0.7, 0.2, 0.1], [0.2, 0.6, 0.2], [0.2, 0.1, 0.7]])
+scores = np.log(article)  # any constant may be added to a row: softmax does not see it
+np.testing.assert_allclose(softmax(scores + 5.0), article)
+values = np.eye(3)  # 我, 是 and 谁 as unit vectors, so that the output shows the mixture
+encoded = softmax(scores) @ values
+print("entry (1, 1):", article[0, 0], "; 谁 becomes", encoded[2].round(2))
+np.testing.assert_allclose(encoded[2], [0.2, 0.1, 0.7])
+assert (Q[:3] @ K[:3].T).shape == (3, 3)  # of vectors of width 8
+
+# %% [markdown]
+# The article adds that $QK^T$ also weighs features against each other. It cannot: the product sums
+# over the features, and what is left of vectors of any width is one number for two positions.
+
+# %%
+# extra code – the matrix as a picture
+labels = [figures.glossed(*pair) for pair in zip(words, ["I", "am", "who"])]
+figures.show(plots.plot_attention(article, labels, labels), "03_matrix")
+
+# %% [markdown]
+# ## Why divide by √d_k?
+#
+# The paper's footnote 4: if the components of $q$ and $k$ are independent with mean 0 and variance
+# 1, their dot product has mean 0 and variance $d_k$. Let's draw 5,000 pairs for each width. We
+# also measure what the softmax over 16 such scores still passes back to them: its Jacobian is
+# $\mathrm{diag}(w) - ww^T$, and when one weight is near 1 and the others near 0, all of it
+# vanishes.
+
+
+# %%
+def jacobian(weights):
+    """d softmax / d scores, one matrix a row."""
+    return weights[:, :, None] * np.eye(weights.shape[-1]) - weights[:, :, None] * weights[:, None]
+
+
+def norm(matrices):
+    return np.sqrt((matrices**2).sum(axis=(1, 2)))
+
+
+widths = [1, 4, 16, 64, 256, 1024]
+variances, passed, passed_scaled, largest, largest_scaled = [], [], [], [], []
+for d_k in widths:
+    q, k = rng.normal(size=(2, 5000, d_k))
+    variances.append((q * k).sum(axis=-1).var())
+    queries, keys = rng.normal(size=(500, 1, d_k)), rng.normal(size=(500, 16, d_k))
+    scores = (queries @ keys.swapaxes(1, 2))[:, 0]
+    raw, scaled = softmax(scores), softmax(scores / np.sqrt(d_k))
+    passed.append(norm(jacobian(raw)).mean())
+    passed_scaled.append(norm(jacobian(scaled)).mean())
+    largest.append(raw.max(axis=-1).mean())
+    largest_scaled.append(scaled.max(axis=-1).mean())
+    print(
+        f"d_k {d_k:4}: variance {variances[-1]:6.1f}; largest weight {largest[-1]:.2f} raw, "
+        f"{largest_scaled[-1]:.2f} scaled; Jacobian {passed[-1]:.3f}, {passed_scaled[-1]:.3f}"
+    )
+np.testing.assert_allclose(variances, widths, rtol=0.1)
+assert passed[-1] < passed_scaled[-1] / 4 and largest[-1] > 0.9 > 0.5 > largest_scaled[-1]
+assert np.ptp(passed_scaled[1:]) < 0.03 and np.ptp(largest_scaled[1:]) < 0.03
+
+# %% [markdown]
+# The variance is $d_k$, as the footnote says. Without the scale one key takes nearly everything
+# and the softmax passes back less and less; with it, $d_k$ hardly matters any more.
+
+# %%
+# extra code – saturation against width
+figure, (left, right) = figures.panels(2)
+for panel, without, divided in ((left, largest, largest_scaled), (right, passed, passed_scaled)):
+    panel.plot(widths, without, "o-", color=figures.ORANGE, label="without the scale")
+    panel.plot(widths, divided, "s--", color=figures.BLUE, label="divided by √d_k")
+    panel.set(xscale="log", xlabel="width of a key, d_k", ylim=(0, None))
+    panel.set_xticks(widths, widths)
+    panel.minorticks_off()
+left.set_ylabel("largest of 16 weights (mean)")
+right.set_ylabel("norm of the softmax's Jacobian (mean)")
+left.legend()
+figures.show(figure, "03_scale")
+
+# %% [markdown]
+# Article 000 says that the gradient "vanishes or explodes". Through the softmax it cannot explode:
+# the norm of its Jacobian is largest, 0.5, where two keys share the weight. But one step further
+# back, at the query, the Jacobian is multiplied by the keys. For the 500 queries of width 1024:
+
+# %%
+half = norm(jacobian(np.array([[0.5, 0.5]])))[0]
+assert norm(jacobian(rng.dirichlet(np.full(16, 0.2), size=5000))).max() < half == 0.5
+at_query = norm(jacobian(raw) @ keys)
+at_query_scaled = norm(jacobian(scaled) @ keys) / np.sqrt(d_k)
+for name, norms in (("raw", at_query), ("scaled", at_query_scaled)):
+    print(f"at the query, {name:6}: median {np.median(norms):.4f}, largest {norms.max():.2f}")
+assert np.median(at_query) < 0.05 < 0.25 < np.median(at_query_scaled)
+assert at_query.max() > 5 > 0.5 > at_query_scaled.max()
+
+# %% [markdown]
+# Both, then: half of the queries get next to nothing, and the few whose two best keys tie get about
+# $\frac12\sqrt{d_k} = 16$. With the scale all of them get about the same.
+#
+# ## The scale in the wrong place
+#
+# The code of article 001 computes `nn.Softmax(dim=-1)(torch.bmm(Q,K.permute(0,2,1))) *
+# self._norm_fact`, where the factor is $1/\sqrt{d_k}$: it scales the weights instead of the scores.
+# Article 004 divides the scores by $d_k$, without the root. And, a surprise, Keras's own
+# `keras.layers.Attention` does not divide at all. Side by side, for 500 queries of width 256:
+
+# %%
+d_k = 256
+queries, keys = rng.normal(size=(500, 1, d_k)), rng.normal(size=(500, 16, d_k))
+scores = (queries @ keys.swapaxes(1, 2))[:, 0]
+forms = {  # softmax(scores * before) * after
+    "paper: softmax(s / √d_k)": (1 / 16, 1),
+    "001: softmax(s) / √d_k": (1, 1 / 16),
+    "004: softmax(s / d_k)": (1 / 256, 1),
+    "Keras: softmax(s)": (1, 1),
+}
+curves, totals, gradients = {}, {}, {}
+for name, (before, after) in forms.items():
+    weights = softmax(scores * before)
+    curves[name] = np.sort(after * weights)[:, ::-1].mean(axis=0)  # from the best key to the worst
+    totals[name] = (after * weights).sum(axis=-1).mean()
+    gradients[name] = np.median(norm(before * after * jacobian(weights) @ keys))
+    print(
+        f"{name:24}  rows sum to {totals[name]:.4f}; best key {curves[name][0]:.3f}; "
+        f"median gradient at the query {gradients[name]:.4f}"
+    )
+paper, article_001, article_004, unscaled = forms
+np.testing.assert_allclose(list(totals.values()), [1, 1 / 16, 1, 1])
+np.testing.assert_allclose(gradients[article_001], gradients[unscaled] / 16)
+assert gradients[unscaled] < 0.75 * gradients[paper]
+assert curves[unscaled][0] > 0.9 and curves[article_004][0] < 0.1 < 0.2 < curves[paper][0]
+
+tensors = [ops.convert_to_tensor(x, "float32") for x in (queries, keys, keys)]
+_, keras_weights = keras.layers.Attention()(tensors, return_attention_scores=True)
+np.testing.assert_allclose(ops.convert_to_numpy(keras_weights)[:, 0], softmax(scores), atol=1e-4)
+
+# %% [markdown]
+# After the softmax the factor rescues nothing: weights and gradient are those of the unscaled
+# softmax, both of them 16 times smaller. Dividing by $d_k$ errs the other way: the best key gets
+# hardly more than 1/16 = 0.063, and attention begins as a plain mean.
+
+# %%
+# extra code – who gets how much, from the best key to the worst
+figure, panel = figures.panels(width=5.5)
+styles = [("o-", figures.BLUE), ("s--", figures.ORANGE), ("^:", figures.GREEN), ("x-.", "0.4")]
+for (name, curve), (style, colour) in zip(curves.items(), styles):
+    panel.plot(range(1, 17), curve, style, color=colour, label=name, markersize=4)
+panel.set(xlabel="key, from the best to the worst of 16", ylabel="weight (mean of 500 rows)")
+panel.legend(title="scores s = q·k, d_k = 256")
+figures.show(figure, "03_misplaced")
+
+# %% [markdown]
+# ## Cosine or dot product?
+#
+# Article 000 says that the dot product is the cosine similarity. It is, for vectors of length 1.
+# Otherwise $q \cdot k = |q|\,|k| \cos(q, k)$, and a long key can win from further away:
+
+# %%
+q, keys = np.array([[1.0, 0.0]]), np.array([[1.0, 0.1], [3.0, 3.0]])
+dots = q @ keys.T
+unit_keys = keys / np.linalg.norm(keys, axis=1, keepdims=True)
+cosines = q @ unit_keys.T  # q has length 1 already
+_, weights = kt.scaled_dot_product_attention(*(ops.convert_to_tensor(x) for x in (q, keys, keys)))
+print("dot products", dots[0], "cosines", cosines[0].round(3))
+print("attention   ", ops.convert_to_numpy(weights)[0].round(3))
+assert cosines.argmax() == 0 and dots.argmax() == int(ops.argmax(weights)) == 1
+
+# %% [markdown]
+# The first key points the right way, the second wins by its length. Attention can make use of that:
+# a long key answers loudly, whoever asks.
+#
+# ## Additive or dot product?
+#
+# The older score function is a small network, $v^T \tanh(W q + U k)$ (Bahdanau et al. 2015).
+# Article 001 has the paper say that it beats the dot product when $d_k$ is small. Section 3.2.1
+# says something else: for small $d_k$ the two are much alike; for large $d_k$ additive attention
+# beats a dot product *without* the scale. Here are all three:
+
+
+# %%
+def additive(query, keys):
+    W, U = (keras.layers.Dense(query.shape[-1], use_bias=False) for _ in range(2))
+    v = keras.layers.Dense(1, use_bias=False)
+    return ops.swapaxes(v(ops.tanh(W(query) + U(keys))), 1, 2)  # (batch, 1, keys)
+
+
+def dot(query, keys):
+    return ops.matmul(query, ops.swapaxes(keys, 1, 2))
+
+
+def scaled_dot(query, keys):
+    return dot(query, keys) * query.shape[-1] ** -0.5
+
+
+# %% [markdown]
+# Let's have each look words up in a dictionary: 16 of 40 symbols are the keys, each with four
+# random numbers for its value, and one of them is asked for. Queries and keys are trained
+# embeddings that start with variance 1; a fourth contestant starts smaller, so that $q \cdot k$ has
+# variance 1. The answer is the weighted mean of the values, and so all learning comes through the
+# softmax. Its mean squared error is 1 for answering zero, and 15/16 for equal weights.
+
+
+# %%
+def lookups(count):
+    keys = rng.permuted(np.tile(np.arange(40), (count, 1)), axis=1)[:, :16]
+    values, asked, row = rng.normal(size=(count, 16, 4)), rng.integers(0, 16, count), range(count)
+    return {"query": keys[row, asked, None], "keys": keys, "values": values}, values[row, asked]
+
+
+query_ids = keras.Input((1,), dtype="int32", name="query")
+key_ids = keras.Input((16,), dtype="int32", name="keys")
+values, answers = keras.Input((16, 4), name="values"), {}
+contestants = [(score, d_k, 1.0) for d_k in (4, 256) for score in (additive, dot, scaled_dot)]
+for score, d_k, deviation in [*contestants, (dot, 256, 256**-0.25)]:
+    start = [keras.initializers.RandomNormal(stddev=deviation) for _ in range(2)]
+    query = keras.layers.Embedding(40, d_k, start[0])(query_ids)
+    keys = keras.layers.Embedding(40, d_k, start[1])(key_ids)
+    name = f"{score.__name__}_{d_k}" + ("" if deviation == 1 else "_small_start")
+    answers[name] = ops.matmul(ops.softmax(score(query, keys)), values)[:, 0]
+model = keras.Model([query_ids, key_ids, values], answers)
+model.compile(keras.optimizers.Adam(), dict.fromkeys(answers, "mse"))
+
+# %% [markdown]
+# This is one model in name only: the contestants share nothing but the data and the 300 steps. The
+# best learning rate may depend on the score, so let's give them two tries:
+
+# %%
+(x_train, y_train), (x_test, y_test) = lookups(32 * 300), lookups(2000)
+start, errors = model.get_weights(), {name: [] for name in answers}
+for learning_rate in (0.03, 0.1):
+    model.set_weights(start)
+    for variable in model.optimizer.variables:
+        variable.assign(ops.zeros(variable.shape, variable.dtype))
+    model.optimizer.learning_rate = learning_rate
+    model.fit(x_train, dict.fromkeys(answers, y_train), batch_size=32, verbose=0)
+    for name, answer in model.predict(x_test, batch_size=500, verbose=0).items():
+        errors[name].append(float(((answer - y_test) ** 2).mean()))
+for name, (slow, fast) in errors.items():
+    print(f"{name:19}: error {slow:.3f} with Adam at 0.03, {fast:.3f} at 0.1")
+
+assert max(min(errors[name]) for name in ("additive_4", "dot_4", "scaled_dot_4")) < 0.25
+assert errors["dot_4"][1] < errors["additive_4"][1]
+assert min(errors["dot_256"]) > 0.7 and min(errors["additive_256"]) < 0.1
+assert max(errors["scaled_dot_256"]) < 0.1 and min(errors["dot_256_small_start"]) < 0.1
+
+# %% [markdown]
+# The paper is right. At $d_k = 4$ all three learn the dictionary, and additive attention has no
+# lead to speak of: with the higher learning rate the dot product is ahead. At $d_k = 256$ the
+# unscaled dot product does about as badly as equal weights, at either rate; additive attention
+# learns at the lower one, the scaled dot product at both. And it was the variance, not the width:
+# started small, the unscaled dot product learns, too.
+#
+# ## What Q and K are for
+#
+# Article 001 gives three reasons for projecting $X$ to $Q = XW^Q$ and $K = XW^K$: it settles
+# different lengths, saves computation, and learns nonlinear features. Let's check each, and a
+# fourth:
+
+# %%
+d_model, d_k = 512, 64
+W_Q, W_K = rng.normal(size=(2, d_model, d_k)) / np.sqrt(d_model)
+X = rng.normal(size=(20, d_model))
+Q, K = X @ W_Q, X @ W_K
+print("lengths: 20 tokens stay", len(Q), "queries and 7 stay", len(X[:7] @ W_Q))
+
+for n in (20, 200):  # multiplications
+    direct, projected = n * n * d_model, 2 * n * d_model * d_k + n * n * d_k
+    print(f"computation, {n} tokens: X X^T {direct:,}, by way of Q and K {projected:,}")
+    assert (projected < direct) == (n == 200)
+
+np.testing.assert_allclose(Q @ K.T, X @ (W_Q @ W_K.T) @ X.T)
+rank = np.linalg.matrix_rank(W_Q @ W_K.T)
+print(f"linear: the scores are X M X^T, with one matrix M of {d_model} x {d_model} and rank {rank}")
+assert rank == d_k
+
+own = [(scores.argmax(axis=-1) == np.arange(20)).mean() for scores in (X @ X.T, Q @ K.T)]
+print(f"best key is the token itself: {own[0]:.0%} of X X^T, {own[1]:.0%} of Q K^T")
+assert own[0] == 1 and own[1] < 0.5
+
+# %% [markdown]
+# A projection keeps the length (it is the weighted mean that takes any number of keys), saves
+# computation only for long inputs, and is linear; the one nonlinear step of equation 1 is the
+# softmax. What it does change is the last line: without $W^Q$ and $W^K$ each token finds itself
+# first. Which keys a query *may* see is the mask's business (chapter 6); several attentions side by
+# side are the next chapter.
+#
+# ## Exercises
+#
+# 1. `nn.Linear` in article 001 and `Dense` in the package add a bias to the keys. What does it do?
+# 2. The scale assumes components of variance 1. What is the variance of a scaled score if they have
+#    standard deviation 2, and which layer of the Transformer sees to it that they have not?
+# 3. Let the cosine be the score, without any factor. How much weight can one key of 16 get?
+#
+# ## Answers
+#
+# **1.** Nothing: $q \cdot (k + b) = q \cdot k + q \cdot b$ moves a whole row by one number, which
+# the softmax does not see. A bias of the queries does change the weights.
+
+# %%
+b = rng.normal(size=d_k)
+np.testing.assert_allclose(softmax(Q @ (K + b).T), softmax(Q @ K.T))
+assert np.abs(softmax((Q + b) @ K.T) - softmax(Q @ K.T)).max() > 0.01
+
+# %% [markdown]
+# **2.** $2^4 = 16$: the softmax is as saturated as without the scale at $d_k = 16$. Layer
+# normalization gives each token variance 1 (chapter 8).
+
+# %%
+q, k = 2 * rng.normal(size=(2, 20_000, d_k))
+normalized = keras.layers.LayerNormalization()(ops.convert_to_tensor(q, "float32"))
+variance = ((q * k).sum(axis=-1) / np.sqrt(d_k)).var()
+after = ops.convert_to_numpy(normalized).var()
+print(f"variance of the scaled scores {variance:.1f}, of layer-normalized components {after:.2f}")
+assert abs(variance - 16) < 1.6 and abs(after - 1) < 0.01
+
+# %% [markdown]
+# **3.** A third: with one key at 1 and fifteen at -1, $e / (e + 15 e^{-1}) = 0.33$. Attention by
+# cosine needs a learned factor before it can point at anything.
+
+# %%
+weights = softmax(np.array([1.0] + 15 * [-1.0]))
+print(f"largest weight {weights[0]:.2f}")
+np.testing.assert_allclose(weights[0], np.e / (np.e + 15 / np.e))

@@ -1,0 +1,455 @@
+# %% [markdown]
+# # 7 · Cross-attention aligns
+#
+# **How does a decoder know which word of the source to translate next?**
+# Let's build cross-attention small, make up a language pair whose alignment we know, train a tiny
+# translator on it, and compare where it looks with where it should; then we shuffle what it looks
+# at, and take it away. Run time: about 30 s.
+#
+# *Paper: section 3.2.3, first point, and Figure 1, right. Géron: chapter 16, "Attention
+# Mechanisms" (whose alignment model is the ancestor of this) and "Attention Is All You Need: The
+# Original Transformer Architecture". Articles: 003, section 五, and 000.*
+
+# %%
+import keras
+import numpy as np
+from keras import ops
+
+import figures
+import keras_transformer as kt
+from keras_transformer import plots
+
+keras.utils.set_random_seed(7)
+rng = np.random.default_rng(7)
+PADDING, UNKNOWN, START, END = range(4)
+
+
+def array(tensor):
+    return ops.convert_to_numpy(tensor)
+
+
+# %% [markdown]
+# ## Two sources
+#
+# The formula is that of self-attention. Only the matrices come from elsewhere: queries from the
+# decoder, keys and values from the memory, which is what the encoder made of the source.
+#
+# $$\mathrm{Attention}(Q_{decoder}, K_{memory}, V_{memory}),\qquad
+#   \text{weights of shape } (\text{target}, \text{source})$$
+#
+# Let five target tokens look at three source tokens, by hand with the kernels of the package's
+# layer and then with the layer:
+
+# %%
+y, memory = rng.normal(size=(1, 5, 16)), rng.normal(size=(1, 3, 16))
+cross_attention = kt.MultiHeadAttention(num_heads=1)
+output, weights = (array(x) for x in cross_attention(y, memory, return_attention_scores=True))
+
+W_q, W_k, W_v, W_o = (
+    array(getattr(cross_attention, name).kernel)
+    for name in ("query", "key", "value", "output_projection")
+)
+Q, K, V = y[0] @ W_q, memory[0] @ W_k, memory[0] @ W_v
+exponentials = np.exp(Q @ K.T / np.sqrt(16))
+by_hand = exponentials / exponentials.sum(axis=1, keepdims=True)
+print("Q", Q.shape, " K", K.shape, " weights", by_hand.shape, " output", output[0].shape)
+assert by_hand.shape == (5, 3)
+np.testing.assert_allclose(weights[0, 0], by_hand, atol=1e-5)
+np.testing.assert_allclose(output[0], by_hand @ V @ W_o, atol=1e-5)
+
+# %% [markdown]
+# One output for each target token, as wide as the decoder is; the source's length is gone. Two
+# facts about the memory follow from a sum over its rows. Shuffle the rows and nothing changes:
+# cross-attention sees a bag of vectors, and what it knows of their order is what the positional
+# encoding wrote into them. Allow no row and nothing arrives:
+
+# %%
+order = [2, 0, 1]
+shuffled, moved = cross_attention(y, memory[:, order], return_attention_scores=True)
+np.testing.assert_allclose(array(shuffled), output, atol=1e-5)
+np.testing.assert_allclose(array(moved), weights[..., order], atol=1e-5)
+cut_off = array(cross_attention(y, memory, attention_mask=np.zeros((1, 1, 3), bool)))
+print(f"memory shuffled: the output moves by {np.abs(array(shuffled) - output).max():.0e}")
+print(f"memory cut off: the largest number in the output is {np.abs(cut_off).max()}")
+assert np.abs(cut_off).max() == 0
+
+# %% [markdown]
+# ## A language pair with a known alignment
+#
+# Article 003 has two examples: 我爱苹果 → I love apples, and 那天雨很大 → It rained heavily that
+# day. Let's write the grammar they come from. In Chinese the day stands first or second and the
+# adverb before the verb; in English both come last. The English verb has a tense that
+# only the day tells, and a person. As we make each pair, we note the links: which source word each
+# target word is for. "It" has none: no word of 雨很大 says it.
+
+
+# %%
+def lexicon(text):
+    """{'那天': 'that day', ...}; of verbs: present, with he or she, past."""
+    return dict(entry.split(" ", 1) for entry in text.split(", "))
+
+
+PAST = lexicon("那天 that day, 昨天 yesterday, 去年 last year, 昨晚 last night")
+DAYS = PAST | lexicon("每天 every day, 每年 every year, 今天 today")
+ADVERBS = lexicon("也 too, 又 again, 常常 often, 忽然 suddenly")
+SKY = lexicon("雨 rain rains rained, 雪 snow snows snowed, 雷 thunder thunders thundered")
+DEGREES = lexicon("很大 heavily, 很小 lightly, 不停 nonstop, 很久 long")
+SUBJECTS = lexicon("我 I, 你 You, 他 He, 她 She, 我们 We, 他们 They, 老师 Teachers, 孩子 Children")
+VERBS = lexicon(
+    "爱 love loves loved, 买 buy buys bought, 卖 sell sells sold, 吃 eat eats ate, "
+    "要 want wants wanted, 洗 wash washes washed, 画 draw draws drew, 藏 hide hides hid"
+)
+THINGS = lexicon("苹果 apples, 梨 pears, 面包 bread, 鱼 fish, 糖 sweets, 花 flowers, 书 books")
+
+
+def draw():
+    """Source words, target words, links (target index, source index), -log probability."""
+    nats = 0.0
+
+    def one_of(choices):
+        nonlocal nats
+        choices = list(choices)
+        nats += np.log(len(choices))
+        return choices[rng.integers(len(choices))]
+
+    def conjugated(verb, third_person):
+        return (SKY | VERBS)[verb].split()[2 if day in PAST else int(third_person)]
+
+    day, adverb = one_of([None, *DAYS]), one_of([None, *ADVERBS])
+    if one_of(["weather", "people"]) == "weather":
+        verb, degree = one_of(SKY), one_of(DEGREES)
+        source = [verb, adverb, degree]
+        target = [("It", None), (conjugated(verb, True), verb), (DEGREES[degree], degree)]
+    else:
+        subject, verb, thing = one_of(SUBJECTS), one_of(VERBS), one_of(THINGS)
+        source = [subject, adverb, verb, thing]
+        said = conjugated(verb, subject in ("他", "她"))
+        target = [(SUBJECTS[subject], subject), (said, verb), (THINGS[thing], thing)]
+    source.insert(rng.integers(2), day)  # before or after the first word: in English all one
+    source = [word for word in source if word]
+    target += [(word, adverb) for word in ADVERBS.get(adverb, "").split()]
+    target += [(word, day) for word in DAYS.get(day, "").split()]
+    links = [(i, source.index(origin)) for i, (_, origin) in enumerate(target) if origin]
+    return source, [word for word, _ in target], links, nats
+
+
+for _ in range(4):
+    source, target, links, _ = draw()
+    print(" ".join(source), "→", " ".join(target), " links:", *(f"{i}-{j}" for i, j in links))
+
+# %% [markdown]
+# The article's two sentences are not for training, and neither are 300 more, whatever their
+# translation.
+
+# %%
+ARTICLE = [
+    (
+        "那天 雨 很大".split(),
+        "It rained heavily that day".split(),
+        [(1, 1), (2, 2), (3, 0), (4, 0)],
+    ),
+    ("我 爱 苹果".split(), "I love apples".split(), [(0, 0), (1, 1), (2, 2)]),
+]
+test = {" ".join(pair[0]): pair for pair in (draw() for _ in range(300))}
+test |= {" ".join(source): (source, target, links, np.nan) for source, target, links in ARTICLE}
+train = [pair for pair in (draw() for _ in range(4000)) if " ".join(pair[0]) not in test]
+test = list(test.values())
+
+source_ids, target_ids = (
+    {word: 4 + i for i, word in enumerate(sorted({w for pair in train for w in pair[side]}))}
+    for side in (0, 1)
+)
+
+
+def batches(pairs, size, read=True):
+    sources = [[source_ids[word] for word in pair[0]] if read else [] for pair in pairs]
+    targets = [[target_ids[word] for word in pair[1]] for pair in pairs]
+    return kt.TranslationBatches(
+        sources, targets, batch_size=size, num_buckets=1, multiple=8, shuffle=size == 64
+    )
+
+
+print(
+    f"{len(train)} pairs to train on, {len(test)} others; {len(source_ids)} Chinese words and "
+    f"{len(target_ids)} English; shapes {batches(train, 64).shapes}"
+)
+
+# %% [markdown]
+# ## A translator that must look for itself
+#
+# Let's first leave the encoder's blocks out: the memory is the source's embeddings and positions,
+# each row one word and nothing else. One decoder block with one head has to fetch all it needs.
+# (`kt.Transformer` is the same assembly. We write it out, since we want the weights as a second
+# output: `return_attention_scores=True`.)
+
+
+# %%
+def translator(encoder_blocks, decoder_blocks, num_heads, d_model=32):
+    """A model from ids to logits, and one that tells weights (batch, block, head, ...) as well."""
+    source = keras.Input((None,), dtype="int32", name="source_ids")
+    target = keras.Input((None,), dtype="int32", name="target_ids")
+    mask = kt.padding_mask(source)
+    memory = kt.TokenEmbedding(4 + len(source_ids), d_model)(source)
+    memory = kt.PositionalEncoding()(memory)
+    if encoder_blocks:
+        encoder = kt.Encoder(encoder_blocks, num_heads, d_ff=64)
+        memory = encoder(memory, attention_mask=mask)
+    embed = kt.TokenEmbedding(4 + len(target_ids), d_model)
+    y = kt.PositionalEncoding()(embed(target))
+    decoder = kt.Decoder(decoder_blocks, num_heads, d_ff=64)
+    y, _, weights = decoder(y, memory, cross_attention_mask=mask, return_attention_scores=True)
+    logits = embed(y, reverse=True)
+    inputs = {"source_ids": source, "target_ids": target}
+    model = keras.Model(inputs, logits)
+    model.compile(
+        kt.paper_optimizer(kt.WarmupSchedule.with_peak(5e-3, warmup_steps=100)),
+        kt.TokenCrossEntropy(),
+        weighted_metrics=[kt.TokenAccuracy()],
+    )
+    return model, keras.Model(inputs, [logits, ops.stack(weights, axis=1)])
+
+
+def read(looks):
+    """Of all of `test`: the share of next words that are right, those predicted, the weights."""
+    logits, weights = looks.predict(inputs, batch_size=len(test), verbose=0)
+    predicted = logits.argmax(axis=-1)
+    return (predicted == labels)[labels != PADDING].mean(), predicted, weights
+
+
+((inputs, labels),) = batches(test, len(test))
+model, looks = translator(encoder_blocks=0, decoder_blocks=1, num_heads=1)
+*_, untrained = read(looks)
+with_source = model.fit(batches(train, 64), epochs=16, shuffle=False, verbose=0).history["loss"]
+accuracy, predicted, weights = read(looks)
+print(f"{accuracy:.1%} of the next words right, in sentences never seen")
+assert accuracy > 0.97
+
+# %% [markdown]
+# Where the next word is right at every position, given the right words before it, greedy decoding
+# would write the whole sentence. So it would for the article's two:
+
+# %%
+english = {i: word for word, i in target_ids.items()} | {END: "</s>"}
+for row, (source, target, *_) in zip(predicted[-2:], test[-2:]):
+    said = [english.get(int(i), "?") for i in row[: len(target) + 1]]
+    print("".join(source), "→", " ".join(said))
+    assert said == [*target, "</s>"]
+
+# %% [markdown]
+# ## Does it look where it should?
+#
+# Row $i$ of the weights is where the decoder looks while it writes target word $i$. Count how often
+# the largest weight is at the linked source word. For comparison: a source word picked at random,
+# the diagonal (word $i$ looks at word $i$), and the model before training. One word we count apart:
+# in this language "that" is always followed by "day", so "day" needs no look.
+
+
+# %%
+def aligned(weights, free=False):
+    """Share of linked words whose largest weight is at their source word."""
+    hits = [
+        weights[n, i].argmax() == j
+        for n, (_, target, links, _) in enumerate(test)
+        for i, j in links
+        if (target[i] == "day" and target[i - 1] == "that") == free
+    ]
+    return np.mean(hits)
+
+
+chance = np.mean([1 / (len(source) + 1) for source, _, links, _ in test for _ in links])
+diagonal = np.mean([i == j for _, _, links, _ in test for i, j in links])
+print(f"picked at random {chance:.2f}, diagonal {diagonal:.2f}")
+print(
+    f"untrained {aligned(untrained[:, 0, 0]):.2f}, trained {aligned(weights[:, 0, 0]):.2f}; "
+    f"'day' after 'that' {aligned(weights[:, 0, 0], free=True):.2f}"
+)
+assert aligned(weights[:, 0, 0]) > 0.8 > 0.4 > max(chance, diagonal, aligned(untrained[:, 0, 0]))
+
+# %%
+# extra code – the article's sentences, known links ringed
+GLOSSES = {"那天": "that day", "雨": "rain", "很大": "very big"}
+GLOSSES |= {"我": "I", "爱": "love", "苹果": "apple", "</s>": "end"}
+for n, name in ((-2, "07_it_rained"), (-1, "07_i_love_apples")):
+    source, target, links, _ = test[n]
+    source = [figures.glossed(word, GLOSSES[word]) for word in source] + ["</s>"]
+    target = [*target, "</s>"]
+    seen = weights[n, 0, 0, : len(target), : len(source)]
+    figures.show(plots.plot_alignment(seen, source, target, links), name)
+
+# %% [markdown]
+# Nobody told the model which word belongs to which. The weights were free to be anything, and
+# translating made them an alignment.
+#
+# ## What does "It" look at?
+#
+# Article 003 tells it so: while the decoder writes "It", the query comes from "It", and it may look
+# at 那天 most. Two things are to be said. First, the query cannot come from "It", which is not
+# written yet: it comes from `<s>`, and so it is the *same* query in every sentence. Give one source
+# two different translations, and the first row does not move:
+
+# %%
+source, (n_rained, n_love) = inputs["source_ids"][-2], (-2, -1)
+twice = {
+    "source_ids": np.stack([source, source]),
+    "target_ids": inputs["target_ids"][[n_rained, n_love]],
+}
+rows = looks.predict(twice, verbose=0)[1][:, 0, 0]
+gaps = np.abs(rows[0] - rows[1]).max(axis=-1)
+print(f"rows of 'It …' and 'I …' differ by {gaps[0]:.0e} in row 0, by {gaps[1]:.2f} in row 1")
+assert gaps[0] < 1e-6 < 0.01 < gaps[1]
+
+# %% [markdown]
+# Second, where it looks can be measured, over all the unseen sentences about the weather that name
+# a day:
+
+
+# %%
+def where_it_looks(weights):
+    """Mean weight of each kind of source word in the row that writes 'It'."""
+    kinds = {"the day": DAYS, "sky": SKY, "degree": DEGREES, "adverb": ADVERBS, "</s>": ["</s>"]}
+    totals = dict.fromkeys(kinds, 0.0)
+    rows = [n for n, pair in enumerate(test) if pair[1][0] == "It" and {*pair[0]} & DAYS.keys()]
+    for n in rows:
+        for word, weight in zip([*test[n][0], "</s>"], weights[n, 0]):
+            kind = next(kind for kind, words in kinds.items() if word in words)
+            totals[kind] += weight / len(rows)
+    return totals
+
+
+it = where_it_looks(weights[:, 0, 0])
+print(", ".join(f"{kind} {weight:.2f}" for kind, weight in it.items()))
+assert it["the day"] < 0.25 and it["sky"] + it["degree"] > 0.5
+
+# %% [markdown]
+# Not at the day, but at 雨 or 很大: those tell weather from people, and a day does not. The model
+# agrees if we ask for what it *needs*, not for where it looks:
+
+# %%
+variants = ["那天 雨 很大", "雨 很大", "那天 我 爱 苹果", "我 爱 苹果"]
+((asked, _),) = batches([(words.split(), ["It"]) for words in variants], len(variants))
+first = array(ops.softmax(looks.predict(asked, verbose=0)[0][:, 0]))[:, target_ids["It"]]
+for words, probability in zip(variants, first):
+    print(f"{probability:.3f} is the probability of 'It' first in the translation of {words}")
+assert min(first[:2]) > 0.9 and max(first[2:]) < 0.1
+
+# %% [markdown]
+# ## With an encoder, and deeper
+#
+# Now the paper's arrangement: encoder blocks make the memory, and decoder blocks look at it with
+# several heads each. It translates as well. But a row of the memory has become a mixture of words,
+# a word may be fetched from where the encoder has copied it to (`</s>` is a favourite), and what
+# eight heads share no single one has to show:
+
+# %%
+deep, deep_looks = translator(encoder_blocks=2, decoder_blocks=2, num_heads=4)
+deep.fit(batches(train, 64), epochs=8, shuffle=False, verbose=0)
+deep_accuracy, _, deep_weights = read(deep_looks)
+by_head = np.array([[aligned(deep_weights[:, b, h]) for h in range(4)] for b in range(2)])
+print(f"{deep_accuracy:.1%} of the next words right; aligned:")
+for block in range(2):
+    mean = aligned(deep_weights[:, block].mean(axis=1))
+    print(f"decoder block {block + 1}: heads", by_head[block].round(2), f"their mean {mean:.2f}")
+it = where_it_looks(deep_weights[:, -1].mean(axis=1))
+print("'It' looks at", ", ".join(f"{kind} {weight:.2f}" for kind, weight in it.items()))
+assert deep_accuracy > 0.97 and it["the day"] < 0.35
+assert by_head.min() < aligned(weights[:, 0, 0]) - 0.15
+
+# %%
+# extra code – all eight heads on the first sentence
+source, target, links, _ = test[-2]
+source = [figures.glossed(word, GLOSSES[word]) for word in source] + ["</s>"]
+seen = {
+    f"block {block + 1}": deep_weights[-2, block, :, : len(target) + 1, : len(source)]
+    for block in range(2)
+}
+figures.show(plots.plot_attention(seen, source, [*target, "</s>"]), "07_deep")
+
+# %% [markdown]
+# A picture of one head of a deep model shows what that head read, not which word made the model
+# say what it said. (`Translator.attention` gives these pictures for any model; now we know what
+# to make of them.)
+#
+# ## Closed doors
+#
+# Article 003: without cross-attention the decoder would be 闭门造车, building a cart behind closed
+# doors, and make things up. Let's close the doors on the trained model, first
+# by handing each sentence the source of another, then by handing it no source at all; and then
+# train it on without one, as the language model that a decoder without memory is. How good can that
+# get? We made the sentences, so we know: each draw costs the logarithm of the number of choices.
+
+# %%
+translating = model.get_weights()
+floor = sum(nats for *_, nats in test[:-2]) / sum(len(target) + 1 for _, target, *_ in test[:-2])
+unseen = test[:-2]
+((given, answers),) = batches(unseen, len(unseen))
+losses = {"its own source": model.evaluate(given, answers, batch_size=len(unseen), verbose=0)[0]}
+given["source_ids"] = np.roll(given["source_ids"], 1, axis=0)
+losses["another's source"] = model.evaluate(given, answers, batch_size=len(unseen), verbose=0)[0]
+closed = batches(unseen, len(unseen), read=False)
+losses["no source"] = model.evaluate(closed, verbose=0)[0]
+without_source = model.fit(
+    batches(train, 64, read=False), epochs=10, shuffle=False, verbose=0
+).history["loss"]
+losses["no source, trained on"] = model.evaluate(closed, verbose=0)[0]
+for doors, loss in losses.items():
+    print(f"{loss:6.3f} nats a token with {doors}")
+print(f"{floor:6.3f} is the least possible without the source")
+assert (
+    losses["its own source"] < 0.2 and floor - 0.05 < losses["no source, trained on"] < floor + 0.4
+)
+assert min(losses["another's source"], losses["no source"]) > 2 * losses["no source, trained on"]
+
+# %%
+# extra code – the loss, with and without the source
+figure, panel = figures.panels(width=5.5)
+epochs = np.arange(1, 27)
+panel.plot(epochs[:16], with_source, "o-", color=figures.BLUE, label="with the source")
+panel.plot(epochs[16:], without_source, "s-", color=figures.ORANGE, label="doors closed")
+panel.axhline(floor, ls="--", color=figures.BLACK, label="least possible without the source")
+panel.set(xlabel="epoch", ylabel="loss (nats per token)", ylim=(0, 3))
+panel.legend()
+figures.show(figure, "07_closed_doors")
+
+# %% [markdown]
+# A translator that is cut off does much worse than one that has learned to live without: it still
+# acts on what it reads there, and that is nothing. The other decoder makes up fluent sentences, as
+# article 003 says, and no training can bring it below the floor.
+#
+# ## Exercises
+#
+# 1. Shuffle the words of each source. Does the translator without an encoder mind?
+# 2. How many weights does one head have for a source of 100 tokens and a target of 20, in each of
+#    the model's three attentions?
+# 3. Take the mean of the weights over both blocks and all eight heads of the deep model. Is that a
+#    better alignment than that of its worst head?
+#
+# ## Answers
+#
+# 1. Hardly: its cross-attention sees a bag of words, each with its position, and this grammar's
+#    words mean the same wherever they stand.
+
+# %%
+model.set_weights(translating)
+mixed = inputs["source_ids"].copy()
+for row, (source, *_) in zip(mixed, test):
+    row[: len(source)] = rng.permutation(row[: len(source)])
+logits, _ = looks.predict(inputs | {"source_ids": mixed}, batch_size=len(test), verbose=0)
+share = (logits.argmax(axis=-1) == labels)[labels != PADDING].mean()
+print(f"{share:.1%} of the next words right with the source's words shuffled")
+assert share > 0.8
+
+# %% [markdown]
+# 2. In the encoder 100 · 100, in the decoder 20 · 20 (half of them masked), in between 20 · 100.
+
+# %%
+y, memory = rng.normal(size=(1, 20, 16)), rng.normal(size=(1, 100, 16))
+_, weights = cross_attention(y, memory, return_attention_scores=True)
+assert weights.shape == (1, 1, 20, 100) and 20 * 100 == 2_000
+
+# %% [markdown]
+# 3. Yes: most looks go where they should, and the strays go each to another place.
+
+# %%
+vote = aligned(deep_weights.mean(axis=(1, 2)))
+print(f"the mean of all eight {vote:.2f}, the worst head {by_head.min():.2f}")
+assert vote > by_head.min()

@@ -1,0 +1,470 @@
+# %% [markdown]
+# # 8 · Add & Norm, and the feed-forward network
+#
+# **Two thirds of an encoder block is not attention: what are the other two boxes for?**
+# Let's build layer normalisation, the residual path and the feed-forward network by hand, measure
+# what each keeps alive through 12 blocks, and find out who mixes what. Run time: about 25 s.
+#
+# *Paper: sections 3.1, 3.3 and 5.4. Géron: chapter 16, "Attention Is All You Need: The Original
+# Transformer Architecture"; he introduces layer normalisation in chapter 15, "Fighting the
+# Unstable Gradients Problem", and residual connections with ResNet in chapter 14. Article: 002.*
+
+# %%
+import keras
+import numpy as np
+from keras import ops
+
+import figures
+import keras_transformer as kt
+
+keras.utils.set_random_seed(8)
+rng = np.random.default_rng(8)
+
+
+def array(tensor):
+    return ops.convert_to_numpy(tensor)
+
+
+# %% [markdown]
+# ## Which axis?
+#
+# Both normalisations subtract a mean and divide by a standard deviation. The whole difference is
+# what the mean is taken over. Article 002: batch normalisation treats one dimension of all inputs
+# of a batch, layer normalisation treats each input. Right, and let's add what "each input" is: each
+# *token*, not each sentence.
+
+
+# %%
+def normalised(x, axes, epsilon=1e-6):
+    mean, variance = x.mean(axis=axes, keepdims=True), x.var(axis=axes, keepdims=True)
+    return (x - mean) / np.sqrt(variance + epsilon), mean.size
+
+
+x = rng.normal(0.5, 1.0, size=(3, 5, 8)).astype("float32")  # sentence, token, dimension
+x[1, 2] *= 5  # a loud token
+x[:, :, 6] *= 5  # a wide dimension
+
+over_dimensions, num_tokens = normalised(x, axes=-1)
+over_tokens, num_dimensions = normalised(x, axes=(0, 1))
+layer_norm = keras.layers.LayerNormalization(epsilon=1e-6)
+batch_norm = keras.layers.BatchNormalization(epsilon=1e-6)
+np.testing.assert_allclose(over_dimensions, array(layer_norm(x)), atol=1e-5)
+np.testing.assert_allclose(over_tokens, array(batch_norm(x, training=True)), atol=1e-5)
+np.testing.assert_allclose(over_dimensions, array(kt.AddNorm()(x, np.zeros_like(x))), atol=1e-5)
+print(f"layer normalisation: {num_tokens} means, one a token, each of 8 numbers")
+print(f"batch normalisation: {num_dimensions} means, one a dimension, each of 15 numbers")
+assert (num_tokens, num_dimensions) == (15, 8)
+
+# %%
+# extra code – the same numbers three times
+figure, rows = figures.panels(3, width=2.6, height=3.4)
+for panel, table, title in zip(
+    rows, (x, over_dimensions, over_tokens), ("x", "layer norm of x", "batch norm of x")
+):
+    table = table.reshape(15, 8)
+    limit = 6 if title == "x" else 2.5
+    image = panel.imshow(table, cmap="PuOr", vmin=-limit, vmax=limit, aspect="auto")
+    panel.set(title=title, xlabel="dimension", yticks=[0, 5, 10], xticks=range(0, 8, 2))
+    panel.axhline(4.5, color="0.3", lw=0.8)
+    panel.axhline(9.5, color="0.3", lw=0.8)
+    figure.colorbar(image, ax=panel, location="bottom", label="value")
+rows[0].set_ylabel("token (3 sentences of 5)")
+figures.show(figure, "08_axes")
+
+# %% [markdown]
+# ## Neighbours and padding
+#
+# The consequence: a batch statistic belongs to the batch. Let's normalise one sentence alone, then
+# beside three others, then padded with zeros as a batch of unequal lengths is, and see how far its
+# own numbers move.
+
+# %%
+sentence = x[:1]
+others = rng.normal(1.0, 3.0, size=(3, 5, 8)).astype("float32")
+company = {
+    "beside three others": np.concatenate([sentence, others]),
+    "padded with 5 zeros": np.pad(sentence, [(0, 0), (0, 5), (0, 0)]),
+}
+for how, batch in company.items():
+    moved = {}
+    for name, norm in (("layer", layer_norm), ("batch", batch_norm)):
+        alone, here = (array(norm(b, training=True))[:1, :5] for b in (sentence, batch))
+        moved[name] = np.abs(here - alone).max()
+    print(f"{how}: batch norm moves it by {moved['batch']:.2f}, layer norm by {moved['layer']:.0e}")
+    assert moved["layer"] < 1e-6 and moved["batch"] > 0.1
+
+# %% [markdown]
+# A sentence that means something else in other company would be a strange translator (chapter 6
+# took pains to mask padding; here nothing needs masking). Batch normalisation has a second face,
+# too: at inference it uses running averages of what it saw in training. Layer normalisation is the
+# same function in both modes:
+
+# %%
+for name, norm in (("layer", layer_norm), ("batch", batch_norm)):
+    gap = np.abs(array(norm(x, training=True)) - array(norm(x, training=False))).max()
+    print(f"{name} norm: training and inference differ by {gap:.2f}")
+    assert gap == 0 if name == "layer" else gap > 0.1
+
+# %% [markdown]
+# ## A surprise: epsilon
+#
+# $\epsilon$ keeps the division finite. The paper does not mention it; the authors' code has 1e-6,
+# as does the package, and Keras's default is 1e-3. That is as much as the variance of a
+# vector with standard deviation 0.03: quiet tokens come out too quiet.
+
+# %%
+token = rng.normal(size=(1, 512)).astype("float32")
+token = (token - token.mean()) / token.std()
+for scale in (1.0, 0.1, 0.02):
+    sizes = [
+        array(norm(token * scale)).std()
+        for norm in (kt.AddNorm().norm, keras.layers.LayerNormalization())
+    ]
+    print(f"standard deviation {scale:4} becomes {sizes[0]:.3f} (1e-6), {sizes[1]:.3f} (1e-3)")
+    by_hand = [scale / np.sqrt(scale**2 + epsilon) for epsilon in (1e-6, 1e-3)]
+    np.testing.assert_allclose(sizes, by_hand, rtol=1e-3)
+assert sizes[0] > 0.99 and sizes[1] < 0.6
+
+# %% [markdown]
+# ## Add, then norm
+#
+# $$\text{post-norm, the paper:}\quad x \leftarrow \mathrm{LayerNorm}(x + \mathrm{Sublayer}(x))
+# \qquad
+# \text{pre-norm:}\quad x \leftarrow x + \mathrm{Sublayer}(\mathrm{LayerNorm}(x))$$
+#
+# The sum needs both sides to be equally wide, so every sublayer of the paper ends in $d_{model}$
+# dimensions. Any function will do as a sublayer:
+
+# %%
+sublayer = np.tanh
+post, pre = kt.AddNorm(), kt.AddNorm(norm_first=True)
+post_norm = normalised(x + sublayer(x), -1)[0]
+pre_norm = x + sublayer(normalised(x, -1)[0])
+for add_norm, by_hand in ((post, post_norm), (pre, pre_norm)):
+    by_package = add_norm(x, sublayer(array(add_norm.sublayer_input(x))))
+    np.testing.assert_allclose(array(by_package), by_hand, atol=1e-5)
+print(f"size of a token: post-norm {post_norm.std():.2f}, pre-norm {pre_norm.std():.2f}")
+np.testing.assert_allclose(post_norm.std(axis=-1), 1, atol=1e-4)
+
+# %% [markdown]
+# ## Through 12 blocks
+#
+# What do the two parts do for a deep stack? Let's join 12 times attention and feed-forward in five
+# ways: with neither part, with one, and with both in either order. Before each block we add a
+# weight that is zero. It changes nothing, but after one `fit` step of `SGD(1.0)` it holds minus
+# the gradient of the loss at that depth, on any backend. (As loss we take the output's product
+# with a fixed random direction.) While we are at it, we look at the size of $x$, and at how alike
+# the tokens have become: the mean cosine between two of them.
+
+# %%
+d_model, length, num_blocks = 32, 8, 12
+layer_norm = keras.layers.LayerNormalization(epsilon=1e-6)
+JOINS = {
+    "neither": lambda x, f: f(x),
+    "add alone": lambda x, f: x + f(x),
+    "norm alone": lambda x, f: layer_norm(f(x)),
+    "post-norm": lambda x, f: layer_norm(x + f(x)),
+    "pre-norm": lambda x, f: x + f(layer_norm(x)),
+}
+
+
+def kernel(rows, columns):
+    return rng.normal(size=(rows, columns), scale=(2 / (rows + columns)) ** 0.5).astype("float32")
+
+
+kernels = [
+    [kernel(d_model, d_model) for _ in "QKV"] + [kernel(d_model, 128), kernel(128, d_model)]
+    for _ in range(num_blocks)
+]
+
+
+def attention_of(x, W_q, W_k, W_v):
+    return kt.scaled_dot_product_attention(x @ W_q, x @ W_k, x @ W_v)[0]
+
+
+def network_of(x, W_1, W_2):
+    return ops.relu(x @ W_1) @ W_2
+
+
+class Stack(keras.layers.Layer):
+    def __init__(self, join):
+        super().__init__()
+        self.join = join
+
+    def build(self, shape):
+        shape = (1, length, d_model)
+        self.zeros = [self.add_weight(shape, "zeros") for _ in range(num_blocks + 1)]
+
+    def call(self, x):
+        self.depths = []
+        for zero, (*W_qkv, W_1, W_2) in zip(self.zeros, kernels):
+            x = x + zero
+            self.depths.append(x)
+            x = self.join(x, lambda x: attention_of(x, *W_qkv))
+            x = self.join(x, lambda x: network_of(x, W_1, W_2))
+        self.depths.append(x)
+        return x + self.zeros[-1]
+
+
+def mean_cosine(x):
+    unit = x / np.linalg.norm(x, axis=-1, keepdims=True)
+    return ((unit @ unit.T).sum() - length) / (length * (length - 1))
+
+
+start, direction = rng.normal(size=(2, 1, length, d_model)).astype("float32")
+gradients, sizes, cosines = {}, {}, {}
+for name, join in JOINS.items():
+    stack = Stack(join)
+    stack(start)
+    depths = [array(x)[0] for x in stack.depths]
+    sizes[name] = [x.std() for x in depths]
+    cosines[name] = [mean_cosine(x) for x in depths]
+    model = keras.Sequential([keras.Input((length, d_model)), stack])
+    model.compile(
+        keras.optimizers.SGD(1.0), loss=lambda y, output: ops.sum(y * output), run_eagerly=True
+    )
+    model.fit(start, direction, verbose=0)
+    gradients[name] = [np.linalg.norm(array(zero)) for zero in stack.zeros]
+    print(
+        f"{name:10}: the gradient at the bottom is {gradients[name][0] / gradients[name][-1]:8.2g} "
+        f"of that at the top; x grows to {sizes[name][-1]:7.2g}; cosine {cosines[name][-1]:.2f}"
+    )
+
+# %% [markdown]
+# Read the table from above. With **neither**, signal and gradient both fade. **Add alone** keeps
+# every path open, and they add up: both grow with each block. **Norm alone** holds the size,
+# but look at the cosine: after a few blocks all tokens are the same vector. It takes **both**.
+# Post-norm still lets the tokens grow alike, but later; pre-norm least, and its $x$ grows a little
+# with each block. Who makes them alike? Mostly attention, which averages:
+
+# %%
+after = [attention_of(start, *kernels[0][:3]), network_of(start, *kernels[0][3:])]
+cosine, *after = (mean_cosine(array(x)[0]) for x in (start, *after))
+print(f"cosine {cosine:.2f}; after one attention {after[0]:.2f}, after one network {after[1]:.2f}")
+assert after[0] > after[1] + 0.1 and after[0] > cosine + 0.3
+
+top = {name: g[0] / g[-1] for name, g in gradients.items()}
+assert top["neither"] < 1e-2 and top["add alone"] > 50
+assert all(0.05 < top[name] < 20 for name in ("norm alone", "post-norm", "pre-norm"))
+assert sizes["neither"][-1] < 0.01 and sizes["add alone"][-1] > 10
+np.testing.assert_allclose([sizes["norm alone"][-1], sizes["post-norm"][-1]], 1, atol=1e-3)
+assert 1.5 < sizes["pre-norm"][-1] < 10
+assert cosines["norm alone"][4] > 0.95 and cosines["norm alone"][4] > cosines["post-norm"][4] + 0.1
+assert cosines["pre-norm"][-1] < 0.9 < cosines["norm alone"][-1]
+
+# %%
+# extra code – gradient, size and likeness at each depth
+figure, panels = figures.panels(3, width=3.1)
+for name, color, line in zip(
+    JOINS,
+    (figures.BLACK, figures.PURPLE, figures.ORANGE, figures.BLUE, figures.GREEN),
+    (":", "--", "-.", "o-", "s-"),
+):
+    relative = np.array(gradients[name]) / gradients[name][-1]
+    for panel, values in zip(panels, (relative, sizes[name], cosines[name])):
+        panel.plot(values, line, color=color, label=name, markersize=3)
+panels[0].set(yscale="log", ylabel="gradient (that at the top = 1)")
+panels[1].set(yscale="log", ylabel="standard deviation of x")
+panels[2].set(ylabel="mean cosine of two tokens", ylim=(-0.1, 1.05))
+for panel in panels:
+    panel.set(xlabel="depth (blocks)", xticks=range(0, 13, 3))
+figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=5)
+figures.show(figure, "08_depth")
+
+# %% [markdown]
+# ## Post-norm or pre-norm?
+#
+# The paper norms after the addition, most models since 2019 before. Let's train both on a task
+# that needs attention, to write a sequence backwards, at a learning rate that starts high at once.
+
+# %%
+num_batches = 160
+digits = rng.integers(10, size=(32 * num_batches, 8)).astype("int32")
+curves = {}
+for name, norm_first in (("post-norm", False), ("pre-norm", True)):
+    keras.utils.set_random_seed(8)
+    model = keras.Sequential(
+        [
+            keras.Input((8,), dtype="int32"),
+            kt.TokenEmbedding(10, d_model),
+            kt.PositionalEncoding(),
+            kt.Encoder(num_layers=6, num_heads=2, d_ff=64, norm_first=norm_first),
+            keras.layers.Dense(10),
+        ]
+    )
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(3e-3), loss, metrics=["accuracy"])
+    curves[name] = model.fit(
+        digits, digits[:, ::-1], batch_size=32, epochs=10, steps_per_epoch=16, verbose=0
+    ).history["accuracy"]
+    print(f"{name:9}: {curves[name][-1]:.0%} of the digits right after {num_batches} steps")
+assert curves["pre-norm"][-1] > 0.8 > 0.5 > curves["post-norm"][-1]
+
+# %% [markdown]
+# Pre-norm learns; post-norm does not get off the ground at this depth and rate. That is why the
+# paper needs its warm-up (chapter 10), and why deep models gave up its order.
+#
+# ## The feed-forward network
+#
+# $$\mathrm{FFN}(x) = \max(0,\, xW_1 + b_1)\,W_2 + b_2$$
+#
+# Two layers, with ReLU between, at every position alike. The paper remarks that this is two
+# convolutions of width 1; let's put the package's kernels into Keras's convolutions.
+
+# %%
+feed_forward = kt.FeedForward(d_ff=32)
+x = rng.normal(size=(2, 6, 8)).astype("float32")
+output = array(feed_forward(x))
+W_1, b_1, W_2, b_2 = (array(weight) for weight in feed_forward.weights)
+np.testing.assert_allclose(output, np.maximum(0, x @ W_1 + b_1) @ W_2 + b_2, atol=1e-5)
+
+convolutions = keras.Sequential(
+    [keras.layers.Conv1D(32, kernel_size=1, activation="relu"), keras.layers.Conv1D(8, 1)]
+)
+convolutions.build((None, 6, 8))
+convolutions.set_weights([W_1[None], b_1, W_2[None], b_2])
+gap = np.abs(array(convolutions(x)) - output).max()
+print(f"kernels of shape {W_1[None].shape} and {W_2[None].shape}: they differ by {gap:.0e}")
+assert gap < 1e-5
+
+# %% [markdown]
+# A network at one position does not see the others. Change the last token and look who notices:
+
+# %%
+attention = kt.MultiHeadAttention(num_heads=2)
+changed = x.copy()
+changed[:, -1] += 1
+notices = {}
+for name, layer in (("attention", lambda x: attention(x, x)), ("feed-forward", feed_forward)):
+    notices[name] = np.abs(array(layer(changed)) - array(layer(x))).max(axis=(0, 2))
+    print(f"{name:12} changes at positions 1 to 6 by", notices[name].round(3))
+assert notices["feed-forward"][:5].max() == 0 < notices["feed-forward"][5]
+assert notices["attention"].min() > 1e-3
+
+# %% [markdown]
+# ## Who mixes dimensions?
+#
+# Article 002: before the feed-forward network the dimensions of an input have not interacted, and
+# combining them is what this network is for. Let's nudge one input dimension of a token and see
+# which output dimensions of the same token move: in attention with its weights held and nothing
+# else (a mean of values), in attention where $Q = K = V = x$, in the layer with its projections,
+# and in the feed-forward network.
+
+# %%
+one = x[:1]
+held = array(kt.scaled_dot_product_attention(one, one, one)[1])
+LAYERS = {
+    "weights held": lambda x: held @ x,
+    "no projections": lambda x: array(kt.scaled_dot_product_attention(x, x, x)[0]),
+    "attention layer": lambda x: array(attention(x, x)),
+    "feed-forward": lambda x: array(feed_forward(x)),
+}
+moves = {}
+for name, layer in LAYERS.items():
+    nudged = np.repeat(one, 8, axis=0)
+    nudged[np.arange(8), 0, np.arange(8)] += 0.5  # in copy i, dimension i of token 0
+    moves[name] = np.abs(np.stack([layer(copy[None])[0, 0] for copy in nudged]) - layer(one)[0, 0])
+    others = moves[name][~np.eye(8, dtype=bool)]
+    print(f"{name:15} moves {(others > 1e-5).sum():2} of {others.size} other dimensions")
+    assert (others > 1e-5).mean() == 0 if name == "weights held" else (others > 1e-5).mean() > 0.8
+
+# %%
+# extra code – who moves whom
+figure, panels = figures.panels(4, width=2.3, height=2.7)
+for panel, (name, table) in zip(panels, moves.items()):
+    image = panel.imshow(table / table.max(), cmap="Blues", vmin=0, vmax=1)
+    panel.set(title=name, xlabel="output dimension", xticks=[0, 7], yticks=[0, 7])
+panels[0].set_ylabel("nudged input dimension")
+figure.colorbar(image, ax=list(panels), label="movement (largest = 1)", fraction=0.05)
+figures.show(figure, "08_mixing")
+
+# %% [markdown]
+# The article is right about the first panel only, the weighted mean itself. The weights depend on
+# all dimensions of the query and the keys, and each of the four projections is a full matrix. What
+# attention lacks is something else: once its weights are held, it is *linear* in the values. The
+# feed-forward network is not:
+
+# %%
+a, b = rng.normal(size=(2, 1, 6, 8)).astype("float32")
+functions = {
+    "attention, query and key held": lambda value: array(attention(one, value, key=one)),
+    "feed-forward": lambda value: array(feed_forward(value)),
+}
+for name, f in functions.items():  # (all biases are still 0)
+    gap = np.abs(f(a + b) - f(a) - f(b)).max()
+    print(f"{name}: f(a + b) and f(a) + f(b) differ by {gap:.1g}")
+    assert gap < 1e-5 if "attention" in name else gap > 0.1
+
+# %% [markdown]
+# That is what the ReLU is for. Without it, the two layers are one matrix in disguise:
+
+# %%
+linear = kt.FeedForward(d_ff=32, activation=None)
+linear.build(x.shape)
+linear.set_weights([W_1, b_1, W_2, b_2])
+np.testing.assert_allclose(array(linear(x)), x @ (W_1 @ W_2) + (b_1 @ W_2 + b_2), atol=1e-5)
+many = rng.normal(size=(5000, 8)).astype("float32")
+answers = array(feed_forward(many[None]))[0]
+best = many @ np.linalg.lstsq(many, answers - answers.mean(axis=0), rcond=None)[0]
+missed = ((answers - answers.mean(axis=0) - best) ** 2).sum() / answers.var(axis=0).sum() / 5000
+print(f"without ReLU: {W_1.size + W_2.size} numbers do the work of {(W_1 @ W_2).size}")
+print(f"with ReLU, the best single matrix misses {missed:.0%} of the output's variance")
+assert missed > 0.1
+
+# %% [markdown]
+# ## Two thirds of a block
+#
+# With the paper's $d_{ff} = 4\,d_{model}$ an attention has $4\,d_{model}^2$ weights and a
+# feed-forward network $8\,d_{model}^2$. Counted in blocks of the base model:
+
+# %%
+shape = (None, None, 512)
+encoder_block, decoder_block = kt.EncoderBlock(8, 2048), kt.DecoderBlock(8, 2048)
+encoder_block.build(shape)
+decoder_block.build(shape, shape)
+for name, block in (("encoder", encoder_block), ("decoder", decoder_block)):
+    part, whole = block.feed_forward.count_params(), block.count_params()
+    print(f"{name} block: {part:,} of {whole:,} parameters are feed-forward, {part / whole:.1%}")
+    np.testing.assert_allclose(part / whole, 2 / 3 if name == "encoder" else 1 / 2, atol=0.001)
+
+# %% [markdown]
+# ## Exercises
+#
+# 1. Keras's `BatchNormalization` takes a `mask`. Does it mend the padding? Does it mend the
+#    neighbours?
+# 2. `keras.layers.RMSNormalization` divides by the root mean square and subtracts nothing. For
+#    which tokens does it agree with layer normalisation?
+# 3. Which $d_{ff}$ gives the feed-forward network as many weights as the attention has?
+#
+# ## Answers
+#
+# 1. The padding, yes. The neighbours, no: they are not padding.
+
+# %%
+alone = array(batch_norm(sentence, training=True))
+for how, batch in company.items():
+    real = np.abs(batch).sum(axis=-1) > 0  # (batch, length), True at tokens
+    masked = array(batch_norm(batch, training=True, mask=ops.convert_to_tensor(real)))
+    gap = np.abs(masked[:1, :5] - alone).max()
+    print(f"{how}, with a mask: batch norm moves the sentence by {gap:.2f}")
+    assert gap < 1e-4 if "padded" in how else gap > 0.1
+
+# %% [markdown]
+# 2. For those whose mean is 0 already: then the variance is the mean square.
+
+# %%
+rms_norm = keras.layers.RMSNormalization(epsilon=1e-6)
+centred = x - x.mean(axis=-1, keepdims=True)
+gaps = [np.abs(array(rms_norm(v)) - normalised(v, -1)[0]).max() for v in (x, centred)]
+print(f"they differ by {gaps[0]:.2f}, on tokens with mean 0 by {gaps[1]:.0e}")
+assert gaps[1] < 1e-4 < 0.1 < gaps[0]
+
+# %% [markdown]
+# 3. $4\,d_{model}^2 = 2\,d_{model}\,d_{ff}$ gives $d_{ff} = 2\,d_{model}$.
+
+# %%
+block = kt.EncoderBlock(num_heads=8, d_ff=2 * 512)
+block.build(shape)
+sizes = [block.self_attention.count_params(), block.feed_forward.count_params()]
+print(f"attention {sizes[0]:,}, feed-forward {sizes[1]:,} (the difference is biases)")
+np.testing.assert_allclose(*sizes, rtol=1e-3)

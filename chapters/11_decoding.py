@@ -1,0 +1,461 @@
+# %% [markdown]
+# # 11 · Decoding, one token at a time
+#
+# **How does a model that only ranks next tokens write a sentence, and is it the best one?** Let's
+# build greedy decoding, the key/value cache, beam search and sampling small, judge them by a list
+# of every sentence there is, and hold the package's searches against them. Run time: about 25 s.
+#
+# *Paper: sections 3.1 ("auto-regressive") and 6.1 (beam 4, length penalty 0.6). Géron: chapter 16,
+# "Beam Search" and "Generating Fake Shakespearean Text". Article: 002, "Decoder".*
+
+# %%
+import keras
+import keras_hub
+import numpy as np
+from keras import ops
+
+import figures
+import keras_transformer as kt
+from keras_transformer.generation import length_penalty
+from keras_transformer.training import pays_to_compile
+
+array = ops.convert_to_numpy
+keras.utils.set_random_seed(11)
+rng = np.random.default_rng(11)
+
+# %% [markdown]
+# ## A model of which we know everything
+#
+# 那天雨很大 ("it rained heavily that day") has more than one translation. Let a table tell how
+# probable each word is after the last one ("." is END). All its sentences can be listed:
+
+# %%
+rain = {
+    "START": {"it": 0.6, "heavy": 0.4},
+    "it": {"rained": 0.6, "poured": 0.4},
+    "rained": {"hard": 0.5, "heavily": 0.35, ".": 0.15},
+    "poured": {".": 0.9, "hard": 0.1},
+    "heavy": {"rain": 1.0},
+    "rain": {".": 0.9, "fell": 0.1},
+    **{word: {".": 1.0} for word in ("hard", "heavily", "fell")},
+}
+
+
+def sentences(table):
+    """Every sentence and its probability, the most probable first."""
+    found, begun = {}, [(("START",), 1.0)]
+    while begun:
+        words, p = begun.pop()
+        for word, q in table[words[-1]].items():
+            if word == ".":
+                found[" ".join(words[1:])] = p * q
+            else:
+                begun.append(((*words, word), p * q))
+    return dict(sorted(found.items(), key=lambda pair: -pair[1]))
+
+
+true = sentences(rain)
+print(", ".join(f"{p:.3f} {text}" for text, p in true.items()))
+np.testing.assert_allclose(sum(true.values()), 1)
+
+# %% [markdown]
+# Now a Transformer that learns it, from 1,500 translations in just these shares, and beside it a
+# sentence with only one translation, 水汽打湿了衣服 ("the damp soaked the clothes"):
+
+# %%
+TEXTS, LONG = ["那天雨很大", "水汽打湿了衣服"], "damp air had soaked all the clothes he wore"
+counts = [*(round(1500 * p) for p in true.values()), 500]
+pairs = np.repeat(TEXTS, [1500, 500]).tolist(), np.repeat([*true, LONG], counts).tolist()
+tokenizers = kt.learn_tokenizer(pairs[0], model_type="char"), kt.learn_tokenizer(pairs[1])
+sizes = [tokenizer.vocabulary_size() for tokenizer in tokenizers]
+model = kt.Transformer(*sizes, num_layers=1, d_model=32, num_heads=2, d_ff=64, dropout=0.0)
+cooling = keras.optimizers.schedules.CosineDecay(0.01, 80)
+model.compile(kt.paper_optimizer(cooling), kt.TokenCrossEntropy(), jit_compile=pays_to_compile())
+batches = kt.TranslationBatches(*map(kt.encode, tokenizers, pairs), batch_size=200, num_buckets=1)
+model.fit(batches, epochs=8, shuffle=False, verbose=0)
+
+every = TEXTS[:1] * len(true) + TEXTS[1:], [*true, LONG]
+batches = kt.TranslationBatches(
+    *map(kt.encode, tokenizers, every), batch_size=2, num_buckets=1, shuffle=False
+)
+learned = {}
+for inputs, labels in batches:
+    p = ops.softmax(model.predict_on_batch(inputs))
+    of_labels = np.take_along_axis(array(p), labels[..., None], axis=-1)[..., 0]
+    p_of_sentence = np.where(labels == kt.PADDING, 1, of_labels).prod(axis=1)
+    learned |= zip(kt.decode(tokenizers[1], labels), p_of_sentence)
+print("learned:", ", ".join(f"{p:.3f} {text}" for text, p in learned.items()))
+assert all(abs(learned[text] - true[text]) < 0.04 for text in true) and learned[LONG] > 0.8
+
+# %% [markdown]
+# ## Greedy: the best next token, again and again
+#
+# Article 002: the encoder reads its input at once, the decoder "必须要一个一个地解码" (must decode
+# one by one). Let's do just that: read what is written so far, keep the logits at its end, append
+# the best token. (Padding on the right makes it one shape; the look-ahead mask hides it.)
+
+# %%
+source_ids, target_ids = inputs["source_ids"], np.zeros_like(inputs["target_ids"])  # of TEXTS
+target_ids[:, 0], read, at_the_end = kt.START, 0, []
+for t in range(10):
+    logits = model.predict_on_batch({"source_ids": source_ids, "target_ids": target_ids})
+    at_the_end.append(logits[:, t])
+    target_ids[:, t + 1] = logits[:, t].argmax(axis=-1)
+    read += t + 1
+written = kt.decode(tokenizers[1], target_ids[:, 1:])
+print(f"{written}: {read} tokens of each read, to write ten with END")
+assert written == ["it rained hard", LONG] and target_ids[1, 10] == kt.END
+assert read == 10 * 11 / 2
+
+# %% [markdown]
+# To write n tokens it read n(n + 1)/2. "One by one" is true of writing only: the last of the passes
+# holds the logits of all ten steps. So a known sentence is learned, or scored as above, in one.
+
+# %%
+error = np.abs(logits[:, :10] - np.stack(at_the_end, axis=1)).max()
+print(f"one pass and ten passes differ by {error:.0e}")
+assert error < 1e-4
+
+# %% [markdown]
+# ## A cache of keys and values
+#
+# Each pass computed the keys and values of the old tokens again. Let's keep them. In one attention
+# a step then projects one token, appends its key and value, and asks one query:
+
+# %%
+attention = kt.MultiHeadAttention(num_heads=1)
+x = rng.normal(size=(1, 10, 16)).astype("float32")
+all_at_once = array(attention(x, x, use_causal_mask=True))[0]
+projections = (attention.query, attention.key, attention.value, attention.output_projection)
+W_Q, W_K, W_V, W_O = (layer.get_weights()[0] for layer in projections)  # the biases begin as 0
+keys, values, outputs = [], [], []
+for token in x[0]:
+    keys.append(token @ W_K)
+    values.append(token @ W_V)
+    exponentials = np.exp(np.array(keys) @ (token @ W_Q) / np.sqrt(16))
+    outputs.append(exponentials / exponentials.sum() @ np.array(values) @ W_O)
+print(f"{len(keys)} tokens read; the difference is {np.abs(outputs - all_at_once).max():.0e}")
+np.testing.assert_allclose(outputs, all_at_once, atol=1e-5)
+
+# %% [markdown]
+# There is no mask in this loop. Article 002 says that the mask hides "尚未解码的部分" (the part not
+# yet decoded); while decoding there is no such part. With two layers it matters all the same: what
+# layer 2 has read at an old position must not change when a token is added. The look-ahead mask is
+# what makes a cache right:
+
+# %%
+another_last = x.copy()
+another_last[0, 9] += 1
+for causal, low, high in ((False, 0.01, 10), (True, 0, 1e-6)):
+    one, other = x, another_last
+    for _ in range(2):
+        one, other = (attention(each, each, use_causal_mask=causal) for each in (one, other))
+    moved = np.abs(array(one - other)[0, :9]).max()
+    print(f"look-ahead mask {causal}: another last token moves the nine before it by {moved:.1g}")
+    assert low <= moved <= high
+
+# %% [markdown]
+# Attention itself does not become free: token t still asks t keys. What is saved is everything
+# computed before; the price is memory:
+
+# %%
+cache = keras.tree.flatten(model.empty_past(1, 10))
+print("a cache for ten tokens:", " + ".join(str(np.prod(part.shape)) for part in cache), "numbers")
+assert sum(np.prod(part.shape) for part in cache) == 2 * 10 * 32  # K and V, tokens, d_model
+
+# %% [markdown]
+# ## Beam search
+#
+# Is what greedy wrote the best? Look at the list: *it rained hard* has 0.180, *heavy rain* 0.360.
+# *It* is the better first word because many sentences begin with it; greedy counts them all, and
+# can then write but one. A beam keeps several beginnings. Each step ranks the extensions of all by
+# log-probability; those that end are put aside as finished, the best that do not end live on.
+# Finished ones are ranked by log-probability over GNMT's length penalty,
+# $\left(\frac{5 + n}{6}\right)^\alpha$ for $n$ tokens, END included.
+
+
+# %%
+def extensions(table, beginnings):
+    """All beginnings with one word more, the most probable first."""
+    longer = [
+        (log_p + np.log(p), (*words, word))
+        for log_p, words in beginnings
+        for word, p in table[words[-1]].items()
+    ]
+    return sorted(longer, reverse=True)
+
+
+def beam_search(table, beams, alpha=0.0):
+    live, finished = [(0.0, ("START",))], {}
+    while live:
+        ranked = extensions(table, live)
+        for log_p, words in ranked[:beams]:
+            if words[-1] == ".":
+                finished[" ".join(words[1:-1])] = log_p / length_penalty(len(words) - 1, alpha)
+        live = [each for each in ranked if each[1][-1] != "."][:beams]
+    return dict(sorted(finished.items(), key=lambda pair: -pair[1])[:beams])
+
+
+for beams in (1, 2, 3):
+    found = ", ".join(f"{true[text]:.3f} {text}" for text in beam_search(rain, beams))
+    print(f"{beams} beams: {found}")
+assert list(beam_search(rain, 1)) == written[:1]
+assert list(beam_search(rain, 2)) == ["heavy rain", "it rained hard"]
+assert list(beam_search(rain, 3)) == list(true)[:3]
+
+# %% [markdown]
+# One beam is greedy decoding; two find the best sentence. They are no exhaustive search: *it
+# poured*, the second best, lost its place to *it rained* when that looked better. Three keep it.
+
+# %%
+# extra code – the tree, greedy's way and what two beams keep
+figure, panel = figures.panels(1, width=7.5, height=3.4)
+leaves = sorted(("START", *text.split(), ".") for text in true)
+kept = [("START", *text.split(), ".") for text in beam_search(rain, 2)]
+for words in {leaf[:k] for leaf in leaves for k in range(1, len(leaf) + 1)}:
+    # A beginning stands in the middle of the sentences that it leads to.
+    (x0, y0), (x1, y1) = (
+        (len(start), -np.mean([i for i, leaf in enumerate(leaves) if leaf[: len(start)] == start]))
+        for start in (words[:-1], words)
+    )
+    on_beam = any(leaf[: len(words)] == words for leaf in kept)
+    colour, width = (figures.BLUE, 2.5) if on_beam else ("0.6", 1)
+    box = dict(boxstyle="round", facecolor="white", edgecolor=colour)
+    panel.text(x1, y1, words[-1].replace(".", "END"), ha="center", va="center", bbox=box, zorder=3)
+    if len(words) > 1:
+        panel.plot([x0, x1], [y0, y1], color=colour, linewidth=width)
+        if kept[1][: len(words)] == words:  # it rained hard
+            panel.plot([x0, x1], [y0, y1], "--", color=figures.ORANGE, linewidth=2.5)
+        p, back = rain[words[-2]][words[-1]], dict(facecolor="white", edgecolor="none", pad=0.5)
+        panel.text((x0 + x1) / 2, (y0 + y1) / 2, f"{p:g}", ha="center", va="center", bbox=back)
+    if words[-1] == ".":
+        panel.text(x1 + 0.25, y1, f"{true[' '.join(words[1:-1])]:.3f}", va="center")
+panel.plot([], [], color=figures.BLUE, linewidth=2.5, label="two beams, what they finish")
+panel.plot([], [], "--", color=figures.ORANGE, linewidth=2.5, label="greedy")
+panel.legend(loc="upper left")
+panel.text(5.1, 0.6, "probability")
+panel.set(xticks=range(1, 6), xticklabels=range(5), xlabel="tokens written", yticks=[])
+panel.set(xlim=(0.6, 5.7), ylim=(-6.5, 0.9))
+panel.spines["left"].set_visible(False)
+figures.show(figure, "11_tree")
+
+# %% [markdown]
+# `kt.Decoding` asks a model for three methods: what stays the same from step to step, an empty
+# cache, and one step. So the table can be its model. It must find what our beam of 2 finds, and a
+# beam wider than the list must return all of the list, in order:
+
+
+# %%
+class Table:
+    """A model for `kt.Decoding` whose next token depends on the last one alone."""
+
+    variables = ()  # no weights
+
+    def __init__(self, table):
+        self.tokens = ["<pad>", "<unk>", "START", ".", *[word for word in table if word != "START"]]
+        rows = [table.get(token, dict.fromkeys(self.tokens, 1)) for token in self.tokens]
+        p = [[row.get(token, 1e-30) for token in self.tokens] for row in rows]
+        self.log_p = np.log(p).astype("float32")
+
+    def text(self, ids):
+        return " ".join(self.tokens[i] for i in ids if i > kt.END)
+
+    def decoding_context(self, source_ids, max_length):
+        return source_ids
+
+    def empty_past(self, batch_size, places):
+        return ops.zeros((batch_size, places))
+
+    def step(self, ids, position, past, context, attention_mask):
+        return ops.take(self.log_p, ids, axis=0), past
+
+
+rain_model, any_source = Table(rain), np.array([[4, kt.END]])
+decoding = kt.Decoding(rain_model)
+for beams, alpha in ((2, 0.0), (2, 0.6), (8, 0.0), (8, 0.6), (8, 1.0)):
+    found = decoding.beam_search(any_source, 6, beams, alpha, n_best=min(beams, len(true)))
+    of_all = {t: np.log(p) / length_penalty(len(t.split()) + 1, alpha) for t, p in true.items()}
+    expected = beam_search(rain, beams, alpha) if beams == 2 else of_all
+    expected = sorted(((score, text) for text, score in expected.items()), reverse=True)
+    texts = [rain_model.text(ids) for ids in found.ids[0]]
+    print(f"{beams} beams, alpha {alpha}:", texts[:2], found.scores[0, :2].round(2))
+    assert texts == [text for _, text in expected]
+    np.testing.assert_allclose(found.scores[0], [score for score, _ in expected], atol=1e-5)
+
+# %% [markdown]
+# Streaming is the greedy loop, stopped after each step to hand over its token:
+
+# %%
+streamed = [rain_model.tokens[ids[0]] for ids in decoding.stream(any_source, 6)]
+print("streamed:", " | ".join(streamed))
+assert " ".join(streamed) == "it rained hard ."
+
+# %% [markdown]
+# ## The finished must be kept apart
+#
+# A tempting shortcut has one pool for all, and stops once each hypothesis contains an END. Then
+# the finished are extended past their END, pay for tokens that nobody reads, and are outranked.
+
+
+# %%
+def one_pool(table, beams):
+    pool = [(0.0, ("START",))]
+    table = table | {".": dict.fromkeys([*table, "."], 1 / (len(table) + 1))}  # never trained
+    while not all("." in words for _, words in pool):
+        pool = extensions(table, pool)[:beams]
+        print("  pool:", ", ".join(f"{np.exp(s):.3f} {' '.join(words[1:])}" for s, words in pool))
+    return " ".join(pool[0][1][1:-1])
+
+
+assert one_pool(rain, 2) == "it rained hard" != next(iter(beam_search(rain, 2)))
+theirs = keras_hub.samplers.BeamSampler(num_beams=2)(
+    next=lambda ids, cache, i: (ops.take(rain_model.log_p, ids[:, i - 1], axis=0), None, cache),
+    prompt=ops.convert_to_tensor([[kt.START, 0, 0, 0, 0, 0]], "int32"),
+    index=1,
+    stop_token_ids=(kt.END,),
+)
+print(f"KerasHub {keras_hub.__version__}, BeamSampler:", rain_model.text(array(theirs)[0]))
+
+# %% [markdown]
+# *Heavy rain* had finished with 0.360; one more token, and it has 0.036. KerasHub's sampler works
+# like this pool, too.
+#
+# ## A wider beam can be worse
+#
+# Each token costs probability, so the short ones lead. In the next table (水汽打湿了衣服)
+# the right word has 0.7; else a word is left out, or the sentence ends, with 0.1 or a little more.
+
+# %%
+words = ["START", *LONG.split(), "."]
+table = {
+    word: dict(zip([*words[i + 1 : i + 3], "."], (0.7, 0.2 - 0.01 * i, 0.1 + 0.01 * i)))
+    for i, word in enumerate(words[:8])
+}
+table |= {words[8]: {words[9]: 0.9, ".": 0.1}, words[9]: {".": 1.0}}
+of_long = sentences(table)
+print(f"{len(of_long)} sentences: {of_long[LONG]:.3f} for the whole one;", end=" ")
+print("before it:", {text: round(p, 3) for text, p in of_long.items() if p > of_long[LONG]})
+assert next(iter(of_long)) == ""
+widths = (1, 2, 3, 4, 8)
+for alpha, expected in ((0.0, [9, 9, 0, 0, 0]), (0.6, [9] * 5), (1.0, [9] * 5)):
+    found = [next(iter(beam_search(table, beams, alpha))) for beams in widths]
+    lengths = [len(text.split()) for text in found]
+    print(f"alpha {alpha}: {widths} beams write {lengths} words")
+    assert lengths == expected and {*found} <= {LONG, ""}
+
+# %% [markdown]
+# The most probable translation is the empty one. Greedy and two beams never look at it; three do:
+# a better search, a worse translation. It is the model that is wrong about length, and the penalty
+# that makes up for it.
+#
+# ## Sampling
+#
+# To sample is to draw the next token. The temperature T divides the logits ($p^{1/T}$,
+# renormalised), top-k keeps the k best tokens, top-p the fewest that together reach p. Each changes
+# the table; listing its sentences tells how often `kt.Decoding.sample` must write each.
+
+
+# %%
+def changed(table, temperature=1.0, top_k=None, top_p=1.0):
+    result = {}
+    for word, row in table.items():
+        best = sorted(row, key=row.get, reverse=True)[:top_k]
+        p = np.array([row[token] for token in best]) ** (1 / temperature)
+        p /= p.sum()
+        p[np.cumsum(p) - p >= top_p] = 0  # the more probable ones suffice
+        result[word] = {token: q for token, q in zip(best, p / p.sum()) if q > 0}
+    return result
+
+
+temperatures, shares = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0), []
+for options in [dict(temperature=T) for T in temperatures] + [dict(top_k=2), dict(top_p=0.8)]:
+    expected = sentences(changed(rain, **options))
+    ids = decoding.sample(np.repeat(any_source, 2000, axis=0), 6, seeds=range(2000), **options)
+    drawn = [rain_model.text(row) for row in ids]
+    shares.append({text: drawn.count(text) / 2000 for text in true})
+    off = max(abs(shares[-1][text] - expected.get(text, 0)) for text in true)
+    most = max(true, key=shares[-1].get)
+    print(f"{options}: {most!r} {shares[-1][most]:.3f}; all within {off:.3f} of the list")
+    assert off < 0.045 and {*drawn} <= {*expected}  # four standard deviations of 2,000 draws
+assert shares[0]["it rained hard"] > 0.9 and shares[0]["heavy rain"] < 0.05
+
+# %% [markdown]
+# A surprise: cooling leads to greedy's sentence, not to the most probable one.
+
+# %%
+# extra code – share of the sentences against temperature
+figure, panel = figures.panels(1, width=5.5)
+curve = np.geomspace(0.1, 4, 40)
+lists = [sentences(changed(rain, temperature=T)) for T in curve]
+colours = (figures.BLUE, figures.GREEN, figures.ORANGE, figures.PURPLE)
+for text, colour, marker in zip(true, colours, "os^D"):
+    panel.plot(curve, [each[text] for each in lists], color=colour)
+    panel.plot(temperatures, [s[text] for s in shares[:6]], marker, color=colour, label=text)
+panel.set(xscale="log", xlabel="temperature", ylabel="share of 2,000 samples")
+panel.set_xticks(temperatures, [f"{T:g}" for T in temperatures])
+panel.minorticks_off()
+panel.legend(title="lines: by the softmax")
+figures.show(figure, "11_temperature")
+
+# %% [markdown]
+# ## The trained model
+#
+# Back to the Transformer, as a `kt.Translator`. With `beams` it makes up for greedy's mistake;
+# `n_best` and `return_scores` give what it knows as `kt.Hypothesis`. Its scores were made step by
+# step with a cache in every block, and are those of one pass without:
+
+# %%
+translator = kt.Translator(model, *tokenizers, beams=4)
+for text, expected in zip(TEXTS, ("heavy rain", LONG)):
+    (found,) = translator.translate([text], n_best=3, return_scores=True)
+    print(*found, sep="\n")
+    assert found[0].text == expected and found[0].finished
+    for each in found[: 3 if text == TEXTS[0] else 1]:
+        by_one_pass = np.log(learned[each.text]) / length_penalty(len(each.text.split()) + 1, 0.6)
+        assert abs(each.score - by_one_pass) < 1e-3
+
+# %% [markdown]
+# Beam search changes nothing for the long sentence, and cannot: what has more than half of the
+# probability is found by greedy decoding (exercise 1).
+#
+# ## Exercises
+#
+# 1. Prove that greedy decoding finds every sentence with more than half of the probability, and
+#    check it on 500 random tables. How often do greedy and beams miss the best one otherwise?
+# 2. From which α on does a wide beam prefer the nine words to none? Check both sides of it.
+# 3. Which sentences does sampling with top_k = 1 write, and how often?
+#
+# ## Answers
+#
+# 1. Each beginning of it has more than half of all probability, so its next word has more than
+#    half of what its beginning has, and no other word can have as much.
+
+# %%
+above, below, missed = 0, 0, {1: 0, 2: 0, 4: 0}
+for _ in range(500):
+    words = ["START", *"abcdef"]  # each may be followed by END or a later word
+    rows = [(".", *words[i + 1 :]) for i in range(7)]
+    random = {w: dict(zip(row, rng.dirichlet([0.5] * len(row)))) for w, row in zip(words, rows)}
+    best, p = next(iter(sentences(random).items()))
+    found = {beams: next(iter(beam_search(random, beams))) for beams in missed}
+    above, below = above + (p > 0.5), below + (p <= 0.5)
+    assert p <= 0.5 or found[1] == best
+    missed = {beams: number + (found[beams] != best) for beams, number in missed.items()}
+print(f"{above} above one half, all found; of the other {below}, missed by so many beams: {missed}")
+assert min(above, below) > 30 and missed[4] <= missed[2] < missed[1]
+
+# %% [markdown]
+# 2. None is one token, END, of log-probability log 0.1 and penalty 1; nine words are ten tokens
+#    with penalty $(15/6)^\alpha$. They are equal where $(15/6)^\alpha$ is the ratio of the two.
+
+# %%
+turn = np.log(np.log(of_long[LONG]) / np.log(of_long[""])) / np.log(15 / 6)
+found = [next(iter(beam_search(table, 8, turn + off))) for off in (-0.02, 0.02)]
+print(f"alpha {turn:.3f}; just below it {found[0]!r}, just above {found[1]!r}")
+assert found == ["", LONG]
+
+# %% [markdown]
+# 3. Greedy's only, always: one token is left in each row.
+
+# %%
+assert sentences(changed(rain, top_k=1)) == {"it rained hard": 1.0}
