@@ -169,7 +169,8 @@ JOINS = {
 
 
 def kernel(rows, columns):
-    return rng.normal(size=(rows, columns), scale=(2 / (rows + columns)) ** 0.5).astype("float32")
+    drawn = rng.normal(size=(rows, columns), scale=(2 / (rows + columns)) ** 0.5)
+    return ops.convert_to_tensor(drawn, "float32")
 
 
 kernels = [
@@ -238,7 +239,8 @@ for name, join in JOINS.items():
 # with each block. Who makes them alike? Mostly attention, which averages:
 
 # %%
-after = [attention_of(start, *kernels[0][:3]), network_of(start, *kernels[0][3:])]
+x = ops.convert_to_tensor(start)
+after = [attention_of(x, *kernels[0][:3]), network_of(x, *kernels[0][3:])]
 cosine, *after = (mean_cosine(array(x)[0]) for x in (start, *after))
 print(f"cosine {cosine:.2f}; after one attention {after[0]:.2f}, after one network {after[1]:.2f}")
 assert after[0] > after[1] + 0.1 and after[0] > cosine + 0.3
