@@ -1,7 +1,7 @@
 """Runs one chapter as a reader would, and checks it: python .ci/chapter.py chapters/NN_name.py
 
-It must end, in less than a minute, with every assertion of its text run, and with figures that are
-not blank and lack no character.
+It must end, in less than a minute of a processor's time, with every assertion of its text run, and
+with figures that are not blank and lack no character.
 """
 
 import ast
@@ -10,7 +10,7 @@ import sys
 import time
 import warnings
 
-LIMIT = 60  # seconds
+LIMIT = 60  # seconds of a processor: a busy machine does not count
 ROOT = pathlib.Path(__file__).parents[1]
 
 
@@ -33,7 +33,6 @@ class Counting(ast.NodeTransformer):
 
 def main():
     path = pathlib.Path(sys.argv[1]).resolve()
-    start = time.perf_counter()
     sys.argv = [str(path)]
     sys.path.insert(0, str(path.parent))
     warnings.filterwarnings("error", message="Glyph .* missing")
@@ -53,7 +52,7 @@ def main():
     program = compile(ast.fix_missing_locations(tree), path, "exec")
     exec(program, {"__name__": "__main__", "__file__": str(path), "_passed": passed})
 
-    seconds = time.perf_counter() - start
+    seconds = time.process_time()
     skipped = sorted(counting.lines - passed)
     assert counting.lines and not skipped, f"assertions that did not run: lines {skipped}"
     assert shown and all(name.startswith(path.name[:3]) for name in shown), f"figures: {shown}"

@@ -77,27 +77,24 @@ assert np.abs(cut_off).max() == 0
 # ## A language pair with a known alignment
 #
 # Article 003 has two examples: 我爱苹果 → I love apples, and 那天雨很大 → It rained heavily that
-# day. Let's write the grammar they come from. In Chinese the day stands first or second and the
-# adverb before the verb; in English both come last. The English verb has a tense that
-# only the day tells, and a person. As we make each pair, we note the links: which source word each
-# target word is for. "It" has none: no word of 雨很大 says it.
+# day. Let's write a grammar that they come from. In Chinese the day stands first or second, and the
+# adverb before the verb; in English both come last. As we make each pair, we note the links: which
+# source word each target word is for. "It" has none, since no word of 雨很大 says it.
 
 
 # %%
 def lexicon(text):
-    """{'那天': 'that day', ...}; of verbs: present, with he or she, past."""
     return dict(entry.split(" ", 1) for entry in text.split(", "))
 
 
+DAYS = lexicon("今天 today, 每天 every day, 每年 every year")
 PAST = lexicon("那天 that day, 昨天 yesterday, 去年 last year, 昨晚 last night")
-DAYS = PAST | lexicon("每天 every day, 每年 every year, 今天 today")
 ADVERBS = lexicon("也 too, 又 again, 常常 often, 忽然 suddenly")
-SKY = lexicon("雨 rain rains rained, 雪 snow snows snowed, 雷 thunder thunders thundered")
+SKY = lexicon("雨 rained, 雪 snowed, 雷 thundered, 冰雹 hailed")
 DEGREES = lexicon("很大 heavily, 很小 lightly, 不停 nonstop, 很久 long")
 SUBJECTS = lexicon("我 I, 你 You, 他 He, 她 She, 我们 We, 他们 They, 老师 Teachers, 孩子 Children")
 VERBS = lexicon(
-    "爱 love loves loved, 买 buy buys bought, 卖 sell sells sold, 吃 eat eats ate, "
-    "要 want wants wanted, 洗 wash washes washed, 画 draw draws drew, 藏 hide hides hid"
+    "爱 love loves, 买 buy buys, 卖 sell sells, 吃 eat eats, 要 want wants, 画 draw draws"
 )
 THINGS = lexicon("苹果 apples, 梨 pears, 面包 bread, 鱼 fish, 糖 sweets, 花 flowers, 书 books")
 
@@ -112,23 +109,21 @@ def draw():
         nats += np.log(len(choices))
         return choices[rng.integers(len(choices))]
 
-    def conjugated(verb, third_person):
-        return (SKY | VERBS)[verb].split()[2 if day in PAST else int(third_person)]
-
-    day, adverb = one_of([None, *DAYS]), one_of([None, *ADVERBS])
+    adverb = one_of([None, *ADVERBS])
     if one_of(["weather", "people"]) == "weather":
-        verb, degree = one_of(SKY), one_of(DEGREES)
-        source = [verb, adverb, degree]
-        target = [("It", None), (conjugated(verb, True), verb), (DEGREES[degree], degree)]
+        day, sky, degree = one_of([None, *DAYS, *PAST]), one_of(SKY), one_of(DEGREES)
+        source = [sky, adverb, degree]
+        target = [("It", None), (SKY[sky], sky), (DEGREES[degree], degree)]
     else:
-        subject, verb, thing = one_of(SUBJECTS), one_of(VERBS), one_of(THINGS)
+        day, subject = one_of([None, *DAYS]), one_of(SUBJECTS)
+        verb, thing = one_of(VERBS), one_of(THINGS)
         source = [subject, adverb, verb, thing]
-        said = conjugated(verb, subject in ("他", "她"))
+        said = VERBS[verb].split()[int(subject in ("他", "她"))]
         target = [(SUBJECTS[subject], subject), (said, verb), (THINGS[thing], thing)]
     source.insert(rng.integers(2), day)  # before or after the first word: in English all one
     source = [word for word in source if word]
     target += [(word, adverb) for word in ADVERBS.get(adverb, "").split()]
-    target += [(word, day) for word in DAYS.get(day, "").split()]
+    target += [(word, day) for word in (DAYS | PAST).get(day, "").split()]
     links = [(i, source.index(origin)) for i, (_, origin) in enumerate(target) if origin]
     return source, [word for word, _ in target], links, nats
 
@@ -165,13 +160,13 @@ def batches(pairs, size, read=True):
     sources = [[source_ids[word] for word in pair[0]] if read else [] for pair in pairs]
     targets = [[target_ids[word] for word in pair[1]] for pair in pairs]
     return kt.TranslationBatches(
-        sources, targets, batch_size=size, num_buckets=1, multiple=8, shuffle=size == 64
+        sources, targets, batch_size=size, num_buckets=1, multiple=8, shuffle=size == 128
     )
 
 
 print(
     f"{len(train)} pairs to train on, {len(test)} others; {len(source_ids)} Chinese words and "
-    f"{len(target_ids)} English; shapes {batches(train, 64).shapes}"
+    f"{len(target_ids)} English; shapes {batches(train, 128).shapes}"
 )
 
 # %% [markdown]
@@ -202,7 +197,7 @@ def translator(encoder_blocks, decoder_blocks, num_heads, d_model=32):
     inputs = {"source_ids": source, "target_ids": target}
     model = keras.Model(inputs, logits)
     model.compile(
-        kt.paper_optimizer(kt.WarmupSchedule.with_peak(5e-3, warmup_steps=100)),
+        kt.paper_optimizer(kt.WarmupSchedule.with_peak(1e-2, warmup_steps=50)),
         kt.TokenCrossEntropy(),
         weighted_metrics=[kt.TokenAccuracy()],
     )
@@ -219,7 +214,7 @@ def read(looks):
 ((inputs, labels),) = batches(test, len(test))
 model, looks = translator(encoder_blocks=0, decoder_blocks=1, num_heads=1)
 *_, untrained = read(looks)
-with_source = model.fit(batches(train, 64), epochs=16, shuffle=False, verbose=0).history["loss"]
+with_source = model.fit(batches(train, 128), epochs=12, shuffle=False, verbose=0).history["loss"]
 accuracy, predicted, weights = read(looks)
 print(f"{accuracy:.1%} of the next words right, in sentences never seen")
 assert accuracy > 0.97
@@ -306,9 +301,10 @@ assert gaps[0] < 1e-6 < 0.01 < gaps[1]
 # %%
 def where_it_looks(weights):
     """Mean weight of each kind of source word in the row that writes 'It'."""
-    kinds = {"the day": DAYS, "sky": SKY, "degree": DEGREES, "adverb": ADVERBS, "</s>": ["</s>"]}
+    kinds = {"the day": DAYS | PAST, "sky": SKY, "degree": DEGREES, "adverb": ADVERBS}
+    kinds["</s>"] = ["</s>"]
     totals = dict.fromkeys(kinds, 0.0)
-    rows = [n for n, pair in enumerate(test) if pair[1][0] == "It" and {*pair[0]} & DAYS.keys()]
+    rows = [n for n, pair in enumerate(test) if pair[1][0] == "It" and {*pair[0]} & PAST.keys()]
     for n in rows:
         for word, weight in zip([*test[n][0], "</s>"], weights[n, 0]):
             kind = next(kind for kind, words in kinds.items() if word in words)
@@ -318,11 +314,12 @@ def where_it_looks(weights):
 
 it = where_it_looks(weights[:, 0, 0])
 print(", ".join(f"{kind} {weight:.2f}" for kind, weight in it.items()))
-assert it["the day"] < 0.25 and it["sky"] + it["degree"] > 0.5
+assert it["the day"] < 0.25
 
 # %% [markdown]
-# Not at the day, but at 雨 or 很大: those tell weather from people, and a day does not. The model
-# agrees if we ask for what it *needs*, not for where it looks:
+# Not at the day, which comes with weather and people alike. It looks at 雨 or 很大, which tell them
+# apart, or rests on `</s>`: to look for people and find none says as much. What the model *needs*
+# is another question than where it looks, and can be asked:
 
 # %%
 variants = ["那天 雨 很大", "雨 很大", "那天 我 爱 苹果", "我 爱 苹果"]
@@ -333,39 +330,35 @@ for words, probability in zip(variants, first):
 assert min(first[:2]) > 0.9 and max(first[2:]) < 0.1
 
 # %% [markdown]
-# ## With an encoder, and deeper
+# ## With an encoder, and several heads
 #
-# Now the paper's arrangement: encoder blocks make the memory, and decoder blocks look at it with
-# several heads each. It translates as well. But a row of the memory has become a mixture of words,
-# a word may be fetched from where the encoder has copied it to (`</s>` is a favourite), and what
-# eight heads share no single one has to show:
+# Now the paper's arrangement: an encoder makes the memory, and the decoder looks at it with several
+# heads. It translates as well. But a row of the memory has become a mixture of words, a word may be
+# fetched from where the encoder has copied it to (`</s>` is a favourite), and what four heads share
+# no single one has to show:
 
 # %%
-deep, deep_looks = translator(encoder_blocks=2, decoder_blocks=2, num_heads=4)
-deep.fit(batches(train, 64), epochs=8, shuffle=False, verbose=0)
-deep_accuracy, _, deep_weights = read(deep_looks)
-by_head = np.array([[aligned(deep_weights[:, b, h]) for h in range(4)] for b in range(2)])
-print(f"{deep_accuracy:.1%} of the next words right; aligned:")
-for block in range(2):
-    mean = aligned(deep_weights[:, block].mean(axis=1))
-    print(f"decoder block {block + 1}: heads", by_head[block].round(2), f"their mean {mean:.2f}")
-it = where_it_looks(deep_weights[:, -1].mean(axis=1))
+whole, whole_looks = translator(encoder_blocks=1, decoder_blocks=1, num_heads=4)
+whole.fit(batches(train, 128), epochs=8, shuffle=False, verbose=0)
+whole_accuracy, _, whole_weights = read(whole_looks)
+heads = whole_weights[:, 0].swapaxes(0, 1)  # (head, sentence, target, source)
+by_head, mean = [aligned(head) for head in heads], heads.mean(axis=0)
+print(f"{whole_accuracy:.1%} of the next words right; aligned:", end=" ")
+print("heads", np.round(by_head, 2), f"their mean {aligned(mean):.2f}")
+it = where_it_looks(mean)
 print("'It' looks at", ", ".join(f"{kind} {weight:.2f}" for kind, weight in it.items()))
-assert deep_accuracy > 0.97 and it["the day"] < 0.35
-assert by_head.min() < aligned(weights[:, 0, 0]) - 0.15
+assert whole_accuracy > 0.97 and it["the day"] < 0.35
+assert min(by_head) < aligned(weights[:, 0, 0]) - 0.15
 
 # %%
-# extra code – all eight heads on the first sentence
+# extra code – all four heads on the first sentence
 source, target, links, _ = test[-2]
 source = [figures.glossed(word, GLOSSES[word]) for word in source] + ["</s>"]
-seen = {
-    f"block {block + 1}": deep_weights[-2, block, :, : len(target) + 1, : len(source)]
-    for block in range(2)
-}
-figures.show(plots.plot_attention(seen, source, [*target, "</s>"]), "07_deep")
+seen = {"decoder": heads[:, -2, : len(target) + 1, : len(source)]}
+figures.show(plots.plot_attention(seen, source, [*target, "</s>"]), "07_heads")
 
 # %% [markdown]
-# A picture of one head of a deep model shows what that head read, not which word made the model
+# A picture of one head of such a model shows what that head read, not which word made the model
 # say what it said. (`Translator.attention` gives these pictures for any model; now we know what
 # to make of them.)
 #
@@ -388,7 +381,7 @@ losses["another's source"] = model.evaluate(given, answers, batch_size=len(unsee
 closed = batches(unseen, len(unseen), read=False)
 losses["no source"] = model.evaluate(closed, verbose=0)[0]
 without_source = model.fit(
-    batches(train, 64, read=False), epochs=10, shuffle=False, verbose=0
+    batches(train, 128, read=False), epochs=10, shuffle=False, verbose=0
 ).history["loss"]
 losses["no source, trained on"] = model.evaluate(closed, verbose=0)[0]
 for doors, loss in losses.items():
@@ -402,9 +395,9 @@ assert min(losses["another's source"], losses["no source"]) > 2 * losses["no sou
 # %%
 # extra code – the loss, with and without the source
 figure, panel = figures.panels(width=5.5)
-epochs = np.arange(1, 27)
-panel.plot(epochs[:16], with_source, "o-", color=figures.BLUE, label="with the source")
-panel.plot(epochs[16:], without_source, "s-", color=figures.ORANGE, label="doors closed")
+epochs = np.arange(1, 23)
+panel.plot(epochs[:12], with_source, "o-", color=figures.BLUE, label="with the source")
+panel.plot(epochs[12:], without_source, "s-", color=figures.ORANGE, label="doors closed")
 panel.axhline(floor, ls="--", color=figures.BLACK, label="least possible without the source")
 panel.set(xlabel="epoch", ylabel="loss (nats per token)", ylim=(0, 3))
 panel.legend()
@@ -420,8 +413,8 @@ figures.show(figure, "07_closed_doors")
 # 1. Shuffle the words of each source. Does the translator without an encoder mind?
 # 2. How many weights does one head have for a source of 100 tokens and a target of 20, in each of
 #    the model's three attentions?
-# 3. Take the mean of the weights over both blocks and all eight heads of the deep model. Is that a
-#    better alignment than that of its worst head?
+# 3. Take the weights of those four heads and for each word the *largest* of the four. Is that a
+#    better alignment than that of the worst head?
 #
 # ## Answers
 #
@@ -447,9 +440,9 @@ _, weights = cross_attention(y, memory, return_attention_scores=True)
 assert weights.shape == (1, 1, 20, 100) and 20 * 100 == 2_000
 
 # %% [markdown]
-# 3. Yes: most looks go where they should, and the strays go each to another place.
+# 3. Yes: most looks go where they should, and a stray one is seldom the surest of the four.
 
 # %%
-vote = aligned(deep_weights.mean(axis=(1, 2)))
-print(f"the mean of all eight {vote:.2f}, the worst head {by_head.min():.2f}")
-assert vote > by_head.min()
+surest = aligned(heads.max(axis=0))
+print(f"the largest of four {surest:.2f}, the worst head {min(by_head):.2f}")
+assert surest > min(by_head)

@@ -211,7 +211,8 @@ assert sum(found.values()) == transformer.count_params() == kt.count_parameters(
 # %% [markdown]
 # ## The paper's 65 and 213 million
 #
-# So says Table 3 of its base and its big model; section 5.1 has "about 37000" ids. We get:
+# So says Table 3 of its base and its big model (in `kt.PRESETS`, each row a `kt.Preset`); section
+# 5.1 has "about 37000" ids. We get:
 
 # %%
 base, big = vars(kt.PRESETS["base"]), vars(kt.PRESETS["big"])

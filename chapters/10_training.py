@@ -100,7 +100,7 @@ assert (inputs["target_ids"][:, 0] == kt.START).all()
 # compare it with every beginning on its own, one a row:
 
 # %%
-model = kt.Transformer(V, num_layers=1, d_model=64, num_heads=4, d_ff=128, dropout=0.1)
+model = kt.Transformer(V, num_layers=1, d_model=64, num_heads=4, d_ff=128, dropout=0.0)
 source, target = inputs["source_ids"][:1], inputs["target_ids"][:1]
 length = target.shape[1]
 beginnings = np.tril(np.repeat(target, length, axis=0))  # row t: t + 1 tokens, then padding
@@ -191,33 +191,33 @@ def equation_3(d_model, warmup_steps):
     return d_model**-0.5 * np.minimum(step**-0.5, step * warmup_steps**-1.5)
 
 
-peaks = {}
-for name, sizes in {"base": (512, 4000), "big": (1024, 4000), "here": (64, 150)}.items():
-    rates = ops.convert_to_numpy(kt.WarmupSchedule(*sizes)(step - 1))
-    np.testing.assert_allclose(rates, equation_3(*sizes), rtol=1e-5)
-    peaks[name] = rates.max()
-    print(f"{name:4} d_model {sizes[0]:4}: peak {rates.max():.1e} at step {step[rates.argmax()]:,}")
-    assert step[rates.argmax()] == sizes[1]
-    np.testing.assert_allclose(rates[4 * sizes[1] - 1], rates.max() / 2, rtol=1e-4)
-print(f"our peak is {peaks['here'] / peaks['base']:.1f} times that of base")
-assert 14 < peaks["here"] / peaks["base"] < 15
+schedules = {
+    "base": kt.WarmupSchedule(d_model=512, warmup_steps=4000),
+    "big": kt.WarmupSchedule(d_model=1024, warmup_steps=4000),
+    "this chapter": kt.WarmupSchedule.with_peak(0.008, warmup_steps=80),  # the same curve, scaled
+}
+rates = {name: ops.convert_to_numpy(each(step - 1)) for name, each in schedules.items()}
+for name, curve in rates.items():
+    print(f"{name:12} peak {curve.max():.1e} at step {step[curve.argmax()]:,}")
+np.testing.assert_allclose(rates["base"], equation_3(512, 4000), rtol=1e-5)
+np.testing.assert_allclose(rates["big"], equation_3(1024, 4000), rtol=1e-5)
+scale = 0.008 * (64 * 80) ** 0.5
+np.testing.assert_allclose(rates["this chapter"], scale * equation_3(64, 80), rtol=1e-5)
+np.testing.assert_allclose(rates["base"][4 * 4000 - 1], rates["base"].max() / 2, rtol=1e-5)
 
 # %%
-# extra code – the schedule
+# extra code – the schedules
 figure, panel = figures.panels(width=5.5)
-for (name, sizes), colour, style in zip(
-    {"here": (64, 150), "base": (512, 4000), "big": (1024, 4000)}.items(),
-    (figures.ORANGE, figures.BLUE, figures.GREEN),
-    ("--", "-", ":"),
-):
-    label = f"{name}: d_model {sizes[0]}, {sizes[1]:,} steps of warm-up"
-    panel.plot(step, equation_3(*sizes), style, color=colour, label=label)
-panel.set(xscale="log", yscale="log", xlabel="step", ylabel="learning rate", ylim=(1e-7, None))
+colours, styles = (figures.BLUE, figures.GREEN, figures.ORANGE), ("-", ":", "--")
+for (name, curve), colour, style in zip(rates.items(), colours, styles):
+    panel.plot(step, curve, style, color=colour, label=name)
+panel.set(xscale="log", yscale="log", xlabel="step", ylabel="learning rate", ylim=(1e-7, 0.02))
 panel.legend(loc="lower right")
 figures.show(figure, "10_schedule")
 
 # %% [markdown]
-# At four times the warm-up, half of the peak is left. Small models bear, and need, large rates.
+# At four times the warm-up, half of the peak is left. Small models bear large rates: our peak is
+# eleven times that of base.
 #
 # ## Adam
 #
@@ -247,8 +247,9 @@ for t, gradient in enumerate(gradients, start=1):
 # %%
 ones = ops.convert_to_numpy(keras.layers.Dropout(0.1)(ops.ones((200, 200)), training=True))
 print(f"{np.mean(ones == 0):.1%} dropped, the others {ones.max():.3f}, mean {ones.mean():.3f}")
+block, x = kt.EncoderBlock(num_heads=4, d_ff=128, dropout=0.1), ops.ones((1, 5, 64))
 for mode in (True, False):
-    one, other = (ops.convert_to_numpy(model(inputs, training=mode)) for _ in range(2))
+    one, other = (ops.convert_to_numpy(block(x, training=mode)) for _ in range(2))
     print(f"training={mode}: two passes differ by {np.abs(one - other).max():.1f}")
     assert np.abs(one - other).max() > 0.1 if mode else np.array_equal(one, other)
 assert abs(np.mean(ones == 0) - 0.1) < 0.01 and np.isclose(ones.max(), 1 / 0.9)
@@ -256,11 +257,12 @@ assert abs(np.mean(ones == 0) - 0.1) < 0.01 and np.isclose(ones.max(), 1 / 0.9)
 # %% [markdown]
 # ## `fit`
 #
-# Everything together. (`shuffle=False`: these batches shuffle themselves.)
+# Everything together. (`shuffle=False`: these batches shuffle themselves. And no dropout: 1,600
+# dates seen seven times are not learnt by heart, as the last lines check.)
 
 # %%
 model.compile(
-    kt.paper_optimizer(kt.WarmupSchedule(d_model=64, warmup_steps=150)),
+    kt.paper_optimizer(schedules["this chapter"]),
     kt.TokenCrossEntropy(label_smoothing=0.1),
     metrics=[kt.TokenAccuracy(), kt.Perplexity()],
     jit_compile=training.pays_to_compile(),
@@ -270,13 +272,15 @@ valid_batches = kt.TranslationBatches(*valid_ids, batch_size=200, num_buckets=1)
 history = model.fit(
     batches, validation_data=valid_batches, epochs=7, shuffle=False, verbose=2
 ).history
-assert history["val_token_accuracy"][1] > history["token_accuracy"][1]
-assert history["val_token_accuracy"][-1] > 0.95
-assert floor < history["val_loss"][-1] < floor + 0.15
+first, last = ({name: values[n] for name, values in history.items()} for n in (1, -1))
+assert first["val_token_accuracy"] > first["token_accuracy"]
+assert last["val_token_accuracy"] > max(0.95, last["token_accuracy"] - 0.02)
+assert floor < last["val_loss"] < floor + 0.15
 
 # %% [markdown]
-# Validation looks *better* than training: the training numbers are means over an epoch of learning,
-# with dropout on; validation comes after the epoch, with dropout off.
+# Early on validation looks *better* than training. It is measured when the epoch is over; the
+# training numbers are means over the epoch, while the model learns (and with dropout, if there is
+# any).
 
 # %%
 # extra code – the learning curves

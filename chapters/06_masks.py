@@ -1,0 +1,379 @@
+# %% [markdown]
+# # 6 · Masks, and the target shifted right
+#
+# **How can a decoder learn all words of a sentence in one pass, and never see the word that it is
+# to write?** Let's write the two masks out, apply them rightly and wrongly, shift a target, and
+# train the same small model with the look-ahead mask and without: the one without has a loss that
+# is too good to be true. Run time: about 20 s.
+#
+# *Paper: sections 3.1 (the shift) and 3.2.3 (the mask). Géron: chapter 16, "Multi-head attention"
+# (its padding and causal masks) and "An Encoder–Decoder Network for Neural Machine Translation"
+# (the shift). Articles: 000, 002 and 003.*
+
+# %%
+import keras
+import numpy as np
+from keras import ops
+
+import figures
+import keras_transformer as kt
+from keras_transformer import plots
+
+keras.utils.set_random_seed(6)
+rng = np.random.default_rng(6)
+array = ops.convert_to_numpy
+
+
+def softmax(scores):
+    exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return exponentials / exponentials.sum(axis=-1, keepdims=True)
+
+
+# %% [markdown]
+# ## The look-ahead mask of 我 爱 吃 苹果 ("I love eating apples")
+#
+# Article 003: to predict 爱 the decoder may see 我 only, to predict 吃 it may see 我 爱, and so on.
+# One row for each word that looks, one column for each word looked at; True, as everywhere in the
+# package, means *may be attended to*.
+
+# %%
+words = ["我", "爱", "吃", "苹果"]
+mask = np.array([[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]], bool)
+np.testing.assert_array_equal(mask, array(kt.look_ahead_mask(4)))
+for row, predicted in zip(mask, words[1:]):
+    print(f"to predict {predicted} it sees", *np.array(words)[row])
+
+# %% [markdown]
+# ## Minus infinity takes the column away
+#
+# The mask works *before* the softmax: a score of $-\infty$ is a weight of $e^{-\infty} = 0$, and
+# the others share the whole 1. That is the same as never having had those columns:
+
+# %%
+Q, K, V = rng.normal(size=(3, 4, 8)).astype("float32")
+scores = Q @ K.T / 8**0.5
+weights = softmax(np.where(mask, scores, -np.inf))
+for i in range(4):
+    np.testing.assert_allclose(weights[i, : i + 1], softmax(scores[i, : i + 1]), atol=1e-6)
+_, packages = kt.scaled_dot_product_attention(Q, K, V, attention_mask=mask)
+error = np.abs(array(packages) - weights).max()
+print(weights.round(2), f"\nthe package differs by {error:.0e}")
+assert error < 1e-6 and not weights[~mask].any()
+
+# %% [markdown]
+# ## Before the softmax, and minus infinity
+#
+# Article 000 has it right: scores to $-\infty$, before the softmax. Article 002 says that the
+# *weights* of what is not yet decoded are set to 0, and article 003, whose formula has the
+# $-\infty$, sums up that their *relevance* (its word for $QK^T$) becomes 0. Let's take all three at
+# their word, and then exchange the key of the last word, which no other word may see:
+
+
+# %%
+def three_ways(scores):
+    return {
+        "scores −∞": softmax(np.where(mask, scores, -np.inf)),
+        "weights 0": softmax(scores) * mask,
+        "scores 0": softmax(scores * mask),
+    }
+
+
+other_K = np.concatenate([K[:3], -K[3:]])
+changed = three_ways(Q @ other_K.T / 8**0.5)
+for way, weights in three_ways(scores).items():
+    sums, ahead = weights.sum(axis=-1), weights[~mask].sum()
+    moved = np.abs(weights - changed[way])[:3, :3].max()
+    print(f"{way:9}: rows sum to {sums.round(2)}, ahead {ahead:.2f}, exchange moves {moved:.3f}")
+    assert np.allclose(sums, 1) == (way != "weights 0")
+    assert (ahead > 0) == (way == "scores 0")
+    assert (moved > 0.01) == (way == "weights 0")
+
+# %% [markdown]
+# Weights set to 0 *after* the softmax leave rows that do not sum to 1, and they leak: the future is
+# still in the denominator. Scores set to 0 hand the future a good part of the weight ("ahead"), and
+# with it the values of words not yet written.
+#
+# ## −10⁹, −∞, and a row without any key
+#
+# Many programs add $-10^9$. The result is the same to the last bit, with one exception:
+# a row in which nothing may be seen. Such rows exist: the last batch of an epoch is filled up with
+# rows of padding.
+
+# %%
+nothing = np.zeros((1, 4), bool)
+rows = {}
+with np.errstate(invalid="ignore"):
+    for name, low in (("−∞", -np.inf), ("−10⁹", -1e9)):
+        rows[name] = softmax(np.where(nothing, scores[:1], low))[0]
+rows["package"] = array(kt.scaled_dot_product_attention(Q[:1], K, V, attention_mask=nothing)[1])[0]
+print({name: row.round(2).tolist() for name, row in rows.items()})
+assert np.isnan(rows["−∞"]).all() and not rows["package"].any()
+np.testing.assert_allclose(rows["−10⁹"], 1 / 4)
+minus_infinity, large = (softmax(np.where(mask, scores, low)) for low in (-np.inf, -1e9))
+np.testing.assert_array_equal(minus_infinity, large)
+assert np.isnan(0 * rows["−∞"]).all()
+
+# %% [markdown]
+# $-\infty$ gives $0/0$, a NaN that survives even the weight 0 of padding in the loss; $-10^9$
+# attends to all that is forbidden, evenly. The package answers with exact zeros.
+#
+# ## The future cannot reach back
+#
+# Now a whole block of the decoder. Let's change one word after the other and note which outputs
+# move. The table that results should be the mask itself. A block of the encoder has no such mask:
+
+# %%
+x, memory = rng.normal(size=(2, 1, 4, 16)).astype("float32")
+decoder_block, encoder_block = (B(num_heads=2, d_ff=32) for B in (kt.DecoderBlock, kt.EncoderBlock))
+blocks = {"decoder": lambda x: decoder_block(x, memory), "encoder": encoder_block}
+for name, block in blocks.items():
+    moves = np.zeros((4, 4), bool)
+    for j in range(4):
+        other = x.copy()
+        other[:, j] += 1
+        moves[:, j] = np.abs(array(block(other)) - array(block(x)))[0].max(axis=-1) > 1e-5
+    print(f"{name}: output i (row) moves with word j", *moves.astype(int), sep="\n  ")
+    assert (moves == mask).all() if name == "decoder" else moves.all()
+
+# %% [markdown]
+# ## Shifted right
+#
+# The mask lets the row of a word see the word itself, so its output has to be compared with the
+# *next* one. That is the shift of Figure 1: START goes before the decoder's input, END behind the
+# labels. Let's look at the arrays of two sentences:
+
+# %%
+pairs = ("我 爱 吃 苹果", "I love to eat apples"), ("我 吃 苹果", "I eat an apple")
+vocabulary = ["·", "?", "START", "END", *"我 爱 吃 苹果 I love to eat apples an apple".split()]
+number = {word: i for i, word in enumerate(vocabulary)}
+sides = [[[number[word] for word in text.split()] for text in side] for side in zip(*pairs)]
+inputs, labels = kt.TranslationBatches(*sides, num_buckets=1, shuffle=False)[0]
+for name, ids in (*inputs.items(), ("labels", labels)):
+    print(f"{name:11}", *(" ".join(f"{vocabulary[i]:7}" for i in row) for row in ids), sep="\n  ")
+source_ids, target_ids = inputs["source_ids"], inputs["target_ids"]
+middle = (labels != kt.END) & (labels != kt.PADDING)
+np.testing.assert_array_equal(target_ids[:, 1:][middle[:, :-1]], labels[:, :-1][middle[:, :-1]])
+
+# %% [markdown]
+# The decoder reads the correct beginning whatever it would have written itself; this is *teacher
+# forcing*. Thanks to the mask, one pass then does the work of many: row $t$ of it equals the last
+# row of a pass over the first $t$ words alone.
+
+# %%
+model = kt.Transformer(len(vocabulary), num_layers=1, d_model=16, num_heads=2, d_ff=32, dropout=0.0)
+logits = model.predict_on_batch(inputs)
+for t in (2, 5):
+    step = model.predict_on_batch({"source_ids": source_ids, "target_ids": target_ids[:, :t]})
+    error = np.abs(step[:, -1] - logits[:, t - 1]).max()
+    print(f"row {t} of one pass and the last row of a pass over {t} words differ by {error:.0e}")
+    assert error < 1e-5
+
+# %% [markdown]
+# ## The padding mask
+#
+# The shorter sentence was filled up with padding (·). What a model says of it must not depend on
+# that, nor on the other sentence: padding has to be invisible as a key, in the encoder and in the
+# cross-attention, where the keys are the *source's*. The target's own padding needs no mask: it
+# stands in the future of every real word. Let's take the model apart and vary its two masks:
+
+
+# %%
+def read(source_ids, target_ids, encoder_mask, cross_mask):
+    x = model.source_positions(model.embed_source(source_ids))
+    memory = model.encoder(x, attention_mask=encoder_mask)
+    y = model.target_positions(model.embed_target(target_ids))
+    y = model.decoder(y, memory, cross_attention_mask=cross_mask)
+    return array(model.embed_target(y, reverse=True))
+
+
+of_source, of_target = kt.padding_mask(source_ids), kt.padding_mask(target_ids)
+print("padding mask of the sources:", array(of_source).astype(int).tolist())
+ways = {
+    "both masks of the source": (of_source, of_source),
+    "no mask in the encoder": (None, of_source),
+    "no mask in the cross-attention": (of_source, None),
+    "the target's mask in the cross-attention": (of_source, of_target),
+}
+alone = {"source_ids": source_ids[1:, :4], "target_ids": target_ids[1:, :5]}  # nothing to mask
+alone = model.predict_on_batch(alone)[0]
+for way, masks in ways.items():
+    difference = np.abs(read(source_ids, target_ids, *masks)[1, :5] - alone).max()
+    print(f"{way:41}: 我 吃 苹果 alone and in the batch differ by {difference:.0e}")
+    assert (difference < 1e-5) == (way == "both masks of the source")
+np.testing.assert_allclose(read(source_ids, target_ids, of_source, of_source), logits, atol=1e-5)
+
+# %% [markdown]
+# Only the first is right, and `kt.Transformer` does just that. Note the last line: where source and
+# target are padded to the same length, the wrong mask raises no error.
+
+# %%
+# extra code – masks as matrices
+figure, row_of_panels = figures.panels(3, width=3.2, height=3.1)
+tokens = [figures.glossed(*pair) for pair in (("我", "I"), ("爱", "love"), ("茶", "tea"))]
+tokens = ["START", *tokens, "padding", "padding"]
+look_ahead, padding = array(kt.look_ahead_mask(6)), np.tile(np.arange(6) < 4, (6, 1))
+masks = {"look-ahead": look_ahead, "padding": padding, "both": look_ahead & padding}
+for panel, (name, matrix) in zip(row_of_panels, masks.items()):
+    panel.imshow(matrix, cmap="Blues", vmin=0, vmax=1.4)
+    for (i, j), seen in np.ndenumerate(matrix):
+        panel.text(j, i, int(seen), ha="center", va="center", color="white" if seen else "0.5")
+    panel.set_title(name)
+    panel.set_xticks(range(6), tokens, rotation=45, ha="right", rotation_mode="anchor")
+    panel.set_yticks(range(6), tokens if name == "look-ahead" else [""] * 6)
+    panel.tick_params(length=0)
+    panel.set_xlabel("token looked at (key)")
+row_of_panels[0].set_ylabel("token that looks (query)")
+figures.show(figure, "06_masks")
+
+# %% [markdown]
+# ## The leak
+#
+# What if the look-ahead mask is forgotten? Article 003: the model "knows the answer in advance".
+# Let's commit the crime on a small task written as one line: four different digits, =, and the same
+# digits sorted, in Chinese, as in 7 1 4 9 = 一 四 七 九. The digits are drawn at random, so that no
+# honest model can guess them: on average a line costs it at least $\ln(10 \cdot 9 \cdot 8 \cdot
+# 7)$ nats.
+
+# %%
+vocabulary = ["·", "?", "START", "END", "=", *"0123456789", *"零一二三四五六七八九"]
+
+
+def draw(number):
+    digits = rng.permuted(np.tile(np.arange(10), (number, 1)), axis=1)[:, :4]
+    start, equals, end = (np.full((number, 1), vocabulary.index(w)) for w in ("START", "=", "END"))
+    return np.hstack([start, digits + 5, equals, np.sort(digits) + 15, end])
+
+
+training, test = draw(2000), draw(200)
+floor = np.log(10 * 9 * 8 * 7) / 10
+print(*(vocabulary[i] for i in training[0]), f"(the floor is {floor:.2f} nats per token)")
+
+
+# %% [markdown]
+# One block of the encoder will do, as its mask comes from outside: padding alone, or padding and
+# look-ahead together. In training it reads the true beginning. To *write*, it gets the line up to =
+# and adds one token after the other; what is not yet written is padding, which nobody sees.
+
+
+# %%
+class LanguageModel(keras.Model):
+    def __init__(self, look_ahead):
+        super().__init__()
+        self.look_ahead = look_ahead
+        self.embedding = kt.TokenEmbedding(len(vocabulary), 64)
+        self.positions = kt.PositionalEncoding()
+        self.block = kt.EncoderBlock(num_heads=1, d_ff=128)
+        self.logits = keras.layers.Dense(len(vocabulary))
+
+    def attend(self, ids, **options):
+        mask = kt.padding_mask(ids)
+        if self.look_ahead:
+            mask = ops.logical_and(mask, kt.look_ahead_mask(ids.shape[1]))
+        return self.block(self.positions(self.embedding(ids)), attention_mask=mask, **options)
+
+    def call(self, ids):
+        return self.logits(self.attend(ids))
+
+
+def write(model, lines):
+    ids = np.where(np.arange(11) < 6, lines, kt.PADDING)
+    for t in range(5, 10):
+        ids[:, t + 1] = model.predict_on_batch(ids[:, :-1])[:, t].argmax(axis=-1)
+    return ids
+
+
+losses, shares, models = {}, {}, {}
+for name, look_ahead in (("with the mask", True), ("without", False)):
+    keras.utils.set_random_seed(6)  # the same weights to begin with
+    model = models[name] = LanguageModel(look_ahead)
+    model.compile(kt.paper_optimizer(5e-3), kt.TokenCrossEntropy())
+    losses[name], shares[name] = [], []
+    for _ in range(8):
+        history = model.fit(training[:, :-1], training[:, 1:], batch_size=50, verbose=0)
+        losses[name] += history.history["loss"]
+        written = write(model, test)
+        shares[name].append((written == test).all(axis=-1).mean())
+    line = " ".join(vocabulary[i] for i in written[0, 1:])
+    print(f"{name:13}: loss {losses[name][-1]:.2f}, {shares[name][-1]:.0%} right, such as {line}")
+assert losses["with the mask"][-1] > 0.97 * floor > 0.3 * floor > losses["without"][-1]
+assert shares["with the mask"][-1] > 0.7 > 0.5 > shares["without"][-1]
+
+# %% [markdown]
+# The model without the mask wins on the loss by far and cannot do the task. The other comes down to
+# the floor, and sorts. So beware of a loss that is better than the data allow. How does the cheat
+# work? Let's look at the question, whose four digits were drawn at random, and at how much
+# attention each place pays to the next one.
+
+# %%
+attention = {}
+for name, model in models.items():
+    guesses = model.predict_on_batch(test[:, :-1])[:, :4].argmax(axis=-1)
+    guessed = (guesses == test[:, 1:5]).mean()
+    attention[name] = array(model.attend(test[:, :-1], return_attention_scores=True)[1])[:, 0]
+    ahead = attention[name][:, range(9), range(1, 10)].mean()
+    print(f"{name:13}: {guessed:.0%} of the random digits guessed, {ahead:.0%} of attention ahead")
+    assert (guessed > 0.9) == (guessed > 0.2) == (ahead > 0.05) == (name == "without")
+
+# %% [markdown]
+# It looks up the next token and repeats it, also where nobody can know it. When it has to write,
+# nothing stands there.
+
+# %%
+# extra code – the learning curves, and where both models look
+figure, (left, right) = figures.panels(2)
+looks = {"with the mask": ("o-", figures.BLUE), "without": ("s--", figures.ORANGE)}
+for name, (style, colour) in looks.items():
+    left.plot(range(1, 9), losses[name], style, color=colour, label=name)
+    right.plot(range(1, 9), 100 * np.array(shares[name]), style, color=colour, label=name)
+left.axhline(floor, color="0.5", linestyle=":")
+left.text(8.1, floor - 0.12, "floor: what nobody can know", ha="right", color="0.3")
+left.set(xlabel="epoch", ylabel="loss (nats per token)", ylim=(0, None))
+right.set(xlabel="epoch", ylabel="new lines written right (%)", ylim=(-3, 103))
+right.legend(loc="center right")
+figures.show(figure, "06_leak")
+labels = [vocabulary[i] if figures.CHINESE or i < 15 else str(i - 15) for i in test[0, :10]]
+maps = {name: weights[0] for name, weights in attention.items()}
+figures.show(plots.plot_attention(maps, labels, labels), "06_where_they_look")
+
+# %% [markdown]
+# ## Exercises
+#
+# 1. Write the mask of a decoder that sees only itself and the two words before (a *sliding
+#    window*). How many scores does it keep for 100 words, and how many does the look-ahead mask?
+# 2. Write the mask of a *prefix*: the first two of five words see each other, the rest is written
+#    from left to right. Which entries does it add to the look-ahead mask?
+# 3. Pad a target on the LEFT. What goes wrong with the look-ahead mask alone, and which mask helps?
+#
+# ## Answers
+#
+# 1\. Each mask is a comparison of positions: $0 \le i - j < 3$.
+
+# %%
+back = np.arange(100)[:, None] - np.arange(100)
+window = (back >= 0) & (back < 3)
+print(f"window {window.sum()}, look-ahead {array(kt.look_ahead_mask(100)).sum()} of {100**2}")
+assert window.sum() == 3 * 100 - 3 and array(kt.look_ahead_mask(100)).sum() == 100 * 101 / 2
+
+# %% [markdown]
+# 2\. One entry: the first word may see the second.
+
+# %%
+j = np.arange(5)
+prefix = array(kt.look_ahead_mask(5)) | (j < 2)
+print(prefix.astype(int))
+assert np.argwhere(prefix != array(kt.look_ahead_mask(5))).tolist() == [[0, 1]]
+
+# %% [markdown]
+# 3\. Padding then lies in the *past*, where the look-ahead mask lets it be seen. `kt.DecoderBlock`
+# takes a padding mask for that. (Positions would be shifted, too; here there are none.)
+
+# %%
+x, memory = rng.normal(size=(2, 1, 6, 16)).astype("float32")
+block, padding = kt.DecoderBlock(num_heads=2, d_ff=32), np.array([[[0, 0, 1, 1, 1, 1]]], bool)
+alone = array(block(x[:, 2:], memory))
+padded = [array(block(x, memory, attention_mask=mask))[:, 2:] for mask in (None, padding)]
+errors = [np.abs(alone - p).max() for p in padded]
+print(
+    f"two places of padding on the left: {errors[0]:.2f} without the mask, {errors[1]:.0e} with it"
+)
+assert errors[0] > 0.01 and errors[1] < 1e-5

@@ -1,0 +1,65 @@
+"""The site: every chapter executed, with its figures, beside the README and the results.
+
+The command that builds it: sphinx-build -W -c docs . runs/site
+"""
+
+import os
+import pathlib
+import re
+
+import nbformat
+
+ROOT = pathlib.Path(__file__).parents[1]
+os.environ["PYTHONPATH"] = str(ROOT)  # the chapters import this tree's package, installed or not
+
+project = html_title = "keras_transformer"
+author = "the authors of keras_transformer"
+root_doc = "docs/index"
+include_patterns = ["*.md", "docs/*.md", "chapters/README.md", "chapters/[0-9]*.py"]
+
+# A chapter is a notebook in percent cells; an error in it, or a link to nowhere, ends the build.
+extensions = ["myst_nb", "sphinx-mathjax-offline"]
+nb_custom_formats = {".py": ["jupytext.reads", {"fmt": "py:percent"}]}
+nb_execution_timeout = 180  # seconds a cell
+nb_execution_raise_on_error = True
+nb_output_stderr = "remove"  # the notices with which backends start
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 3
+
+html_theme = "sphinx_book_theme"
+html_theme_options = {"home_page_in_toc": True, "navbar_persistent": []}  # one search box, not two
+html_context = {"default_mode": "auto"}  # light or dark, as the reader's system
+html_favicon = html_logo = "icon.svg"
+html_sourcelink_suffix = ""
+highlight_language = "none"  # commands are no Python
+
+
+def setup(app):
+    app.connect("source-read", link_programs)
+    app.connect("html-page-context", offer_notebook, priority=400)  # before the theme's buttons
+    app.connect("build-finished", lead_home)
+
+
+def link_programs(app, page, source):
+    """Only chapters are pages: a link to another program downloads it."""
+    source[0] = re.sub(r"\]\(([\w./]+/[a-z_]+\.py)\)", r"](path:\1)", source[0])
+
+
+def offer_notebook(app, page, template, context, doctree):
+    """The theme's download button offers a chapter as the notebook that was executed."""
+    executed = pathlib.Path(app.outdir).parent / "jupyter_execute" / f"{page}.ipynb"
+    if executed.exists():
+        notebook = nbformat.read(executed, as_version=4)
+        for cell in notebook.cells:
+            if "outputs" in cell:
+                cell.outputs = [out for out in cell.outputs if out.get("name") != "stderr"]
+        path = pathlib.Path(app.outdir, "_sources", f"{page}.ipynb")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        nbformat.write(notebook, path)
+        context["ipynb_source"] = f"{page}.ipynb"
+
+
+def lead_home(app, exception):
+    if exception is None and app.builder.name == "html":
+        home = f'<meta http-equiv="refresh" content="0; url={root_doc}.html">\n'
+        pathlib.Path(app.outdir, "index.html").write_text(home, "utf-8")
