@@ -4,7 +4,7 @@
 # **How far is it from one word of a sentence to another: through a recurrent layer, a convolution,
 # a fully connected layer, and attention?** Let's see which words reach which, count the steps on
 # the way, train all four on a task in which only the distance matters, and take the time.
-# Run time: about 25 s.
+# Run time: about 35 s.
 #
 # *Paper: section 4 and Table 1. Géron: chapter 15, "Handling Long Sequences", and chapter 16,
 # "Bidirectional RNNs". Articles: 000, 001, 002 and 004.*

@@ -4,7 +4,7 @@
 # **Why several attentions side by side, if together they cost what one does?**
 # Let's cut the heads out of one projection, count what they cost, see where Q, K and V come from in
 # each of a Transformer's attentions, and train one head and two on a task with two relations, over
-# the sentence of article 003. Run time: about 20 s.
+# the sentence of article 003. Run time: about 25 s.
 #
 # *Paper: sections 3.2.2 and 3.2.3. Géron: chapter 16, "Attention Is All You Need: The Original
 # Transformer Architecture" ("Multi-head attention"). Articles: all but 001, above all 003 and 004.*

@@ -4,7 +4,7 @@
 # **How can a decoder learn all words of a sentence in one pass, and never see the word that it is
 # to write?** Let's write the two masks out, apply them rightly and wrongly, shift a target, and
 # train the same small model with the look-ahead mask and without: the one without has a loss that
-# is too good to be true. Run time: about 20 s.
+# is too good to be true. Run time: about 25 s.
 #
 # *Paper: sections 3.1 (the shift) and 3.2.3 (the mask). Géron: chapter 16, "Multi-head attention"
 # (its padding and causal masks) and "An Encoder–Decoder Network for Neural Machine Translation"

@@ -4,7 +4,7 @@
 # **How does a decoder know which word of the source to translate next?**
 # Let's build cross-attention small, make up a language pair whose alignment we know, train a tiny
 # translator on it, and compare where it looks with where it should; then we shuffle what it looks
-# at, and take it away. Run time: about 30 s.
+# at, and take it away. Run time: about 40 s.
 #
 # *Paper: section 3.2.3, first point, and Figure 1, right. Géron: chapter 16, "Attention
 # Mechanisms" (whose alignment model is the ancestor of this) and "Attention Is All You Need: The

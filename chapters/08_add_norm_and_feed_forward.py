@@ -3,7 +3,7 @@
 #
 # **Two thirds of an encoder block is not attention: what are the other two boxes for?**
 # Let's build layer normalisation, the residual path and the feed-forward network by hand, measure
-# what each keeps alive through 12 blocks, and find out who mixes what. Run time: about 25 s.
+# what each keeps alive through 12 blocks, and find out who mixes what. Run time: about 40 s.
 #
 # *Paper: sections 3.1, 3.3 and 5.4. Géron: chapter 16, "Attention Is All You Need: The Original
 # Transformer Architecture"; he introduces layer normalisation in chapter 15, "Fighting the

@@ -3,7 +3,7 @@
 #
 # **How does a model that only ranks next tokens write a sentence, and is it the best one?** Let's
 # build greedy decoding, the key/value cache, beam search and sampling small, judge them by a list
-# of every sentence there is, and hold the package's searches against them. Run time: about 25 s.
+# of every sentence there is, and hold the package's searches against them. Run time: about 30 s.
 #
 # *Paper: sections 3.1 ("auto-regressive") and 6.1 (beam 4, length penalty 0.6). Géron: chapter 16,
 # "Beam Search" and "Generating Fake Shakespearean Text". Article: 002, "Decoder".*

@@ -4,7 +4,7 @@
 # **Which of MLP, CNN and Transformer learns from few examples, and what do weight decay and weight
 # sharing do about overfitting?** Let's make two tasks that differ in how far apart the words stand
 # that decide, and train three networks of one size on 50 to 800 examples of each. Then we take the
-# sharing out of the convolution, and help the MLP. Run time: about 35 s.
+# sharing out of the convolution, and help the MLP. Run time: about 40 s.
 #
 # *Paper: sections 3.4 (shared embeddings) and 5.4 (regularization). Géron: chapter 11, "Avoiding
 # Overfitting Through Regularization", beside chapter 16. Article: 004, its last section.*

@@ -4,7 +4,7 @@
 # **How do the same blocks fill in blanks, write text, and look at pictures?** Let's train the
 # encoder block three times: as BERT on masked words, as GPT on next characters, as ViT on the
 # patches of an image. What differs is the mask, the way in and the loss; and as we make the data,
-# we can count how good each can get. Run time: about 30 s.
+# we can count how good each can get. Run time: about 40 s.
 #
 # *Paper: section 3.1, one half of Figure 1 at a time. Géron: chapter 16, "An Avalanche of
 # Transformer Models" and "Vision Transformers". Articles: 002, which names BERT and GPT-2, and

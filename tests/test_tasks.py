@@ -175,11 +175,11 @@ def test_two_vocabularies_are_saved_and_loaded_apart(dates, tmp_path):
     assert loaded.translate(texts) == translator.translate(texts)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_saved_translator_says_the_same_on_every_backend(
+@pytest.mark.parametrize("backend", sorted({*BACKENDS} - {keras.backend.backend()}))
+def test_a_saved_translator_says_the_same_on_the_other_backends(
     translator, saved, dates, backend, tmp_path
 ):
-    """The gate runs the suite on three backends: nine pairs of saving and loading."""
+    """The gate runs the suite on three backends: six pairs of saving and loading."""
     texts = dates.test.source
     ids = [kt.encode(translator.source_tokenizer, side[:8]) for side in dates.test]
     inputs, _ = kt.TranslationBatches(*ids, shuffle=False, num_buckets=1)[0]
