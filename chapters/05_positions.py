@@ -323,7 +323,7 @@ left.set(xlabel="epoch", ylabel="token accuracy (training)", ylim=(0, 1.05))
 left.legend()
 right.axvspan(LENGTH + 0.5, 2 * LENGTH + 0.5, color="0.93")
 right.text(LENGTH + 1, 0.02, "never read in training")
-right.legend(loc="upper right")
+right.legend(loc="center left")
 right.set(xlabel="place in an input of 24 tokens", ylabel="token accuracy (test)", ylim=(0, 1.05))
 figures.show(figure, "05_order")
 
