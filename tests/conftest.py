@@ -6,6 +6,7 @@ import os
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", os.path.abspath(".pytest_cache/jax"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")  # they take most of that time
 os.environ.setdefault(
     "TF_XLA_FLAGS",
     "--tf_xla_persistent_cache_device_types=CPU --tf_xla_persistent_cache_directory="
