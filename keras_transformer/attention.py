@@ -5,6 +5,7 @@ from keras import ops
 
 from .arguments import check_at_least, check_rates
 from .masks import look_ahead_mask
+from .positions import rotated
 
 
 def scaled_dot_product_attention(query, key, value, attention_mask=None):
@@ -62,6 +63,8 @@ class MultiHeadAttention(keras.layers.Layer):
         num_heads: int, h; it must divide the width of the query unless `key_dim` is given.
         key_dim: int, d_k = d_v, the width of one head; None: width of the query / num_heads.
         dropout: float in [0, 1), applied to the attention weights.
+        rotary: bool, True: queries and keys are turned by their positions, see
+            `positions.rotated`; key_dim must then be even.
 
     Call arguments:
         query: float, (batch, target length, d_model).
@@ -79,19 +82,20 @@ class MultiHeadAttention(keras.layers.Layer):
 
     Raises:
         ValueError: num_heads is below 1 or dropout outside [0, 1); on build, num_heads does not
-            divide the width of the query.
+            divide the width of the query, or a rotary head has an odd width.
 
-    Source: Vaswani et al. 2017, section 3.2.2.
+    Source: Vaswani et al. 2017, section 3.2.2; rotary: Su et al. 2021.
     Departs: the projections have biases, as in the authors' released code.
     """
 
-    def __init__(self, num_heads, key_dim=None, dropout=0.0, **kwargs):
+    def __init__(self, num_heads, key_dim=None, dropout=0.0, rotary=False, **kwargs):
         super().__init__(**kwargs)
         check_at_least(1, num_heads=num_heads)
         check_rates(dropout=dropout)
         self.num_heads = num_heads
         self.key_dim = key_dim
         self.dropout = dropout
+        self.rotary = rotary
 
     def build(self, query_shape, value_shape, key_shape=None):
         d_model = query_shape[-1]
@@ -101,6 +105,11 @@ class MultiHeadAttention(keras.layers.Layer):
                 f"d_model={d_model}. Choose another num_heads, or give key_dim."
             )
         self.head_width = self.key_dim or d_model // self.num_heads
+        if self.rotary and self.head_width % 2:
+            raise ValueError(
+                "Rotary positions turn pairs of values, so the width of a head must be even; "
+                f"received {self.head_width}. Choose another num_heads or key_dim."
+            )
         self._width = self.num_heads * self.head_width
         self.query = self._projection("query", self._width, query_shape)
         self.key = self._projection("key", self._width, key_shape or value_shape)
@@ -123,8 +132,8 @@ class MultiHeadAttention(keras.layers.Layer):
         return_attention_scores=False,
         training=None,
     ):
-        q = self.split_heads(by_rows(self.query, query))
-        k = self.split_heads(by_rows(self.key, value if key is None else key))
+        q = self.turned(self.split_heads(by_rows(self.query, query)))
+        k = self.turned(self.split_heads(by_rows(self.key, value if key is None else key)))
         v = self.split_heads(by_rows(self.value, value))
         attention_mask = _per_head(attention_mask)
         weights_needed = return_attention_scores or (training and self.dropout)
@@ -143,22 +152,28 @@ class MultiHeadAttention(keras.layers.Layer):
         """(batch, length, num_heads * key_dim) -> (batch, length, num_heads, key_dim)."""
         return ops.reshape(x, (-1, ops.shape(x)[1], self.num_heads, self.head_width))
 
+    def turned(self, heads, positions=None):
+        """Queries or keys, (batch, length, num_heads, key_dim); if rotary, at their positions."""
+        return rotated(heads, positions) if self.rotary else heads
+
     def join_heads(self, heads):
         """Concat(head_1, ..., head_h) W^O, from (batch, length, num_heads, key_dim)."""
         heads = ops.reshape(heads, (-1, ops.shape(heads)[1], self._width))
         return by_rows(self.output_projection, heads)
 
-    def keys_and_values(self, value):
+    def keys_and_values(self, value, positions=None):
         """K and V of `value`, laid out as `attend_to` reads them: a product a head, no transposes.
 
         Args:
             value: float, (batch, length, d_value).
+            positions: int, (length,), for rotary ones; None: 0, 1, ..., length - 1.
 
         Returns:
             K^T, float, (batch, num_heads, key_dim, length).
             V, float, (batch, num_heads, length, key_dim).
         """
-        k, v = self.split_heads(self.key(value)), self.split_heads(self.value(value))
+        k = self.turned(self.split_heads(self.key(value)), positions)
+        v = self.split_heads(self.value(value))
         return ops.transpose(k, (0, 2, 3, 1)), ops.transpose(v, (0, 2, 1, 3))
 
     def empty_cache(self, batch_size, places):
@@ -167,9 +182,9 @@ class MultiHeadAttention(keras.layers.Layer):
         values = batch_size, self.num_heads, places, self.head_width
         return tuple(ops.zeros(shape, self.compute_dtype) for shape in (keys, values))
 
-    def add_to_cache(self, cache, place, value):
+    def add_to_cache(self, cache, place, value, positions=None):
         """The cache with the keys and values of `value` from an int `place` on."""
-        (k, v), (new_k, new_v) = cache, self.keys_and_values(value)
+        (k, v), (new_k, new_v) = cache, self.keys_and_values(value, positions)
         if keras.backend.backend() == "torch":  # in place; a copy of all of it would cost
             places = ops.cast(place + ops.arange(new_v.shape[2], dtype="int32"), "int64")
             return k.index_copy_(3, places, new_k), v.index_copy_(2, places, new_v)
@@ -177,19 +192,21 @@ class MultiHeadAttention(keras.layers.Layer):
             v, (0, 0, place, 0), new_v
         )
 
-    def attend_to(self, query, keys_and_values, attention_mask=None):
+    def attend_to(self, query, keys_and_values, attention_mask=None, positions=None):
         """`call` in inference, with K and V already projected.
 
         Args:
             query: float, (batch, target length, d_model).
             keys_and_values: from the method of that name, or a cache.
             attention_mask: bool, as in `call`.
+            positions: int, (target length,), of the query, for rotary ones; None: 0, 1, ...
 
         Returns:
             float, (batch, target length, d_model).
         """
         k, v = keys_and_values
-        q = ops.transpose(self.split_heads(self.query(query)), (0, 2, 1, 3))
+        q = self.turned(self.split_heads(self.query(query)), positions)
+        q = ops.transpose(q, (0, 2, 1, 3))
         k = ops.swapaxes(k, -1, -2)
         heads, _ = scaled_dot_product_attention(q, k, v, _per_head(attention_mask))
         return self.join_heads(ops.transpose(heads, (0, 2, 1, 3)))
@@ -200,6 +217,7 @@ class MultiHeadAttention(keras.layers.Layer):
             "num_heads": self.num_heads,
             "key_dim": self.key_dim,
             "dropout": self.dropout,
+            "rotary": self.rotary,
         }
 
 

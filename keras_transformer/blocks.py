@@ -120,10 +120,12 @@ class EncoderBlock(keras.layers.Layer):
         attention_dropout: float in [0, 1), on the attention weights.
         activation: name or function, in the feed-forward network.
         norm_first: bool, False: post-norm as in the paper; True: pre-norm.
+        rotary: bool, True: self-attention turns queries and keys by their positions.
 
     Call arguments:
         x: float, (batch, length, d_model).
         attention_mask: bool, (batch, 1, length), True = may be attended to.
+        use_causal_mask: bool, True: nobody attends to the future, as in a decoder-only model.
         return_attention_scores: bool, True: return the attention weights too.
 
     Returns:
@@ -144,6 +146,7 @@ class EncoderBlock(keras.layers.Layer):
         attention_dropout=0.0,
         activation="relu",
         norm_first=False,
+        rotary=False,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -154,9 +157,10 @@ class EncoderBlock(keras.layers.Layer):
         self.attention_dropout = attention_dropout
         self.activation = keras.activations.get(activation)
         self.norm_first = norm_first
+        self.rotary = rotary
 
     def build(self, x_shape):
-        self.self_attention = self._attention("self_attention", x_shape, x_shape)
+        self.self_attention = self._attention("self_attention", x_shape, x_shape, self.rotary)
         self.self_attention_add_norm = self._add_norm("self_attention_add_norm", x_shape)
         self.feed_forward = FeedForward(
             self.d_ff, self.activation, dtype=self.dtype_policy, name="feed_forward"
@@ -164,9 +168,13 @@ class EncoderBlock(keras.layers.Layer):
         self.feed_forward.build(x_shape)
         self.feed_forward_add_norm = self._add_norm("feed_forward_add_norm", x_shape)
 
-    def _attention(self, name, query_shape, value_shape):
+    def _attention(self, name, query_shape, value_shape, rotary=False):
         attention = MultiHeadAttention(
-            self.num_heads, dropout=self.attention_dropout, dtype=self.dtype_policy, name=name
+            self.num_heads,
+            dropout=self.attention_dropout,
+            rotary=rotary,
+            dtype=self.dtype_policy,
+            name=name,
         )
         attention.build(query_shape, value_shape)
         return attention
@@ -176,10 +184,16 @@ class EncoderBlock(keras.layers.Layer):
         add_norm.build(x_shape)
         return add_norm
 
-    def call(self, x, attention_mask=None, return_attention_scores=False):
+    def call(
+        self, x, attention_mask=None, use_causal_mask=False, return_attention_scores=False
+    ):
         h = self.self_attention_add_norm.sublayer_input(x)
         h = self.self_attention(
-            h, h, attention_mask=attention_mask, return_attention_scores=return_attention_scores
+            h,
+            h,
+            attention_mask=attention_mask,
+            use_causal_mask=use_causal_mask,
+            return_attention_scores=return_attention_scores,
         )
         h, weights = h if return_attention_scores else (h, None)
         x = self.self_attention_add_norm(x, h)
@@ -187,6 +201,35 @@ class EncoderBlock(keras.layers.Layer):
         h = self.feed_forward_add_norm.sublayer_input(x)
         x = self.feed_forward_add_norm(x, self.feed_forward(h))
         return (x, weights) if return_attention_scores else x
+
+    def step(self, x, position, past, attention_mask):
+        """`call` with the look-ahead mask for one position, given keys and values of those before.
+
+        The hypotheses of a sentence share one cache: they are so many queries to the same keys,
+        and the mask tells which of these are whose.
+
+        Args:
+            x: float, (batch, beams, d_model), one token of each hypothesis.
+            position: int scalar, theirs.
+            past: the cache of the self-attention, see `MultiHeadAttention.empty_cache`; beam k
+                writes place position * beams + k.
+            attention_mask: bool, (batch or 1, beams, places), True at what each may attend to.
+
+        Returns:
+            x: float, (batch, beams, d_model).
+            past: with the keys and values of `x`.
+        """
+        x, past = self._self_attention_step(x, position, past, attention_mask)
+        h = self.feed_forward_add_norm.sublayer_input(x)
+        return self.feed_forward_add_norm(x, self.feed_forward(h)), past
+
+    def _self_attention_step(self, x, position, past, attention_mask):
+        beams = x.shape[1]
+        positions = ops.broadcast_to(position, (beams,))
+        h = self.self_attention_add_norm.sublayer_input(x)
+        past = self.self_attention.add_to_cache(past, position * beams, h, positions)
+        h = self.self_attention.attend_to(h, past, attention_mask, positions)
+        return self.self_attention_add_norm(x, h), past
 
     def get_config(self):
         return {
@@ -197,6 +240,7 @@ class EncoderBlock(keras.layers.Layer):
             "attention_dropout": self.attention_dropout,
             "activation": keras.activations.serialize(self.activation),
             "norm_first": self.norm_first,
+            "rotary": self.rotary,
         }
 
 
@@ -265,29 +309,17 @@ class DecoderBlock(EncoderBlock):
         x = self.feed_forward_add_norm(x, self.feed_forward(h))
         return (x, self_weights, cross_weights) if return_attention_scores else x
 
-    def step(self, x, position, past, memory, attention_mask, cross_attention_mask=None):
+    def step(self, x, position, past, attention_mask, memory, cross_attention_mask=None):
         """`call` for the tokens at one position, given the keys and values of those before.
 
-        The hypotheses of a sentence share one cache and one memory: they are so many queries to
-        the same keys, and the mask tells which of these are whose.
-
         Args:
-            x: float, (batch, beams, d_model), one token of each hypothesis.
-            position: int scalar, theirs.
-            past: the cache of the self-attention, see `MultiHeadAttention.empty_cache`; beam k
-                writes place position * beams + k.
-            memory: `cross_attention.keys_and_values(memory)`.
-            attention_mask: bool, (batch or 1, beams, places), True at what each may attend to.
+            x, position, past, attention_mask: as in `EncoderBlock.step`.
+            memory: `cross_attention.keys_and_values(memory)`, shared by the hypotheses too.
             cross_attention_mask: bool, (batch, 1, source length).
 
-        Returns:
-            x: float, (batch, beams, d_model).
-            past: with the keys and values of `x`.
+        Returns: as `EncoderBlock.step`.
         """
-        h = self.self_attention_add_norm.sublayer_input(x)
-        past = self.self_attention.add_to_cache(past, position * x.shape[1], h)
-        h = self.self_attention.attend_to(h, past, attention_mask)
-        x = self.self_attention_add_norm(x, h)
+        x, past = self._self_attention_step(x, position, past, attention_mask)
 
         h = self.cross_attention_add_norm.sublayer_input(x)
         h = self.cross_attention.attend_to(h, memory, cross_attention_mask)
@@ -303,7 +335,7 @@ class Encoder(keras.layers.Layer):
 
     Args:
         num_layers: int, N.
-        num_heads, d_ff, dropout, attention_dropout, activation, norm_first: of every block.
+        num_heads, d_ff, dropout, attention_dropout, activation, norm_first, rotary: of every block.
 
     Call arguments: those of `EncoderBlock`.
 
@@ -325,6 +357,7 @@ class Encoder(keras.layers.Layer):
         attention_dropout=0.0,
         activation="relu",
         norm_first=False,
+        rotary=False,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -339,6 +372,7 @@ class Encoder(keras.layers.Layer):
                 attention_dropout,
                 activation,
                 norm_first,
+                rotary,
                 dtype=self.dtype_policy,
                 name=f"block_{i + 1}",
             )
@@ -355,11 +389,16 @@ class Encoder(keras.layers.Layer):
         if self.norm_first:
             self.norm.build(x_shape)
 
-    def call(self, x, attention_mask=None, return_attention_scores=False):
+    def call(
+        self, x, attention_mask=None, use_causal_mask=False, return_attention_scores=False
+    ):
         all_weights = []
         for block in self.blocks:
             x = block(
-                x, attention_mask=attention_mask, return_attention_scores=return_attention_scores
+                x,
+                attention_mask=attention_mask,
+                use_causal_mask=use_causal_mask,
+                return_attention_scores=return_attention_scores,
             )
             if return_attention_scores:
                 x, weights = x
@@ -367,9 +406,29 @@ class Encoder(keras.layers.Layer):
         x = self.norm(x) if self.norm_first else x
         return (x, all_weights) if return_attention_scores else x
 
+    def empty_past(self, batch_size, places):
+        """Empty caches for the self-attention of each block.
+
+        Args:
+            batch_size: int.
+            places: int, how many tokens they can hold.
+
+        Returns:
+            list of pairs, see `MultiHeadAttention.empty_cache`.
+        """
+        return [block.self_attention.empty_cache(batch_size, places) for block in self.blocks]
+
+    def step(self, x, position, past, attention_mask):
+        """`call` for the tokens at one position; see `EncoderBlock.step`."""
+        present = []
+        for block, block_past in zip(self.blocks, past):
+            x, block_past = block.step(x, position, block_past, attention_mask)
+            present.append(block_past)
+        return (self.norm(x) if self.norm_first else x), present
+
     def get_config(self):
         block = self.blocks[0].get_config()
-        shared = ("num_heads", "d_ff", "dropout", "attention_dropout", "activation", "norm_first")
+        shared = "num_heads d_ff dropout attention_dropout activation norm_first rotary".split()
         return {
             **super().get_config(),
             "num_layers": self.num_layers,
@@ -432,24 +491,12 @@ class Decoder(Encoder):
         """
         return [block.cross_attention.keys_and_values(memory) for block in self.blocks]
 
-    def empty_past(self, batch_size, places):
-        """Empty caches for the self-attention of each block.
-
-        Args:
-            batch_size: int.
-            places: int, how many tokens they can hold.
-
-        Returns:
-            list of pairs, see `MultiHeadAttention.empty_cache`.
-        """
-        return [block.self_attention.empty_cache(batch_size, places) for block in self.blocks]
-
-    def step(self, x, position, past, projected, attention_mask, cross_attention_mask=None):
+    def step(self, x, position, past, attention_mask, projected, cross_attention_mask=None):
         """`call` for the tokens at one position; see `DecoderBlock.step`."""
         present = []
-        for block, block_past, block_memory in zip(self.blocks, past, projected):
+        for block, block_past, memory in zip(self.blocks, past, projected):
             x, block_past = block.step(
-                x, position, block_past, block_memory, attention_mask, cross_attention_mask
+                x, position, block_past, attention_mask, memory, cross_attention_mask
             )
             present.append(block_past)
         return (self.norm(x) if self.norm_first else x), present

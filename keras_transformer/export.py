@@ -26,7 +26,8 @@ def to_ctranslate2(translator, folder, overwrite=False):
 
     Raises:
         ImportError: ctranslate2 is not installed.
-        ValueError: the folder exists, or the activation is none that CTranslate2 has.
+        ValueError: the folder exists, the activation is none that CTranslate2 has, or positions
+            are rotary.
     """
     folder = pathlib.Path(folder)
     if folder.exists() and not overwrite:
@@ -69,6 +70,11 @@ def ctranslate2_spec(transformer, source_tokens, target_tokens):
     if activation not in specs.Activation.__members__:
         received = config["activation"]
         raise ValueError(f"CTranslate2 has no activation {received!r}; train with relu.")
+    if config["rotary"]:
+        raise ValueError(
+            "CTranslate2's encoder-decoder adds positions; received rotary=True. Train with "
+            "sinusoids or learned positions."
+        )
     spec = specs.TransformerSpec.from_config(
         config["num_layers"],
         config["num_heads"],

@@ -1,9 +1,12 @@
-"""Where a token stands: added to its embedding, because attention itself cannot tell order."""
+"""Where a token stands, because attention itself cannot tell order.
+
+Added to its embedding, or, with rotary positions, turned into its queries and keys.
+"""
 
 import keras
 from keras import ops
 
-from .arguments import check_at_least
+from .arguments import check, check_at_least
 
 
 def sinusoids(length, d_model):
@@ -19,11 +22,37 @@ def sinusoids(length, d_model):
 
     Source: Vaswani et al. 2017, section 3.5.
     """
-    position = ops.cast(ops.arange(length), "float32")
-    pair = ops.arange(0, d_model, 2, dtype="float32")
-    angle = ops.outer(position, ops.power(10000.0, -pair / d_model))  # (length, ceil(d_model / 2))
+    angle = _angles(ops.arange(length), d_model)
     interleaved = ops.stack([ops.sin(angle), ops.cos(angle)], axis=-1)
     return ops.reshape(interleaved, (-1, 2 * angle.shape[-1]))[:, :d_model]
+
+
+def rotated(x, positions=None):
+    """Each pair (x_2i, x_2i+1) turned by the angle position / 10000^(2i / d).
+
+    The product of a turned query and a turned key depends on how far apart they are, not on where.
+
+    Args:
+        x: float, (batch, length, num_heads, d), queries or keys; d is even.
+        positions: int, (length,); None: 0, 1, ..., length - 1.
+
+    Returns:
+        float, as `x`. The angles are float32, whatever the compute dtype.
+
+    Source: Su et al. 2021 (RoFormer), equation 34.
+    """
+    positions = ops.arange(ops.shape(x)[1]) if positions is None else positions
+    angle = ops.expand_dims(_angles(positions, x.shape[-1]), 1)  # (length, 1, d / 2)
+    cos, sin = (ops.cast(f(angle), x.dtype) for f in (ops.cos, ops.sin))
+    even, odd = x[..., 0::2], x[..., 1::2]
+    turned = ops.stack([even * cos - odd * sin, odd * cos + even * sin], axis=-1)
+    return ops.reshape(turned, ops.shape(x))
+
+
+def _angles(positions, width):
+    """position / 10000^(2i / width), float32, (length, ceil(width / 2))."""
+    pair = ops.arange(0, width, 2, dtype="float32")
+    return ops.outer(ops.cast(positions, "float32"), ops.power(10000.0, -pair / width))
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -103,3 +132,53 @@ class LearnedPositionalEncoding(keras.layers.Layer):
 
     def get_config(self):
         return {**super().get_config(), "max_length": self.max_length}
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class NoPositionalEncoding(keras.layers.Layer):
+    """x itself: stands where nothing is added, because attention is `rotary`.
+
+    Call arguments:
+        x: float, (batch, length, d_model).
+
+    Returns:
+        float, (batch, length, d_model).
+    """
+
+    def build(self, x_shape):
+        self.d_model = x_shape[-1]
+        self.built = True
+
+    def table(self, length):
+        """What is added at the first `length` positions: zeros, (length, d_model)."""
+        return ops.zeros((length, self.d_model))
+
+    def call(self, x):
+        return ops.convert_to_tensor(x)
+
+
+def positional_encoding(max_length=None, rotary=False, **kwargs):
+    """The layer that a model adds positions with.
+
+    Args:
+        max_length: int, number of learned positions; None: sinusoids, which have no limit.
+        rotary: bool, True: nothing is added, attention turns queries and keys instead.
+        **kwargs: of the layer, such as dtype and name.
+
+    Returns:
+        `PositionalEncoding`, `LearnedPositionalEncoding` or `NoPositionalEncoding`.
+
+    Raises:
+        ValueError: learned and rotary positions are asked for at once.
+    """
+    check(
+        not (rotary and max_length),
+        "positions are learned (max_length) or rotary, not both",
+        max_length=max_length,
+        rotary=rotary,
+    )
+    if rotary:
+        return NoPositionalEncoding(**kwargs)
+    if max_length is None:
+        return PositionalEncoding(**kwargs)
+    return LearnedPositionalEncoding(max_length, **kwargs)

@@ -255,7 +255,7 @@ def test_decoding_a_token_at_a_time_equals_the_whole_call(numpy, normal, build, 
     for position in range(4):
         token = keras.ops.convert_to_tensor(x[:, position : position + 1])
         seen = keras.ops.reshape(keras.ops.arange(6) <= position, (1, 1, 6))
-        output, past = layer.step(token, position, past, projected, seen, SOURCE_MASK)
+        output, past = layer.step(token, position, past, seen, projected, SOURCE_MASK)
         np.testing.assert_allclose(numpy(output), expected[:, position : position + 1], atol=1e-5)
 
 

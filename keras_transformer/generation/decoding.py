@@ -2,7 +2,7 @@
 
 A model is searched through three methods, so that an encoder-decoder and a decoder-only model use
 the same code: `decoding_context` (what stays the same from step to step), `empty_past` (a cache)
-and `step` (the logits that follow the tokens of one position). A search is a loop around `step`,
+and `step` (the logits that follow the tokens of one position); `teacher_forced` scores answers. A search is a loop around `step`,
 compiled once for each shape of its input.
 """
 
@@ -29,8 +29,9 @@ class Decoding:
     TensorFlow and JAX, and on PyTorch a loop over recorded operations (`steps.recorded`).
 
     Args:
-        model: a `Transformer`, or a model with its methods `decoding_context`, `empty_past` and
-            `step`. Its weights may go on training: they are read at each call.
+        model: a `Transformer`, a `LanguageModel` (whose source is ignored; a prompt is the
+            `prefix`), or a model with their methods. Its weights may go on training: they are read
+            at each call.
 
     Source: Vaswani et al. 2017, section 3.1 ("auto-regressive").
     """
@@ -170,7 +171,7 @@ class Decoding:
 
     def _score_targets(self, source_ids, target_ids):
         read = ops.pad(target_ids[:, :-1], ((0, 0), (1, 0)), constant_values=START)
-        logits = self.model({"source_ids": source_ids, "target_ids": read})
+        logits = self.model.teacher_forced(source_ids, read)
         return ops.where(ops.equal(target_ids, PADDING), 0.0, -nats_per_token(target_ids, logits))
 
     def _checked(self, source_ids, max_length, min_length, prefix):

@@ -58,7 +58,7 @@ def part_of_decoding(args, transformer, part):
     def layers(ids, position, past, context, attention_mask):
         _, projected, mask = context
         x = transformer.embed_target(ids)
-        return transformer.decoder.step(x, position, past, projected, attention_mask, mask)
+        return transformer.decoder.step(x, position, past, attention_mask, projected, mask)
 
     step = recorded(layers if part == "layers" else transformer.step)
 

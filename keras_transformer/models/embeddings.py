@@ -1,0 +1,118 @@
+"""Ids to vectors: tokens, and words with their characters."""
+
+import functools
+
+import keras
+from keras import ops
+
+from ..arguments import check_at_least
+from ..attention import by_rows
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class TokenEmbedding(keras.layers.ReversibleEmbedding):
+    """E[ids] * sqrt(d_model); in reverse, the logits h E^T. One matrix for both.
+
+    Args:
+        vocabulary_size: int, number of ids.
+        d_model: int, width.
+
+    Call arguments:
+        inputs: int, (batch, length), ids; in reverse float, (batch, length, d_model).
+        reverse: bool, True: logits instead of embeddings.
+
+    Returns:
+        float, (batch, length, d_model); in reverse float32, (batch, length, vocabulary_size).
+
+    Source: Vaswani et al. 2017, section 3.4; Press and Wolf 2017.
+    """
+
+    def __init__(self, vocabulary_size, d_model, **kwargs):
+        # Standard deviation 1 after the scaling, and logits of the order of 1 at the start.
+        kwargs.setdefault(
+            "embeddings_initializer", keras.initializers.RandomNormal(0.0, d_model**-0.5)
+        )
+        super().__init__(vocabulary_size, d_model, **kwargs)
+
+    def call(self, inputs, reverse=False):
+        if reverse:
+            logits = by_rows(functools.partial(super().call, reverse=True), inputs)
+            return ops.cast(logits, "float32")
+        return ops.multiply(super().call(inputs), self.output_dim**0.5)
+
+    def compute_output_spec(self, inputs, reverse=False):
+        spec = super().compute_output_spec(inputs, reverse)
+        return keras.KerasTensor(spec.shape, dtype="float32") if reverse else spec
+
+    def get_config(self):
+        config = super().get_config()
+        config["vocabulary_size"] = config.pop("input_dim")
+        config["d_model"] = config.pop("output_dim")
+        return config
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class WordEmbedding(keras.layers.Layer):
+    """E[word] * sqrt(d_model) + max over positions of Conv(C[characters]).
+
+    The first part knows the words of the training data; the second reads prefixes, suffixes and
+    capitals of any word, so that one never seen has a vector too.
+
+    Args:
+        num_words: int, number of word ids.
+        num_characters: int, number of character ids.
+        d_model: int, width.
+        character_width: int, width of one character's vector.
+        kernel_size: int, how many neighbouring characters are read together.
+
+    Call arguments:
+        word_ids: int, (batch, length).
+        character_ids: int, (batch, length, characters), padded with 0.
+
+    Returns:
+        float, (batch, length, d_model).
+
+    Source: Santos and Zadrozny 2014; Ma and Hovy 2016 (a convolution over the characters).
+    """
+
+    def __init__(
+        self, num_words, num_characters, d_model, character_width=32, kernel_size=5, **kwargs
+    ):
+        super().__init__(**kwargs)
+        check_at_least(1, num_words=num_words, num_characters=num_characters, d_model=d_model)
+        check_at_least(1, character_width=character_width, kernel_size=kernel_size)
+        self.num_words, self.num_characters = num_words, num_characters
+        self.d_model = d_model
+        self.character_width, self.kernel_size = character_width, kernel_size
+
+    def build(self, word_ids_shape, character_ids_shape):
+        dtype = self.dtype_policy
+        self.words = TokenEmbedding(self.num_words, self.d_model, dtype=dtype, name="words")
+        self.characters = keras.layers.Embedding(
+            self.num_characters, self.character_width, dtype=dtype, name="characters"
+        )
+        self.spelling = keras.layers.Conv1D(
+            self.d_model, self.kernel_size, padding="same", dtype=dtype, name="spelling"
+        )
+        self.words.build(word_ids_shape)
+        self.characters.build((None, None))
+        self.spelling.build((None, None, self.character_width))
+
+    def call(self, word_ids, character_ids):
+        length, characters = ops.shape(character_ids)[1:]
+        spelled = self.characters(ops.reshape(character_ids, (-1, characters)))
+        spelled = ops.max(self.spelling(spelled), axis=1)  # (batch * length, d_model)
+        return self.words(word_ids) + ops.reshape(spelled, (-1, length, self.d_model))
+
+    def compute_output_shape(self, word_ids_shape, character_ids_shape):
+        return (*word_ids_shape, self.d_model)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_words": self.num_words,
+            "num_characters": self.num_characters,
+            "d_model": self.d_model,
+            "character_width": self.character_width,
+            "kernel_size": self.kernel_size,
+        }
