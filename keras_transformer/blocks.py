@@ -184,9 +184,7 @@ class EncoderBlock(keras.layers.Layer):
         add_norm.build(x_shape)
         return add_norm
 
-    def call(
-        self, x, attention_mask=None, use_causal_mask=False, return_attention_scores=False
-    ):
+    def call(self, x, attention_mask=None, use_causal_mask=False, return_attention_scores=False):
         h = self.self_attention_add_norm.sublayer_input(x)
         h = self.self_attention(
             h,
@@ -389,9 +387,7 @@ class Encoder(keras.layers.Layer):
         if self.norm_first:
             self.norm.build(x_shape)
 
-    def call(
-        self, x, attention_mask=None, use_causal_mask=False, return_attention_scores=False
-    ):
+    def call(self, x, attention_mask=None, use_causal_mask=False, return_attention_scores=False):
         all_weights = []
         for block in self.blocks:
             x = block(

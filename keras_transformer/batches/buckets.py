@@ -29,9 +29,9 @@ class Column(NamedTuple):
 
 
 class BucketedBatches(keras.utils.PyDataset):
-    """Batches of padded ids in few shapes, in an order set by a seed. A kind of batch subclasses it.
+    """Batches of padded ids in few shapes, in an order set by a seed.
 
-    A subclass names its `sides` (what has a length), turns what it is given into `Column`s by
+    A kind of batch is a subclass. It names its `sides` (what has a length), turns what it is given into `Column`s by
     `columns`, and the padded arrays of these into what `fit` takes by `batch`.
 
     Args:

@@ -2,8 +2,8 @@
 
 A model is searched through three methods, so that an encoder-decoder and a decoder-only model use
 the same code: `decoding_context` (what stays the same from step to step), `empty_past` (a cache)
-and `step` (the logits that follow the tokens of one position); `teacher_forced` scores answers. A search is a loop around `step`,
-compiled once for each shape of its input.
+and `step` (the logits that follow the tokens of one position); `teacher_forced` scores answers. A
+search is a loop around `step`, compiled once for each shape of its input.
 """
 
 import functools

@@ -2,9 +2,7 @@
 
 import keras
 
-STACK = (
-    "num_layers num_heads d_ff dropout attention_dropout activation norm_first rotary"
-).split()
+STACK = ("num_layers num_heads d_ff dropout attention_dropout activation norm_first rotary").split()
 
 
 class ConfiguredModel(keras.Model):

@@ -96,6 +96,6 @@ def token_weights(labels, sample_weight=None):
     if sample_weight is None:
         return weights
     sample_weight = ops.convert_to_tensor(sample_weight, "float32")
-    if len(sample_weight.shape) == 1:  # one weight a sentence
+    if len(sample_weight.shape) < len(labels.shape):  # one weight a sentence
         sample_weight = ops.expand_dims(sample_weight, -1)
     return weights * sample_weight

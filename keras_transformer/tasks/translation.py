@@ -1,22 +1,20 @@
-"""Text in, text out: a model with its tokenizers and decoding defaults, one .keras file."""
+"""A sentence for a sentence: the Transformer with its tokenizers and decoding defaults."""
 
-import itertools
-import pathlib
 from typing import NamedTuple
 
 import keras
 import numpy as np
 from keras import ops
 
-from . import tokenizers
-from .arguments import check_at_least
-from .corpora import normalized
-from .generation import Decoding
-from .generation import length_penalty as penalty_of
-from .tokenizers import END, PADDING, START
-from .writing import written_beside
+from .. import tokenizers
+from ..arguments import check_at_least
+from ..corpora import normalized
+from ..generation import Decoding
+from ..generation import length_penalty as penalty_of
+from ..tokenizers import END, START
+from .shapes import groups, next_length, next_size, padded
+from .task import Task
 
-FEW_TOKENS = 512  # of padding are a smaller cost than one batch, and one shape, more
 MORE_TOKENS = 16  # that a translation may have beyond its share of the source's
 HALF_A_CHARACTER = "\N{REPLACEMENT CHARACTER}"  # what decoding shows for its first bytes
 
@@ -50,7 +48,7 @@ class Hypothesis(NamedTuple):
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class Translator(keras.Model):
+class Translator(Task):
     """A `Transformer` with its tokenizers: `translate` takes strings and returns strings.
 
         translator = keras.saving.load_model("dates.keras")
@@ -71,6 +69,9 @@ class Translator(keras.Model):
     Raises:
         ValueError: a tokenizer has more ids than the transformer.
     """
+
+    parts = ("transformer", "source_tokenizer", "target_tokenizer")
+    settings = ("batch_size", "beams", "length_penalty", "normalization", "lowercase")
 
     def __init__(
         self,
@@ -94,10 +95,6 @@ class Translator(keras.Model):
         self.normalization = normalization
         self.lowercase = lowercase
         self._decoding = Decoding(transformer)
-        self.built = True  # the functional transformer is
-
-    def call(self, inputs):
-        return self.transformer(inputs)
 
     def translate(
         self,
@@ -223,9 +220,9 @@ class Translator(keras.Model):
         by_length = sorted(range(len(targets)), key=lambda i: (len(sources[i]), len(targets[i])))
         for start in range(0, len(by_length), self.batch_size):
             numbers = by_length[start : start + self.batch_size]
-            rows = _next_size(len(numbers), self.batch_size)
+            rows = next_size(len(numbers), self.batch_size)
             sides = (
-                _padded(batch, rows, _next_length(max(map(len, batch)), self._limit))
+                padded(batch, rows, next_length(max(map(len, batch)), self._limit))
                 for batch in ([side[i] for i in numbers] for side in (sources, targets))
             )
             for number, log_p in zip(numbers, self._decoding.score(*sides)):
@@ -280,21 +277,21 @@ class Translator(keras.Model):
         shortest = np.maximum(min_length_ratio * (lengths - 1), 1)  # a text says something
         shortest = np.minimum(shortest, longest - 1).astype("int32")
         written = [number for number, text in enumerate(texts) if text.strip()]
-        for length, group in _groups(written, lengths, self._limit).items():
+        for length, group in groups(written, lengths, self._limit).items():
             size = batch_size
             if tokens_per_batch is not None:
                 size = max(1, min(size, tokens_per_batch // length))
             for start in range(0, len(group), size):
                 numbers = group[start : start + size]
-                rows = size if len(group) > size else _next_size(len(numbers), size)
+                rows = size if len(group) > size else next_size(len(numbers), size)
                 every = [*numbers, *numbers[:1] * (rows - len(numbers))]  # spare rows end at once
                 given = dict(
-                    source_ids=_padded([ids[i] for i in numbers], rows, length),
+                    source_ids=padded([ids[i] for i in numbers], rows, length),
                     max_length=longest[every],
                     min_length=shortest[every],
                 )
                 if prefixes is not None:
-                    given["prefix"] = _padded([prefixes[i] for i in every], rows)
+                    given["prefix"] = padded([prefixes[i] for i in every], rows)
                 yield numbers, given
 
     def attention(self, text, translation=None):
@@ -323,91 +320,19 @@ class Translator(keras.Model):
             tokenizers.token_strings(self.target_tokenizer, [*target, END]),
         )
 
-    def save(self, filepath, overwrite=True, **kwargs):
-        """As keras.Model.save, without the optimizer's state, and never half a file.
-
-        To go on training, see `training.Checkpoint`.
-        """
-        if pathlib.Path(filepath).exists() and not overwrite:
-            raise ValueError(f"{filepath} exists; choose another name, or pass overwrite=True.")
-        optimizer = getattr(self.transformer, "optimizer", None)
-        self.transformer.optimizer = None
-        try:
-            with written_beside(filepath) as beside:
-                super().save(beside, **kwargs)
-        finally:
-            self.transformer.optimizer = optimizer
-
     def _encode(self, texts):
         texts = tokenizers.checked_texts(texts)
         texts = [normalized(text, self.normalization, self.lowercase) for text in texts]
         sequences = [[*ids, END] for ids in tokenizers.encode(self.source_tokenizer, texts)]
-        for number, ids in enumerate(sequences, start=1):
-            if len(ids) > self._limit:
-                raise ValueError(
-                    f"Text {number} has {len(ids)} tokens, but the model learned {self._limit} "
-                    "positions; split the text, or train with sinusoids, which have no limit."
-                )
+        self._check_lengths(sequences)
         return sequences
 
     @property
-    def _limit(self):
-        """The longest input, in tokens."""
-        return self.transformer.max_length or np.inf
+    def model(self):
+        return self.transformer
 
     def get_config(self):
-        serialize = keras.saving.serialize_keras_object
-        shared = self.target_tokenizer is self.source_tokenizer
-        transformer = serialize(self.transformer)
-        transformer.pop("compile_config", None)  # how it was trained is not how it is used
-        return {
-            "name": self.name,
-            "transformer": transformer,
-            "source_tokenizer": serialize(self.source_tokenizer),
-            "target_tokenizer": None if shared else serialize(self.target_tokenizer),
-            "batch_size": self.batch_size,
-            "beams": self.beams,
-            "length_penalty": self.length_penalty,
-            "normalization": self.normalization,
-            "lowercase": self.lowercase,
-        }
-
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        import keras_hub  # noqa: F401  registers the tokenizer's class
-
-        parts = ("transformer", "source_tokenizer", "target_tokenizer")
-        loaded = {name: keras.saving.deserialize_keras_object(config[name]) for name in parts}
-        return cls(**{**config, **loaded})
-
-
-def _groups(numbers, lengths, limit):
-    """The numbers of texts by the length they are padded to; a few short ones join longer ones."""
-    groups = {}
-    for number in sorted(numbers, key=lengths.__getitem__):
-        groups.setdefault(_next_length(lengths[number], limit), []).append(number)
-    for shorter, length in itertools.pairwise(list(groups)):
-        if len(groups[shorter]) * (length - shorter) <= FEW_TOKENS:
-            groups[length] = groups.pop(shorter) + groups[length]
-    return groups
-
-
-def _next_size(size, largest):
-    """The next power of two, at most `largest`: few shapes, few compilations."""
-    return min(1 << (size - 1).bit_length(), largest)
-
-
-def _next_length(longest, limit):
-    """The next of 16, 32, 48, 64, 96, 128, 192, ..., at most `limit`."""
-    length = 16
-    while length < longest:
-        length += max(16, 1 << (length.bit_length() - 2))
-    return int(min(length, limit))
-
-
-def _padded(sequences, rows, length=None):
-    """int32, (rows, length), None: as long as the longest; spare rows are padding."""
-    ids = np.full((rows, length or max(map(len, sequences))), PADDING, "int32")
-    for row, sequence in zip(ids, sequences):
-        row[: len(sequence)] = sequence
-    return ids
+        config = super().get_config()
+        if self.target_tokenizer is self.source_tokenizer:
+            config["target_tokenizer"] = None
+        return config
