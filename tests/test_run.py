@@ -26,7 +26,8 @@ class Rows(keras.utils.PyDataset):
 
 
 def doubling(learning_rate=0.1):
-    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, kernel_initializer="ones")])
+    dense = keras.layers.Dense(1, kernel_initializer="ones")
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dropout(0.2), dense])
     model.compile(keras.optimizers.Adam(learning_rate), "mse")
     return model
 
@@ -101,6 +102,9 @@ def test_a_resumed_run_ends_as_the_whole_one_does(tmp_path, capsys):
     assert "Resuming after epoch 3 of 4." in capsys.readouterr().out
     np.testing.assert_array_equal(other.get_weights()[0], model.get_weights()[0])
     assert history_of(resumed) == history_of(whole)
+    another = begun(tmp_path / "another")
+    another.fit(doubling(), Rows(), Rows(), epochs=1, seed=6)
+    assert history_of(another)[0] != history_of(whole)[0]  # by its dropout
 
     whole.write_scores({"名": 1.5})
     assert json.loads((whole.folder / "scores.json").read_text("utf-8")) == {"名": 1.5}
