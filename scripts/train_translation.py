@@ -19,83 +19,32 @@ scores.json, learning_curve.png and attention.png. Killed? The same command with
 KERAS_BACKEND=tensorflow, jax or torch chooses the backend.
 """
 
-import argparse
-import datetime
-import hashlib
-import importlib.metadata
-import json
-import os
-import pathlib
-import platform
-import shutil
-import sys
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow's start-up notices
-
-import keras
-from recipes import RECIPES
+import command_line
+from recipes import TRANSLATION
 
 import keras_transformer as kt
 from keras_transformer import corpora, evaluation, plots, training
-from keras_transformer.writing import write_text
 
 
 def main():
-    args = parse_arguments()
-    output = pathlib.Path(args.output)
-    if args.threads:
-        training.use_threads(args.threads)
-    keras.utils.set_random_seed(args.seed)
-    keras.config.set_dtype_policy(
-        "float32" if args.precision == "float32" else f"mixed_{args.precision}"
-    )
-    if args.deterministic:
-        training.make_deterministic()
-
-    refuse_to_overwrite(output, args)
-    try:
-        if args.tensorboard:
-            check_tensorboard()
+    with command_line.errors_as_exits():
+        args = parse_arguments()
+        run = training.Run(args.output, args.resume, args.overwrite)
+        command_line.set_up(args)
         splits, tokenizers, train, valid = prepare(args)
-        translator, model = build(args, tokenizers, updates=args.epochs * len(train))
-    except (ValueError, OSError, ImportError) as error:
-        sys.exit(f"{error}")
-    begin_run(output, args, splits)  # nothing is written before all of it fits together
+        updates = args.epochs * len(train) // args.accumulate
+        translator, model = build(args, tokenizers, updates)
+        run.begin(vars(args), splits.train)  # nothing is written before all of it fits together
 
     print(train.summary())
     translator.transformer.summary()
-    checkpoint = training.Checkpoint(
-        output / "checkpoint", train, seed=args.seed, keep=max(1, args.average)
-    )
-    finished = checkpoint.restore(model)
-    if finished:
-        print(f"Resuming after epoch {finished} of {args.epochs}.")
-    log = training.TrainingLog(output / "history.csv", finished)
-    callbacks = [training.Progress(train)]
+    callbacks = [training.Samples(lambda: samples(translator, splits.valid))]
+    best = ("val_perplexity", "min")
     if args.bleu_sentences:
         bleu = training.ValidationScore(translator, splits.valid, score(args), args.bleu_sentences)
-        callbacks.append(bleu)
-    callbacks += [training.SampleTranslations(translator, splits.valid, number=3), log]
-    ended = False
-    if args.patience:
-        better = ("val_bleu", "max") if args.bleu_sentences else ("val_perplexity", "min")
-        stopping = training.EarlyStopping(better[0], args.patience, better[1], log.past)
-        callbacks.append(stopping)
-        ended = stopping.ended
-    if args.tensorboard:
-        callbacks.append(keras.callbacks.TensorBoard(output / "tensorboard"))
-    model.fit(
-        train,
-        validation_data=valid,
-        epochs=finished if ended else args.epochs,
-        initial_epoch=finished,
-        shuffle=False,  # the batches shuffle themselves, from the seed and the epoch
-        callbacks=[*callbacks, checkpoint],
-    )
-    # With --ema, Keras put the mean of the weights in place as `fit` ended.
-    if args.average:
-        training.average_checkpoints(model, checkpoint.paths)
-    translator.save(output / "model.keras")
+        callbacks, best = [bleu, *callbacks], (bleu.name, "max")
+    command_line.fit(run, model, train, valid, args, callbacks, best=best)
+    translator.save(run.folder / "model.keras")
 
     # What it learnt.
     evaluated = model.evaluate(valid, verbose=0, return_dict=True)
@@ -111,16 +60,12 @@ def main():
         bleu = score(args)(translations, examples.target)
         scores["bleu"], scores["signature"] = bleu.value, bleu.signature
         print(f"sacreBLEU on the {scored_on} set, {len(translations)} sentences: {bleu}")
-    write_json(output / "scores.json", scores)
+    run.write_scores(scores)
 
     # To look at.
-    plots.plot_history(output / "history.csv").savefig(output / "learning_curve.png", dpi=150)
-    text = min(examples.source, key=lambda text: abs(len(text) - 12))  # fits a picture
-    weights, source_tokens, target_tokens = translator.attention(text)
-    title = "Cross-attention of the last layer"
-    figure = plots.plot_attention(weights[-1], source_tokens, target_tokens, title)
-    figure.savefig(output / "attention.png", dpi=150)
-    print(f"The run is in {output}. Try: python scripts/translate.py {output / 'model.keras'}")
+    run.draw_learning_curve()
+    draw_attention(translator, examples, run.folder / "attention.png")
+    print(f"The run is in {run.folder}. Try: python scripts/translate.py {run.folder}/model.keras")
 
 
 def prepare(args):
@@ -155,13 +100,7 @@ def build(args, tokenizers, updates):
     transformer = kt.Transformer(
         source.vocabulary_size(),
         None if target is source else target.vocabulary_size(),
-        num_layers=args.num_layers,
-        d_model=args.d_model,
-        num_heads=args.num_heads,
-        d_ff=args.d_ff,
-        dropout=args.dropout,
-        attention_dropout=args.attention_dropout,
-        norm_first=args.norm_first,
+        **command_line.sizes(args),
     )
     translator = kt.Translator(
         transformer,
@@ -171,33 +110,8 @@ def build(args, tokenizers, updates):
         **form(args),
     )
     model = training.RDrop(transformer, args.r_drop) if args.r_drop else transformer
-    model.compile(
-        optimizer(args, updates // args.accumulate),
-        loss=kt.TokenCrossEntropy(args.label_smoothing),
-        metrics=[kt.TokenAccuracy(), kt.Perplexity()],
-        jit_compile=training.pays_to_compile(),
-    )
+    command_line.compile_model(model, args, updates)
     return translator, model
-
-
-def optimizer(args, updates):
-    """Adam with a rate that climbs to its peak and then falls, as 1/sqrt(step) or to 0."""
-    if args.schedule == "cosine":
-        rate = keras.optimizers.schedules.CosineDecay(
-            initial_learning_rate=0.0,
-            warmup_target=args.learning_rate,
-            warmup_steps=args.warmup_steps,
-            decay_steps=max(1, updates - args.warmup_steps),
-        )
-    else:
-        rate = kt.WarmupSchedule.with_peak(args.learning_rate, args.warmup_steps)
-    return kt.paper_optimizer(
-        rate,
-        global_clipnorm=args.clip_norm,
-        use_ema=bool(args.ema),
-        ema_momentum=args.ema or 0.99,
-        gradient_accumulation_steps=args.accumulate if args.accumulate > 1 else None,
-    )
 
 
 def form(args):
@@ -211,19 +125,29 @@ def score(args):
     return lambda said, references: evaluation.bleu(said, references, args.tokenize)
 
 
-def parse_arguments():
-    """The command line; with --resume, the settings of the run on top."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+def samples(translator, examples):
+    """What it makes of three sentences, to watch it learn."""
+    source, target = (training.spread(side, 3) for side in examples)
+    return "\n".join(
+        f"  source     {text}\n  model      {said}\n  reference  {reference}\n"
+        for text, said, reference in zip(source, translator.translate(source), target)
     )
-    add = parser.add_argument_group("run").add_argument
-    add("--recipe", choices=RECIPES, help="where defaults come from (dates / quick with data)")
-    add("--output", metavar="FOLDER", help="the run folder (runs/dates / runs/text)")
-    add("--resume", action="store_true", help="go on with the run in --output, as it was begun")
-    add("--overwrite", action="store_true", help="begin anew although --output holds a run")
-    add("--seed", type=int, default=0, help="of data, weights, order and dropout (0)")
-    add("--deterministic", action="store_true", help="equal bit for bit each time, a little slower")
 
+
+def draw_attention(translator, examples, path):
+    """Where the last layer looks in the example that fits a picture best."""
+    text = min(examples.source, key=lambda text: abs(len(text) - 12))
+    weights, source_tokens, target_tokens = translator.attention(text)
+    title = "Cross-attention of the last layer"
+    figure = plots.plot_attention(weights[-1], source_tokens, target_tokens, title)
+    figure.savefig(path, dpi=150)
+
+
+def parse_arguments():
+    """The options of this script among those that all have."""
+    parser = command_line.new_parser(
+        __doc__, TRANSLATION, "dates / quick with data", "runs/dates / runs/text"
+    )
     add = parser.add_argument_group("data (none given: dates)").add_argument
     add("--source", metavar="FILE", help="sentences, one a line, plain or .gz")
     add("--target", metavar="FILE", help="their translations, line by line")
@@ -253,43 +177,13 @@ def parse_arguments():
     )
     add("--unique", action="store_true", help="drop repeated training pairs")
 
-    add = parser.add_argument_group("model (defaults: the recipe's)").add_argument
-    sizes = "; ".join(
-        f"{name}: {size.num_layers} + {size.num_layers} layers, d_model {size.d_model}"
-        for name, size in kt.PRESETS.items()
-    )
-    add("--preset", choices=kt.PRESETS, help=f"all sizes at once; {sizes}")
-    add("--num-layers", type=int, metavar="N", help="of the encoder, and again of the decoder")
-    add("--d-model", type=int, metavar="N", help="width of embeddings and sublayers")
-    add("--num-heads", type=int, metavar="N", help="of each attention; they divide d_model")
-    add("--d-ff", type=int, metavar="N", help="inner width of the feed-forward networks")
-    add("--dropout", type=float, metavar="P", help="share of values dropped")
-    add("--attention-dropout", type=float, default=0.0, metavar="P", help="of weights (0)")
-    add("--norm-first", action="store_true", help="LayerNorm before each sublayer, not after")
-    add("--vocabulary", choices=("char", "bpe", "unigram"), help="what gets an id")
-    add("--vocabulary-size", type=int, metavar="N", help="ids at most (all characters / 8,000)")
+    add = command_line.add_model_options(parser, decoder=True)
+    command_line.add_vocabulary_options(add)
     add("--separate-vocabularies", action="store_true", help="one vocabulary for each side")
 
-    add = parser.add_argument_group("training (defaults: the recipe's)").add_argument
-    add("--epochs", type=int, metavar="N", help="passes over the pairs")
-    add("--batch-size", type=int, metavar="N", help="sentences a batch, or")
-    add("--tokens-per-batch", type=int, metavar="N", help="target tokens a batch, padding too")
-    add("--accumulate", type=int, default=1, metavar="N", help="batches an update (1)")
-    add("--learning-rate", type=float, metavar="R", help="at the end of the warm-up")
-    add("--warmup-steps", type=int, metavar="N", help="updates of linear growth")
-    falls = "how the rate then falls: as 1/sqrt(step), or to 0 (paper)"
-    add("--schedule", choices=("paper", "cosine"), default="paper", help=falls)
-    add("--label-smoothing", type=float, default=0.1, metavar="E", help="0.1, as in the paper")
-    add("--clip-norm", type=float, metavar="N", help="of all gradients together, at most")
-    add("--ema", type=float, metavar="M", help="save a running mean of the weights, momentum M")
-    add("--average", type=int, default=0, metavar="N", help="save the mean of the last N epochs'")
+    add = command_line.add_training_options(parser, "target tokens")
     add("--r-drop", type=float, metavar="A", help="train on two dropout passes that agree (5)")
     add("--subword-alpha", type=float, metavar="A", help="split words at random each epoch (0.1)")
-    precisions = ("float32", "bfloat16", "float16")
-    add("--precision", choices=precisions, default="float32", help="of products, not of weights")
-    add("--patience", type=int, metavar="N", help="end after N epochs without a better one")
-    add("--threads", type=int, metavar="N", help="of one operation (all; not on jax)")
-    add("--tensorboard", action="store_true", help="log for TensorBoard, which it needs, too")
 
     add = parser.add_argument_group("scoring").add_argument
     add("--beams", type=int, default=1, metavar="K", help="width of the search, saved as default")
@@ -297,42 +191,9 @@ def parse_arguments():
     watch = "watch the BLEU of so many validation sentences; --patience goes by it then"
     add("--bleu-sentences", type=int, metavar="N", help=watch)
 
-    args = parser.parse_args()
-    args.recipe = args.recipe or ("dates" if is_dates(args) else "quick")
-    recipe = dict(RECIPES[args.recipe])
-    args.output = args.output or recipe["output"]
-    if args.resume:
-        return resumed(parser, args)
-    if args.batch_size or args.tokens_per_batch:  # the one replaces the other
-        recipe = {k: v for k, v in recipe.items() if k not in ("batch_size", "tokens_per_batch")}
-    if args.ema or args.average:  # each replaces the weights by a mean
-        recipe = {k: v for k, v in recipe.items() if k not in ("ema", "average")}
-    # The command line goes before its --preset, that before the recipe, that before its preset.
-    preset = vars(kt.PRESETS[args.preset]) if args.preset else {}
-    basis = vars(kt.PRESETS[recipe.get("preset", "small")])
-    parser.set_defaults(**{**basis, **recipe, **preset, "output": args.output})
-    args = parser.parse_args(namespace=argparse.Namespace(recipe=args.recipe))
-    if args.ema and args.average:
-        parser.error("--ema or --average, not both: each replaces the weights by a mean.")
-    return args
-
-
-def resumed(parser, args):
-    """The arguments that the run in --output was begun with; only --epochs may change."""
-    settings = pathlib.Path(args.output) / "settings.json"
-    if not settings.exists():
-        sys.exit(f"There is no run to resume in {args.output}: {settings} does not exist.")
-    begun = json.loads(settings.read_text())["arguments"]
-    # What a namespace holds already is argparse's default: the command line goes before it.
-    args = parser.parse_args(namespace=argparse.Namespace(**begun))
-    changed = [name for name in begun if getattr(args, name) != begun[name]]
-    fixed = [name for name in changed if name not in ("epochs", "output", "resume")]
-    if fixed:
-        options = ", ".join("--" + name.replace("_", "-") for name in fixed)
-        sys.exit(f"A resumed run keeps its settings, all but --epochs; leave out {options}.")
-    if "epochs" in changed and args.schedule == "cosine":
-        sys.exit("With --schedule cosine the rate is 0 after the last epoch; leave out --epochs.")
-    return args
+    return command_line.parse(
+        parser, TRANSLATION, lambda args: "dates" if is_dates(args) else "quick"
+    )
 
 
 def is_dates(args):
@@ -357,15 +218,7 @@ def load(args):
     # the test set is left whole: so is its score
     test = splits.test and corpora.clean(splits.test, **form(args))
     if valid is None:
-        if len(train.source) < 2:
-            raise ValueError(
-                "Expected at least two training pairs, one of them to watch; received one. Give "
-                "more, or --valid-source and --valid-target."
-            )
-        aside = range(0, len(train.source), max(50, len(train.source) // 1000))
-        valid = corpora.Examples(*([side[i] for i in aside] for side in train))
-        keep = sorted(set(range(len(train.source))) - set(aside))
-        train = corpora.Examples(*([side[i] for i in keep] for side in train))
+        train, valid = command_line.held_out(train, "pairs", "--valid-source and --valid-target")
     return corpora.Splits(train, valid, test)
 
 
@@ -393,55 +246,6 @@ def read(args, prefix):
         option = "--" + prefix.replace("_", "-")
         raise ValueError(f"{option}source and {option}target go together; one of them is missing.")
     return corpora.read_files(source, target) if source else None
-
-
-def refuse_to_overwrite(output, args):
-    if (output / "settings.json").exists() and not (args.resume or args.overwrite):
-        sys.exit(
-            f"{output} holds a run already: --resume goes on with it, --overwrite begins anew, "
-            "--output takes another folder."
-        )
-
-
-def check_tensorboard():
-    """Keras's callback would miss them only after the first epoch."""
-    try:
-        import tensorboard  # noqa: F401
-        import tensorflow  # noqa: F401
-    except ImportError:
-        raise ImportError(
-            "--tensorboard needs TensorFlow and TensorBoard; pip install tensorflow tensorboard, "
-            "or leave it out: history.csv has the same numbers."
-        ) from None
-
-
-def begin_run(output, args, splits):
-    """Writes settings.json; a resumed run must have the data it was begun with."""
-    path = output / "settings.json"
-    data = hashlib.sha256(repr(splits.train).encode()).hexdigest()
-    if args.resume:
-        if json.loads(path.read_text())["data"] != data:
-            sys.exit(f"The training data is not what {output} was begun with; put it back.")
-        return
-    for folder in ("checkpoint", "tensorboard"):
-        shutil.rmtree(output / folder, ignore_errors=True)
-    (output / "history.csv").unlink(missing_ok=True)
-    output.mkdir(parents=True, exist_ok=True)
-    packages = ("keras", "keras-hub", keras.backend.backend(), "numpy", "sentencepiece")
-    settings = {
-        "command": " ".join([f"KERAS_BACKEND={keras.backend.backend()}", *sys.orig_argv]),
-        "arguments": vars(args),
-        "data": data,
-        "versions": {name: importlib.metadata.version(name) for name in packages},
-        "python": platform.python_version(),
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-        "begun": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
-    }
-    write_json(path, settings)
-
-
-def write_json(path, content):
-    write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

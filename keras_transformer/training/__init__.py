@@ -1,6 +1,6 @@
-"""What `model.fit` needs: loss, metrics, schedule, R-Drop, and checkpoints that survive a kill."""
+"""What `model.fit` needs: loss, metrics, schedule, R-Drop, and runs that survive a kill."""
 
-from .callbacks import EarlyStopping, Progress, SampleTranslations, ValidationScore
+from .callbacks import EarlyStopping, Progress, Samples, ValidationScore, spread
 from .checkpoints import Checkpoint, TrainingLog, average_checkpoints, checkpoint_paths
 from .loss import TokenCrossEntropy, nats_per_token
 from .metrics import Perplexity, TokenAccuracy
@@ -12,6 +12,7 @@ from .optimization import (
     use_threads,
 )
 from .r_drop import RDrop, symmetric_divergence
+from .run import Run, check_tensorboard
 
 __all__ = [
     "Checkpoint",
@@ -19,18 +20,21 @@ __all__ = [
     "Perplexity",
     "Progress",
     "RDrop",
-    "SampleTranslations",
+    "Run",
+    "Samples",
     "TokenAccuracy",
     "TokenCrossEntropy",
     "TrainingLog",
     "ValidationScore",
     "WarmupSchedule",
     "average_checkpoints",
+    "check_tensorboard",
     "checkpoint_paths",
     "make_deterministic",
     "nats_per_token",
     "paper_optimizer",
     "pays_to_compile",
+    "spread",
     "symmetric_divergence",
     "use_threads",
 ]

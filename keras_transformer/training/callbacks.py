@@ -52,7 +52,7 @@ class ValidationScore(keras.callbacks.Callback):
     def __init__(self, translator, examples, score, number=200, name="val_bleu"):
         super().__init__()
         self.translator, self.score, self.name = translator, score, name
-        self.source, self.target = (_spread(side, number) for side in examples)
+        self.source, self.target = (spread(side, number) for side in examples)
 
     def on_epoch_end(self, epoch, logs=None):
         score = self.score(self.translator.translate(self.source), self.target)
@@ -91,28 +91,21 @@ class EarlyStopping(keras.callbacks.Callback):
         self.model.stop_training |= self.ended
 
 
-class SampleTranslations(keras.callbacks.Callback):
-    """Prints a few translations after every epoch, so that one can watch it learn.
+class Samples(keras.callbacks.Callback):
+    """Prints what a function says after every epoch, so that one can watch the model learn.
 
     Args:
-        translator: a `Translator` over the model in training.
-        examples: `Examples` it is not trained on.
-        number: int, how many of them, spread over all.
+        say: function without arguments that returns a str.
     """
 
-    def __init__(self, translator, examples, number=3):
+    def __init__(self, say):
         super().__init__()
-        self.translator = translator
-        self.source, self.target = (_spread(side, number) for side in examples)
+        self.say = say
 
     def on_epoch_end(self, epoch, logs=None):
-        print()
-        for text, reference, said in zip(
-            self.source, self.target, self.translator.translate(self.source)
-        ):
-            print(f"  source     {text}\n  model      {said}\n  reference  {reference}\n")
+        print(f"\n{self.say()}")
 
 
-def _spread(texts, number):
-    """So many of the texts, evenly spread."""
-    return texts[:: max(1, len(texts) // number)][:number]
+def spread(examples, number):
+    """So many of a list of examples, evenly spread over it."""
+    return examples[:: max(1, len(examples) // number)][:number]

@@ -4,7 +4,7 @@ import sys
 import time
 
 import keras
-from recipes import RECIPES
+from recipes import TRANSLATION
 
 from keras_transformer import corpora, encode, learn_tokenizer
 from keras_transformer.batches import TranslationBatches
@@ -81,7 +81,7 @@ def fitting(model, loss, data, **kwargs):
 
 
 def run(args):
-    for name, value in RECIPES[args.recipe].items():
+    for name, value in TRANSLATION[args.recipe].items():
         setattr(args, name, getattr(args, name, None) or value)
     keras.utils.set_random_seed(args.seed)
     texts = corpora.read_files(args.source, args.target)
