@@ -31,8 +31,8 @@ class Column(NamedTuple):
 class BucketedBatches(keras.utils.PyDataset):
     """Batches of padded ids in few shapes, in an order set by a seed.
 
-    A kind of batch is a subclass. It names its `sides` (what has a length), turns what it is given into `Column`s by
-    `columns`, and the padded arrays of these into what `fit` takes by `batch`.
+    A kind of batch is a subclass. It names its `sides` (what has a length), turns what it is given
+    into `Column`s by `columns`, and the padded arrays of these into what `fit` takes by `batch`.
 
     Args:
         given: tuple, the arguments of `columns`.
