@@ -13,7 +13,7 @@ import json
 import pathlib
 import sys
 
-from translate import load
+from line_by_line import load
 
 
 def main():
@@ -30,7 +30,7 @@ def main():
             f"{run} holds {len(paths)} checkpoints; received --last {args.last}. Train with "
             "--average N to keep the last N."
         )
-    translator = load(run / "model.keras")
+    translator = load(run / "model.keras", "Translator")
     model = translator.transformer
     r_drop = json.loads((run / "settings.json").read_text("utf-8"))["arguments"].get("r_drop")
     if r_drop:  # then that model was trained, with the transformer in it

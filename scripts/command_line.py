@@ -58,6 +58,7 @@ def add_model_options(parser, decoder=False):
     add("--dropout", type=float, metavar="P", help="share of values dropped")
     add("--attention-dropout", type=float, default=0.0, metavar="P", help="of weights (0)")
     add("--norm-first", action="store_true", help="LayerNorm before each sublayer, not after")
+    add("--rotary", action="store_true", help="rotary positions instead of sinusoids")
     return add
 
 
@@ -82,6 +83,7 @@ def add_training_options(parser, tokens="tokens"):
     add("--clip-norm", type=float, metavar="N", help="of all gradients together, at most")
     add("--ema", type=float, metavar="M", help="save a running mean of the weights, momentum M")
     add("--average", type=int, default=0, metavar="N", help="save the mean of the last N epochs'")
+    add("--r-drop", type=float, metavar="A", help="train on two dropout passes that agree (5)")
     precisions = ("float32", "bfloat16", "float16")
     add("--precision", choices=precisions, default="float32", help="of products, not of weights")
     add("--patience", type=int, metavar="N", help="end after N epochs without a better one")
@@ -194,7 +196,7 @@ def held_out(examples, what="examples", options="validation data"):
 
 def sizes(args):
     """The arguments of a model that `add_model_options` names."""
-    names = "num_layers d_model num_heads d_ff dropout attention_dropout norm_first".split()
+    names = "num_layers d_model num_heads d_ff dropout attention_dropout norm_first rotary".split()
     return {name: getattr(args, name) for name in names}
 
 
@@ -218,22 +220,25 @@ def optimizer(args, updates):
     )
 
 
-def compile_model(model, args, updates, loss=None, metrics=None):
-    """`model.compile` with the losses of labels that are ids, 0 where there is none.
+def compile_model(model, args, updates):
+    """The model to fit, compiled for labels that are ids, 0 where there is none.
 
     Args:
         model: keras.Model that gives logits.
         args: of `parse`.
         updates: int, of the weights, in all epochs together.
-        loss: another loss; None: `TokenCrossEntropy`, smoothed.
-        metrics: other metrics; None: `TokenAccuracy` and `Perplexity`.
+
+    Returns:
+        keras.Model: `model`, or with --r-drop one that trains it.
     """
+    model = training.RDrop(model, args.r_drop) if args.r_drop else model
     model.compile(
         optimizer(args, updates),
-        loss=loss or kt.TokenCrossEntropy(args.label_smoothing),
-        metrics=[kt.TokenAccuracy(), kt.Perplexity()] if metrics is None else metrics,
+        loss=kt.TokenCrossEntropy(args.label_smoothing),
+        metrics=[kt.TokenAccuracy(), kt.Perplexity()],
         jit_compile=training.pays_to_compile(),
     )
+    return model
 
 
 def fit(run, model, train, valid, args, callbacks=(), **kwargs):

@@ -17,12 +17,12 @@ import math
 import sys
 import time
 
-from translate import load
+from line_by_line import load
 
 
 def main():
     args = parse_arguments()
-    translator = load(args.model)
+    translator = load(args.model, "Translator")
 
     from keras_transformer import corpora, evaluation, tokenizers
     from keras_transformer.writing import write_text

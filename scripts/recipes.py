@@ -1,7 +1,8 @@
 """What suits a task and an amount of data: every number of a training run, with its reason.
 
-`train_translation.py --recipe NAME` starts from one of TRANSLATION; any option on the command line
-goes before it. What a recipe does not name keeps the default of the command line (`--help`).
+`train_translation.py --recipe NAME` starts from one of TRANSLATION, the other scripts from one of
+theirs; any option on the command line goes before it. What a recipe does not name keeps the default
+of the command line (`--help`).
 """
 
 TRANSLATION = dict(
@@ -78,5 +79,153 @@ TRANSLATION = dict(
         clip_norm=1.0,
         average=5,
         beams=4,
+    ),
+)
+
+TAGGING = dict(
+    # 10,000 generated sentences, to see in two minutes that it learns.
+    grammar=dict(
+        output="runs/tags",
+        preset="tiny",  # some hundred words and a few rules
+        num_layers=2,
+        batch_size=32,
+        epochs=4,
+        learning_rate=4e-3,  # small models bear, and need, large rates
+        warmup_steps=200,
+        schedule="cosine",
+        threads=1,  # its operations are too small to share out
+        rotary=True,  # who stands next to whom tells a tag, not where in the sentence
+        label_smoothing=0.0,  # what a rule decides is certain
+    ),
+    # Some 10,000 sentences of a treebank: much dropout against learning them by heart.
+    treebank=dict(
+        output="runs/tags",
+        num_layers=2,
+        d_model=128,
+        num_heads=4,
+        d_ff=256,
+        dropout=0.4,
+        batch_size=32,
+        epochs=12,
+        learning_rate=2e-3,
+        warmup_steps=500,
+        schedule="cosine",
+        ema=0.998,
+        clip_norm=1.0,
+        rotary=True,
+    ),
+)
+
+CLASSIFICATION = dict(
+    # 10,000 generated reviews in which the order of words decides.
+    reviews=dict(
+        output="runs/labels",
+        preset="tiny",
+        batch_size=64,
+        epochs=6,
+        learning_rate=3e-3,
+        warmup_steps=200,
+        schedule="cosine",
+        threads=1,
+        rotary=True,
+        label_smoothing=0.0,
+    ),
+    # Some thousand to a hundred thousand labelled texts.
+    texts=dict(
+        output="runs/labels",
+        num_layers=2,
+        d_model=128,
+        num_heads=4,
+        d_ff=256,
+        dropout=0.4,
+        batch_size=64,
+        epochs=6,
+        learning_rate=1e-3,
+        warmup_steps=500,
+        schedule="cosine",
+        ema=0.998,
+        clip_norm=1.0,
+        rotary=True,
+    ),
+)
+
+PRETRAINING = dict(
+    # The words that a tagger or a classifier will be trained on, and as many more as there are.
+    words=dict(
+        output="runs/words",
+        num_layers=2,
+        d_model=128,
+        num_heads=4,
+        d_ff=256,
+        dropout=0.1,  # masks differ in every epoch: the data does not repeat itself
+        batch_size=32,
+        epochs=20,
+        learning_rate=2e-3,
+        warmup_steps=500,
+        schedule="cosine",
+        clip_norm=1.0,
+        rotary=True,
+        label_smoothing=0.0,
+        min_count=2,  # a word seen once cannot be learnt as an answer
+    ),
+)
+
+LANGUAGE = dict(
+    # Generated sentences whose true entropy is known.
+    grammar=dict(
+        output="runs/language",
+        preset="tiny",
+        vocabulary="char",
+        lines=True,
+        batch_size=64,
+        epochs=4,
+        learning_rate=4e-3,
+        warmup_steps=200,
+        schedule="cosine",
+        threads=1,
+        norm_first=True,
+        rotary=True,
+        dropout=0.0,  # more sentences than it can learn by heart
+        label_smoothing=0.0,  # perplexity is what counts, and smoothing costs it
+    ),
+    # A million characters in ten minutes on two cores: nanoGPT's sizes for a CPU.
+    characters=dict(
+        output="runs/language",
+        num_layers=4,
+        d_model=128,
+        num_heads=4,
+        d_ff=512,
+        dropout=0.0,  # a few epochs only
+        vocabulary="char",
+        window=64,
+        batch_size=32,
+        epochs=6,
+        learning_rate=3e-3,
+        warmup_steps=200,
+        schedule="cosine",
+        clip_norm=1.0,
+        norm_first=True,  # as GPT-2: bears the large rate
+        rotary=True,
+        label_smoothing=0.0,
+    ),
+    # The same text on a GPU: nanoGPT's 10.65 million parameters.
+    gpu=dict(
+        output="runs/language",
+        num_layers=6,
+        d_model=384,
+        num_heads=6,
+        d_ff=1536,
+        dropout=0.2,
+        vocabulary="char",
+        window=256,
+        batch_size=64,
+        epochs=80,
+        learning_rate=1e-3,
+        warmup_steps=100,
+        schedule="cosine",
+        clip_norm=1.0,
+        norm_first=True,
+        rotary=True,
+        label_smoothing=0.0,
     ),
 )

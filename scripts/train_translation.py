@@ -109,9 +109,7 @@ def build(args, tokenizers, updates):
         beams=args.beams,
         **form(args),
     )
-    model = training.RDrop(transformer, args.r_drop) if args.r_drop else transformer
-    command_line.compile_model(model, args, updates)
-    return translator, model
+    return translator, command_line.compile_model(transformer, args, updates)
 
 
 def form(args):
@@ -182,7 +180,6 @@ def parse_arguments():
     add("--separate-vocabularies", action="store_true", help="one vocabulary for each side")
 
     add = command_line.add_training_options(parser, "target tokens")
-    add("--r-drop", type=float, metavar="A", help="train on two dropout passes that agree (5)")
     add("--subword-alpha", type=float, metavar="A", help="split words at random each epoch (0.1)")
 
     add = parser.add_argument_group("scoring").add_argument

@@ -20,29 +20,20 @@ KERAS_BACKEND=tensorflow, jax or torch chooses the backend, whichever one traine
 """
 
 import argparse
-import os
-import queue
 import sys
-import threading
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow's start-up notices
+import line_by_line
 
 
 def main():
     args = parse_arguments()
-    translator = load(args.model)
+    translator = line_by_line.load(args.model, "Translator")
     sys.stdout.reconfigure(encoding="utf-8")
     if args.attention:
         print(draw_attention(translator, args))
         return
-    if args.text:
-        batches = [args.text]
-    elif sys.stdin.isatty():
-        batches = asked_for()
-    else:
-        batches = waiting_lines(sys.stdin.buffer, translator.batch_size)
     number = 0
-    for batch in batches:
+    for batch in line_by_line.batches_of(args.text, translator.batch_size):
         for hypotheses in translate(translator, batch, args):
             number += 1
             for each in hypotheses:
@@ -111,74 +102,5 @@ def parse_arguments():
     return args
 
 
-def asked_for():
-    """One line at a time from a person; the prompt goes to stderr, the translation to stdout."""
-    import readline  # noqa: F401  input() then edits and remembers lines
-
-    while True:
-        print("> ", end="", file=sys.stderr, flush=True)
-        try:
-            yield [input()]
-        except EOFError:
-            print(file=sys.stderr)
-            return
-
-
-def load(path):
-    if not os.path.isfile(path):
-        sys.exit(f"There is no model at {path}; train one with scripts/train_translation.py.")
-
-    import keras
-
-    import keras_transformer
-
-    try:
-        model = keras.saving.load_model(path, compile=False)
-    except ValueError as error:
-        sys.exit(f"{path} is not a model that Keras can load: {str(error).splitlines()[0]}")
-    if not isinstance(model, keras_transformer.Translator):
-        sys.exit(
-            f"{path} holds a {type(model).__name__}, not a Translator; "
-            "expected a file from train_translation.py."
-        )
-    return model
-
-
-def waiting_lines(stream, at_most):
-    """Lists of 1 to `at_most` lines: waits for one line, takes what else has come by then."""
-    lines = queue.Queue(maxsize=10_000)
-
-    def read():
-        for line in stream:
-            lines.put(line)
-        lines.put(None)
-
-    threading.Thread(target=read, daemon=True).start()
-    number = 0
-    while (line := lines.get()) is not None:
-        batch = []
-        while line is not None:
-            number += 1
-            batch.append(as_text(line, number))
-            if len(batch) == at_most or lines.empty():
-                break
-            line = lines.get()
-        yield batch
-        if line is None:
-            return
-
-
-def as_text(line, number):
-    try:
-        return line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-    except UnicodeDecodeError as error:
-        sys.exit(f"Line {number} of the input is not UTF-8 (byte {error.start + 1}); convert it.")
-
-
 if __name__ == "__main__":
-    try:
-        main()
-    except BrokenPipeError:  # the reader, such as head, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except KeyboardInterrupt:
-        sys.exit(130)
+    line_by_line.run(main)
