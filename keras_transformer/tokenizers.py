@@ -17,7 +17,7 @@ from .arguments import check
 
 PADDING, UNKNOWN, START, END = range(4)
 
-MODEL_TYPES = ("bpe", "unigram", "char")
+MODEL_TYPES = ("bpe", "unigram", "char", "byte")
 DEFAULT_SIZE = 8000  # for some ten thousand sentences; the paper has 37,000 for 4.5 million
 SPACE_MARK = "\u2581"  # SentencePiece writes a space as this character,
 RESERVED = "\u2585"  # and keeps this one for unknown characters: it cannot be learnt
@@ -36,10 +36,10 @@ def learn_tokenizer(texts, vocabulary_size=None, model_type="bpe"):
         texts: Iterable of str. One vocabulary for two languages: learn_tokenizer(source + target).
         vocabulary_size: int or None, the most ids to make, the four special ones included; the
             texts may support fewer (a warning is logged). None: for "char" every character,
-            else 8,000, or more if the characters alone need more.
-        model_type: "bpe" (merges, as in the paper), "unigram" (a language model over pieces) or
+            else 8,000, or more if the characters alone need more; for "byte" always 261.
+        model_type: "bpe" (merges, as in the paper), "unigram" (a language model over pieces),
             "char" (one id a character; where `vocabulary_size` is too small for all, the rare ones
-            are unknown).
+            are unknown) or "byte" (one id a byte of UTF-8: no text has anything unknown).
 
     Returns:
         `keras_hub.tokenizers.SentencePieceTokenizer`, padding 0, unknown 1, start 2, end 3.
@@ -64,26 +64,30 @@ def learn_tokenizer(texts, vocabulary_size=None, model_type="bpe"):
     # SentencePiece would skip a whole sentence for one reserved character, and miss characters
     # that occur only in "<s>" or at a line end, so we name the characters ourselves.
     characters = set().union(*texts) - {" ", SPACE_MARK, RESERVED, "\0"}
-    needed = len(characters) + 5  # four special ids and the space
+    if model_type == "byte":
+        texts, characters = [" "], set()  # all else falls back to its bytes
+    needed = len(characters) + 5 + 256 * (model_type == "byte")  # four special ids and the space
     if vocabulary_size is not None:
         vocabulary_size = _checked_size(vocabulary_size, needed, model_type)
 
     import keras_hub
     import sentencepiece
 
-    default_size = needed if model_type == "char" else max(DEFAULT_SIZE, needed)
+    one_each = model_type in ("char", "byte")
+    default_size = needed if one_each else max(DEFAULT_SIZE, needed)
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=(text.replace(RESERVED, " ") for text in texts),
         model_writer=model,
-        model_type=model_type,
+        model_type="char" if one_each else model_type,
+        byte_fallback=model_type == "byte",
         vocab_size=vocabulary_size or default_size,
         hard_vocab_limit=False,  # a size that the texts do not support is lowered, not an error
         required_chars="".join(sorted(characters)),
         character_coverage=1.0,
         normalization_rule_name="identity",
         remove_extra_whitespaces=False,
-        add_dummy_prefix=model_type != "char",  # a word begins a line as it begins elsewhere
+        add_dummy_prefix=not one_each,  # a word begins a line as it begins elsewhere
         # In bytes; a longer sentence would be left out without a word.
         max_sentence_length=max(4192, max(len(text.encode()) for text in texts)),
         pad_id=PADDING,

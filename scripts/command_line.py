@@ -64,7 +64,7 @@ def add_model_options(parser, decoder=False):
 
 def add_vocabulary_options(add):
     """What `learn_tokenizer` goes by, to a group."""
-    add("--vocabulary", choices=("char", "bpe", "unigram"), help="what gets an id")
+    add("--vocabulary", choices=kt.tokenizers.MODEL_TYPES, help="what gets an id")
     add("--vocabulary-size", type=int, metavar="N", help="ids at most (all characters / 8,000)")
 
 

@@ -169,7 +169,7 @@ def test_no_text_is_an_error(texts, number):
 
 
 def test_an_unknown_model_type_is_an_error():
-    with pytest.raises(ValueError, match="one of bpe, unigram, char; received model_type='word'"):
+    with pytest.raises(ValueError, match="one of bpe, unigram, char, byte; received model_type='word'"):
         learn_tokenizer(["abc"], model_type="word")
 
 
@@ -302,3 +302,13 @@ def test_a_vocabulary_with_other_special_ids_is_an_error():
     other = keras_hub.tokenizers.SentencePieceTokenizer(proto=model.getvalue())
     with pytest.raises(ValueError, match=r"\(0, 1, 2, 3\); received \(-1, 0, 1, 2\)"):
         encode(other, ["abc"])
+
+
+def test_bytes_know_every_text_and_decode_to_it():
+    tokenizer = learn_tokenizer(["abc"], model_type="byte")
+    texts = ["Hé a\nb", "日本 語", "\0 🙂"]
+    ids = encode(tokenizer, texts)
+    assert decode(tokenizer, ids) == texts
+    assert tokenizer.vocabulary_size() == 4 + 256 + 1 and UNKNOWN not in sum(ids, [])
+    # One id a byte, in the order of the bytes; a space has its own.
+    assert ids[0] == [260 if byte == ord(" ") else 4 + byte for byte in texts[0].encode()]
