@@ -162,35 +162,65 @@ def _syllables(generator):
 REVIEWS = {
     "positive": [
         "Praise .",
-        "Opening , Praise .",
+        "Neutral , and Praise .",
+        "Neutral , and Praise .",
         "Blame , but Praise .",
         "Praise , although Blame .",
-    ]
-    + ["although Blame , Praise ."],
+        "although Blame , Praise .",
+    ],
     "negative": [
         "Blame .",
-        "Opening , Blame .",
+        "Neutral , and Blame .",
+        "Neutral , and Blame .",
         "Praise , but Blame .",
         "Blame , although Praise .",
-    ]
-    + ["although Praise , Blame ."],
-    "Praise": ["the Part is Much Good", "the Part is Much Good", "the Part is No Much Bad"]
-    + ["it is a Much Good Film", "it is a Much Good Film", "it is No a Much Bad Film"]
-    + ["I Liked the Part", "I did not Dislike the Part"],
-    "Blame": ["the Part is Much Bad", "the Part is Much Bad", "the Part is No Much Good"]
-    + ["it is a Much Bad Film", "it is a Much Bad Film", "it is No a Much Good Film"]
-    + ["I Disliked the Part", "I did not Like the Part"],
-    "Good": "good great wonderful fine brilliant lovely charming moving".split(),
-    "Bad": "bad dull terrible poor boring weak tiresome silly".split(),
+        "although Praise , Blame .",
+    ],
+    "Praise": ["Plain_praise", "Plain_praise", "Denied_blame"],
+    "Blame": ["Plain_blame", "Plain_blame", "Denied_praise"],
+    "Plain_praise": [
+        "the Part is Much Good",
+        "it is a Much Good Film",
+        "I Liked the Part of this Film",
+    ],
+    "Plain_blame": [
+        "the Part is Much Bad",
+        "it is a Much Bad Film",
+        "I Disliked the Part of this Film",
+    ],
+    "Denied_praise": [
+        "the Part is No Much Good",
+        "it is No a Much Good Film",
+        "I did not Like the Part of this Film",
+    ],
+    "Denied_blame": [
+        "the Part is No Much Bad",
+        "it is No a Much Bad Film",
+        "I did not Dislike the Part of this Film",
+    ],
+    "Good": (
+        "good great wonderful fine brilliant lovely charming moving funny clever fresh superb "
+        "tender witty gripping elegant"
+    ).split(),
+    "Bad": (
+        "bad dull terrible poor boring weak tiresome silly clumsy awful flat ugly stupid sloppy "
+        "shallow dreary"
+    ).split(),
     "Liked": "liked loved enjoyed admired".split(),
     "Like": "like love enjoy admire".split(),
     "Disliked": "disliked hated resented regretted".split(),
     "Dislike": "dislike hate resent regret".split(),
     "No": ["not", "never", "hardly", "anything but"],
     "Much": ["", "very", "really", "truly"],
-    "Part": "acting story plot music dialogue script ending cast pace photography".split(),
-    "Film": "film movie picture comedy thriller drama".split(),
-    "Opening": ["honestly", "in short", "in the end", "to me", "this time", "all in all"],
+    "Part": (
+        "acting story plot music dialogue script ending cast pace photography opening humour "
+        "suspense scenery singing dancing editing lighting romance action"
+    ).split(),
+    "Film": "film movie picture comedy thriller drama western musical sequel remake".split(),
+    "Neutral": ["We saw it Where When", "We watched it When", "We went to see it Where"],
+    "We": ["I", "we", "my friends", "my sister and I", "both of us", "the whole class"],
+    "Where": ["at home", "in town", "in Paris", "on a plane", "at the Roxy", "on television"],
+    "When": "yesterday today twice again recently".split() + ["on Friday", "in May", "last week"],
 }
 
 
