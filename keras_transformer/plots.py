@@ -1,4 +1,4 @@
-"""Pictures of what a Transformer does: attention maps, positions and learning curves.
+"""Pictures of what a Transformer does: attention maps, positions, learning curves, mistakes.
 
 Each function returns a `matplotlib.figure.Figure` made without `pyplot`: no window, no display
 and no global state. `figure.savefig("attention.png", dpi=150)` writes it; a notebook shows it.
@@ -387,3 +387,99 @@ def _number(text):
         return float(text)
     except (TypeError, ValueError):  # "NA", or a line cut short when a run was killed
         return math.nan
+
+
+# Mistakes
+
+
+def plot_confusion(matrix, labels):
+    """Heat map of what was taken for what: a row holds what has one label, and sums to 100 %.
+
+    The number in a cell counts; a cell of nothing is left empty.
+
+    Args:
+        matrix: int array (expected, predicted), such as `TaggingScores.confusion`.
+        labels: List of str, one a row and column.
+
+    Returns:
+        `matplotlib.figure.Figure`.
+
+    Raises:
+        ValueError: If the matrix is not square with a row a label, or holds negative numbers.
+    """
+    from matplotlib.figure import Figure
+
+    matrix = np.asarray(matrix)
+    labels = list(labels)
+    if not labels or matrix.shape != (len(labels), len(labels)):
+        raise ValueError(
+            f"matrix must be (expected, predicted) for {len(labels)} labels; "
+            f"received shape {matrix.shape}."
+        )
+    if not matrix.min() >= 0:
+        raise ValueError(f"matrix must hold counts; received {matrix.min():g}.")
+    texts, fonts = _drawable(labels)
+    shares = 100 * matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
+    cell = max(0.36, 0.09 * max(len(f"{count}") for count in matrix.flat))  # room for the numbers
+    margin = _LETTER * max(map(len, texts)) + 0.5
+    width = max(cell * len(texts), 1.6)
+    figure = Figure(figsize=(width + margin + 1.0, width + margin), layout="compressed")
+    panel = figure.add_subplot()
+    image = panel.imshow(shares, cmap="Blues", vmin=0, vmax=100, interpolation="nearest")
+    for row, column in np.argwhere(matrix):
+        colour = "white" if shares[row, column] > 50 else "black"
+        count = f"{matrix[row, column]:g}"
+        panel.text(column, row, count, ha="center", va="center", fontsize=7, color=colour)
+    panel.tick_params(length=0)
+    panel.set(xlabel="predicted", ylabel="expected")
+    _write_tokens(panel.xaxis, texts, fonts)
+    _write_tokens(panel.yaxis, texts, fonts)
+    figure.colorbar(image, label="share of the row (%)", fraction=0.05, pad=0.02)
+    return figure
+
+
+def plot_calibration(table):
+    """How often a model is right against how sure it is, and below, how many answers that are.
+
+    On the grey line it is right as often as it says; below the line it is too sure of itself.
+
+    Args:
+        table: List of `evaluation.Bin`, such as `Calibration.table`.
+
+    Returns:
+        `matplotlib.figure.Figure`.
+
+    Raises:
+        ValueError: If no bin holds a prediction.
+
+    Source: After Guo et al. (2017), "On Calibration of Modern Neural Networks", figure 1.
+    """
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    filled = [part for part in table if part.count]
+    if not filled:
+        raise ValueError("table must hold a bin with predictions; received none.")
+    total = sum(part.count for part in filled)
+    figure = Figure(figsize=(3.6, 4.6), layout="constrained")
+    upper, lower = figure.subplots(2, sharex=True, height_ratios=[3, 1])
+    upper.plot([0, 100], [0, 100], color="0.6", label="as sure as right")
+    confidence, accuracy = ([100 * part[i] for part in filled] for i in (2, 3))
+    upper.plot(confidence, accuracy, "o-", color=_TRAINING, markersize=4, label="the model")
+    upper.set(ylabel="right answers (%)", xlim=(0, 100), ylim=(0, 103))
+    upper.legend(frameon=False, loc="upper left")
+    lower.bar(
+        [100 * part.low for part in filled],
+        [100 * part.count / total for part in filled],
+        width=[100 * (part.high - part.low) for part in filled],
+        align="edge",
+        color=_TRAINING,
+        edgecolor="white",
+    )
+    lower.set(xlabel="probability that it claims (%)", ylabel="answers (%)")
+    lower.yaxis.set_major_locator(MaxNLocator(3))
+    for panel in (upper, lower):
+        panel.grid(color="0.9")
+        panel.set_axisbelow(True)
+        panel.spines[["top", "right"]].set_visible(False)
+    return figure

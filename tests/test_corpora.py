@@ -249,7 +249,7 @@ def test_a_damaged_gzip_file_is_an_error(write, broken):
 
 @pytest.mark.parametrize("compress", [False, True])
 def test_an_empty_file_is_an_error(write, compress):
-    with pytest.raises(ValueError, match="p: expected one sentence a line, received an empty file"):
+    with pytest.raises(ValueError, match="p: expected lines of text, received an empty file"):
         read_pairs(write("p", "", compress))
 
 

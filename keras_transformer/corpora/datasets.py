@@ -1,8 +1,11 @@
-"""Translation sets of tensorflow-datasets. They need TensorFlow, on every backend."""
+"""Sets of tensorflow-datasets: translations, tagged sentences, labelled texts, plain text.
+
+They need TensorFlow, on every backend.
+"""
 
 import os
 
-from .examples import Splits, complete_pairs
+from .examples import Splits, TaggedSentences, complete_pairs, labelled
 
 
 def read_dataset(name, split, source=None, target=None, data_dir=None, download=False):
@@ -26,7 +29,8 @@ def read_dataset(name, split, source=None, target=None, data_dir=None, download=
         FileNotFoundError: The set has not been prepared, and `download` is False.
         ValueError: There is no such set, split or language, or no pair is left.
     """
-    return _read(*_opened(name, source, target, data_dir, download), split)
+    builder, languages = _opened_pair(name, source, target, data_dir, download)
+    return _read_pairs(builder, name, languages, split)
 
 
 def read_splits(name, source=None, target=None, data_dir=None, download=False):
@@ -39,25 +43,158 @@ def read_splits(name, source=None, target=None, data_dir=None, download=False):
 
     Raises: as `read_dataset`.
     """
-    builder, *rest = _opened(name, source, target, data_dir, download)
+    builder, languages = _opened_pair(name, source, target, data_dir, download)
+    return _splits(builder, lambda split: _read_pairs(builder, name, languages, split))
+
+
+def read_tagged_splits(name, tokens="tokens", tags="upos", data_dir=None, download=False):
+    """All splits of a set with a tag for each word: "universal_dependencies/en_ewt".
+
+    A word whose tag is "_" is dropped: so that set marks a contraction ("don't") whose parts
+    follow it, each with a tag of its own.
+
+    Args:
+        name: str, as `tfds.load` takes it.
+        tokens: str, the feature that holds the words.
+        tags: str, the feature that holds a class or a text for each of them.
+        data_dir, download: as `read_dataset`.
+
+    Returns:
+        Splits of TaggedSentences, with None for a validation or test set that it has not.
+
+    Raises: as `read_dataset`; ValueError also if a feature is not there or holds something else.
+    """
+    builder = _opened(name, data_dir, download)
+    words_of = _reader(builder, name, tokens, many=True)
+    tags_of = _reader(builder, name, tags, many=True)
+
+    def read(split):
+        sentences = []
+        for row in _rows(builder, name, split):
+            pairs = zip(words_of(row), tags_of(row), strict=True)
+            sentences.append([pair for pair in pairs if pair[1] != "_"])
+        columns = [list(map(list, zip(*pairs, strict=True))) for pairs in sentences if pairs]
+        return TaggedSentences(*map(list, zip(*columns, strict=True))) if columns else None
+
+    return _splits(builder, read)
+
+
+def read_labelled_splits(name, text=None, label="label", data_dir=None, download=False):
+    """All splits of a set of texts in classes: "glue/sst2", "imdb_reviews".
+
+    Args:
+        name: str, as `tfds.load` takes it.
+        text: str, the feature that holds the text; None: the only one that does.
+        label: str, the feature that holds the class.
+        data_dir, download: as `read_dataset`.
+
+    Returns:
+        Splits of LabelledTexts, with None for a validation or test set that it has not, and for
+        one whose labels are kept secret, as GLUE's test sets are.
+
+    Raises: as `read_tagged_splits`.
+    """
+    builder = _opened(name, data_dir, download)
+    text_of = _reader(builder, name, text or _only_text(builder, name))
+    label_of = _reader(builder, name, label)
+
+    def read(split):
+        pairs = [
+            (text_of(row).strip(), label_of(row))
+            for row in _rows(builder, name, split)
+            if row[label] != -1
+        ]
+        return labelled(pairs, f"{name}, {split}") if pairs else None
+
+    return _splits(builder, read)
+
+
+def read_text_splits(name, text=None, data_dir=None, download=False):
+    """All splits of a set of plain text: "tiny_shakespeare", which is one long text a split.
+
+    Args: as `read_labelled_splits`.
+
+    Returns:
+        Splits of lists of str, with None for a validation or test set that it has not.
+
+    Raises: as `read_tagged_splits`.
+    """
+    builder = _opened(name, data_dir, download)
+    text_of = _reader(builder, name, text or _only_text(builder, name))
+    return _splits(builder, lambda split: [text_of(row) for row in _rows(builder, name, split)])
+
+
+def _splits(builder, read):
+    """What `read` makes of each split; its validation split may be called valid, val or dev."""
     known = list(builder.info.splits)
     valid = next((split for split in ("validation", "valid", "val", "dev") if split in known), None)
     test = "test" if "test" in known else None
-    splits = ("train", valid, test)
-    return Splits(*(split and _read(builder, *rest, split) for split in splits))
+    return Splits(*(split and read(split) for split in ("train", valid, test)))
 
 
-def _opened(name, source, target, data_dir, download):
-    """The set and the keys of its two sides."""
+def _rows(builder, name, split):
+    import tensorflow_datasets as tfds
+
+    known = list(builder.info.splits)
+    if split.partition("[")[0] not in known:
+        raise ValueError(f"{name}: expected a split of {', '.join(known)}; received {split}.")
+    return tfds.as_numpy(builder.as_dataset(split=split))
+
+
+def _read_pairs(builder, name, languages, split):
+    rows = _rows(builder, name, split)
+    pairs = (tuple(row[language].decode().strip() for language in languages) for row in rows)
+    return complete_pairs(pairs, f"{name}, {split}")
+
+
+def _reader(builder, name, key, many=False):
+    """The function from a row to the text or the name of the class in feature `key`."""
+    import tensorflow_datasets as tfds
+
+    features = builder.info.features
+    feature = features[key] if key in features else None
+    if many:
+        feature = getattr(feature, "feature", None)
+    if isinstance(feature, tfds.features.ClassLabel):
+        name_of = feature.int2str
+    elif isinstance(feature, tfds.features.Text):
+        name_of = bytes.decode
+    else:
+        raise ValueError(
+            f"{name}: expected {'a list of texts or classes' if many else 'a text or a class'} in "
+            f"the feature {key!r}; received the features {', '.join(features)}. Name another."
+        )
+    return lambda row: [name_of(value) for value in row[key]] if many else name_of(row[key])
+
+
+def _only_text(builder, name):
+    import tensorflow_datasets as tfds
+
+    features = builder.info.features
+    texts = [key for key, value in features.items() if isinstance(value, tfds.features.Text)]
+    if len(texts) != 1:
+        raise ValueError(
+            f"{name}: expected one feature of text; received {', '.join(texts) or 'none'} among "
+            f"the features {', '.join(features)}. Name the one to read."
+        )
+    return texts[0]
+
+
+def _opened(name, data_dir, download):
     try:
         import tensorflow  # noqa: F401
         import tensorflow_datasets as tfds
     except ImportError:
         raise ImportError(
             f"{name}: data sets need TensorFlow and tensorflow-datasets; install them, or write "
-            "the pairs to files."
+            "the texts to files."
         ) from None
-    builder = _builder(tfds, name, data_dir, download)
+    return _builder(tfds, name, data_dir, download)
+
+
+def _opened_pair(name, source, target, data_dir, download):
+    """The set and the keys of its two sides."""
+    builder = _opened(name, data_dir, download)
     languages = list(builder.info.features)
     if len(languages) < 2:
         raise ValueError(
@@ -70,18 +207,7 @@ def _opened(name, source, target, data_dir, download):
         raise ValueError(
             f"{name}: expected a language of {', '.join(languages)}; received {unknown[0]}."
         )
-    return builder, name, wanted
-
-
-def _read(builder, name, languages, split):
-    import tensorflow_datasets as tfds
-
-    known = list(builder.info.splits)
-    if split.partition("[")[0] not in known:
-        raise ValueError(f"{name}: expected a split of {', '.join(known)}; received {split}.")
-    rows = tfds.as_numpy(builder.as_dataset(split=split))
-    pairs = (tuple(row[language].decode().strip() for language in languages) for row in rows)
-    return complete_pairs(pairs, f"{name}, {split}")
+    return builder, wanted
 
 
 def _builder(tfds, name, data_dir, download):

@@ -1,4 +1,4 @@
-"""Text files of sentence pairs, plain or .gz."""
+"""Text files, plain or .gz: whole, or of sentence pairs."""
 
 import gzip
 import json
@@ -28,7 +28,7 @@ def read_files(source, target):
         ValueError: If a file is a folder, empty, a broken gzip file or not UTF-8, if the files
             differ in their number of lines, or if no pair is left.
     """
-    sources, targets = _read_lines(source), _read_lines(target)
+    sources, targets = read_lines(source), read_lines(target)
     if len(sources) != len(targets):
         (short, fewer), (long, more) = sorted(
             [(source, len(sources)), (target, len(targets))], key=lambda item: item[1]
@@ -59,7 +59,7 @@ def read_pairs(path):
             no TAB, or if no pair is left.
     """
     pairs = []
-    for number, line in enumerate(_read_lines(path), start=1):
+    for number, line in enumerate(read_lines(path), start=1):
         source, tab, rest = line.partition("\t")
         if not tab and line.strip():
             raise ValueError(
@@ -90,7 +90,7 @@ def read_json_lines(path, source="source", target="target"):
             JSON object, has no such field or no text in it, or if no pair is left.
     """
     pairs = []
-    for number, line in enumerate(_read_lines(path), start=1):
+    for number, line in enumerate(read_lines(path), start=1):
         if not line.strip():
             pairs.append(("", ""))
             continue
@@ -118,21 +118,36 @@ def _field(fields, name, path, number):
     return value.strip()
 
 
-def _read_lines(path):
+def read_lines(path):
+    """The lines of a file, for whoever reads one; Raises as `read_text`."""
+    # Not str.splitlines, which also splits at U+2028, U+0085 and form feeds.
+    return read_text(path).removesuffix("\n").split("\n")
+
+
+def read_text(path):
+    """A whole text file, read as `read_files` does; Windows' line ends become newlines.
+
+    Args:
+        path: Path of the file, plain or gzip.
+
+    Returns:
+        str.
+
+    Raises:
+        FileNotFoundError: If the file does not exist.
+        ValueError: If the file is a folder, empty, a broken gzip file or not UTF-8.
+    """
     data = _read_bytes(path).removeprefix(b"\xef\xbb\xbf")
     if not data:
-        raise ValueError(f"{path}: expected one sentence a line, received an empty file.")
+        raise ValueError(f"{path}: expected lines of text, received an empty file.")
     try:
-        text = data.decode()
+        return data.decode().replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         number = data.count(b"\n", 0, error.start) + 1
         raise ValueError(
             f"{path}, line {number}: expected UTF-8, received byte 0x{data[error.start]:02x} "
             "where it cannot stand. Save the file as UTF-8."
         ) from None
-    # Not str.splitlines, which also splits at U+2028, U+0085 and form feeds. A Windows line end
-    # leaves its \r behind, which goes with the other blanks at the ends.
-    return text.removesuffix("\n").split("\n")
 
 
 def _read_bytes(path):
