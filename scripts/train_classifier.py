@@ -89,7 +89,8 @@ def prepare(args, splits):
     """The classifier, not yet trained, and what it is trained on and watched by."""
     labels = sorted(set(splits.train.labels))
     ids = {label: n for n, label in enumerate(labels, start=1)}
-    vocabulary, start = over_words.vocabulary(map(kt.split_words, splits.train.texts), args)
+    words = [kt.split_words(text) for text in splits.train.texts]
+    vocabulary, start = over_words.vocabulary(words, args)
 
     def batches(examples, **options):  # a label that training lacks counts for nothing: 0
         words = [kt.split_words(text) for text in examples.texts]
