@@ -1,6 +1,11 @@
 """What the tests share: a seed, random weights, one way to call a layer, and gradients."""
 
+import importlib
+import io
 import os
+import pathlib
+import subprocess
+import sys
 
 # Half of the time goes to compiling small programs, the same ones in many tests and scripts.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", os.path.abspath(".pytest_cache/jax"))
@@ -214,3 +219,26 @@ def dates_translator(dates):
     transformer.compile(kt.paper_optimizer(schedule), kt.TokenCrossEntropy(0.1))
     transformer.fit(batches, epochs=4, shuffle=False, verbose=0)
     return kt.Translator(transformer, tokenizer)
+
+
+@pytest.fixture
+def inside(monkeypatch, capsys):
+    """Runs a command line of a script within this process: no seconds to start another."""
+    monkeypatch.syspath_prepend(str(pathlib.Path(__file__).parents[1] / "scripts"))
+
+    def call(command, stdin=b""):
+        _, script, *arguments = (str(part) for part in command)
+        monkeypatch.setattr(sys, "argv", [script, *arguments])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), "utf-8"))
+        capsys.readouterr()
+        code = None
+        try:
+            importlib.import_module(pathlib.Path(script).stem).main()
+        except SystemExit as end:
+            code = end.code
+        stdout, stderr = capsys.readouterr()
+        if isinstance(code, str):
+            code, stderr = 1, stderr + code
+        return subprocess.CompletedProcess(command, code or 0, stdout, stderr)
+
+    return call

@@ -1,8 +1,6 @@
 """The scripts as a user runs them: in a process of their own, killed and resumed."""
 
 import csv
-import importlib
-import io
 import json
 import os
 import pathlib
@@ -36,29 +34,6 @@ except ImportError:
 def run(command, **kwargs):
     kwargs = {"capture_output": True, "text": True, "cwd": ROOT, "timeout": 600, **kwargs}
     return subprocess.run([str(part) for part in command], **kwargs)
-
-
-@pytest.fixture
-def inside(monkeypatch, capsys):
-    """`run` within this process: no seconds to start one, for what ends soon or goes wrong."""
-    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
-
-    def call(command, stdin=b""):
-        _, script, *arguments = (str(part) for part in command)
-        monkeypatch.setattr(sys, "argv", [script, *arguments])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), "utf-8"))
-        capsys.readouterr()
-        code = None
-        try:
-            importlib.import_module(pathlib.Path(script).stem).main()
-        except SystemExit as end:
-            code = end.code
-        stdout, stderr = capsys.readouterr()
-        if isinstance(code, str):
-            code, stderr = 1, stderr + code
-        return subprocess.CompletedProcess(command, code or 0, stdout, stderr)
-
-    return call
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from .datasets import (
     read_text_splits,
 )
 from .examples import Examples, LabelledTexts, Splits, TaggedSentences
-from .files import read_files, read_json_lines, read_pairs, read_text
+from .files import read_files, read_json_lines, read_lines, read_pairs, read_text
 from .grammar import grammar_entropy, grammar_nats, grammar_text, reviews, tagged_sentences
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "read_json_lines",
     "read_labelled",
     "read_labelled_splits",
+    "read_lines",
     "read_pairs",
     "read_splits",
     "read_tagged_lines",
