@@ -13,6 +13,10 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")  # they take most of that time
 os.environ.setdefault(
+    "XLA_FLAGS",
+    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true",
+)
+os.environ.setdefault(
     "TF_XLA_FLAGS",
     "--tf_xla_persistent_cache_device_types=CPU --tf_xla_persistent_cache_directory="
     + os.path.abspath(".pytest_cache/tensorflow"),
