@@ -1,8 +1,18 @@
 import math
 
+import numpy as np
 import pytest
 
-from keras_transformer.evaluation import Score, bleu, chrf, exact_match, sentence_chrf
+from keras_transformer.evaluation import (
+    Score,
+    accuracy_interval,
+    bleu,
+    calibration,
+    chrf,
+    exact_match,
+    sentence_chrf,
+    tagging_scores,
+)
 
 METRICS = [exact_match, bleu, chrf]
 
@@ -126,3 +136,118 @@ def test_the_chrf_of_a_sentence_is_that_of_a_corpus_of_one():
     expected = [chrf([s], [r]).value for s, r in zip(said, references, strict=True)]
     assert sentence_chrf(said, references) == pytest.approx(expected)
     assert expected[0] != expected[1]
+
+
+# Tags
+
+WORDS = [["the", "blick", "runs"], ["runs", "blomp"]]
+EXPECTED = [["DET", "NOUN", "VERB"], ["NOUN", "ADJ"]]
+PREDICTED = [["DET", "NOUN", "VERB"], ["VERB", "NOUN"]]
+
+
+def test_tags_are_counted_as_by_hand():
+    scores = tagging_scores(PREDICTED, EXPECTED, WORDS, known={"the", "runs"})
+    assert (scores.accuracy, scores.num_words) == (3 / 5, 5)
+    assert (scores.unseen_accuracy, scores.num_unseen) == (1 / 2, 2)  # blick right, blomp wrong
+    assert list(scores.tags) == ["ADJ", "DET", "NOUN", "VERB"]
+    expected = [  # rows are what is right
+        [0, 0, 1, 0],
+        [0, 1, 0, 0],
+        [0, 0, 1, 1],
+        [0, 0, 0, 1],
+    ]
+    np.testing.assert_array_equal(scores.confusion, expected)
+    assert scores.tags["DET"] == (1, 1, 1, 1)
+    assert scores.tags["NOUN"] == (1 / 2, 1 / 2, 1 / 2, 2)
+    assert scores.tags["VERB"] == (1 / 2, 1, pytest.approx(2 / 3), 1)
+    precision, *rest = scores.tags["ADJ"]  # never given
+    assert math.isnan(precision) and rest == [0, 0, 1]
+
+
+def test_a_tag_that_no_word_has_lowers_nothing_but_its_own_precision():
+    scores = tagging_scores([["X", "DET"]], [["DET", "DET"]], [["a", "b"]], {"a", "b"})
+    assert scores.tags["X"].precision == 0 and math.isnan(scores.tags["X"].recall)
+    assert scores.tags["DET"][:2] == (1, 1 / 2)
+    assert math.isnan(scores.unseen_accuracy) and scores.num_unseen == 0
+
+
+@pytest.mark.parametrize(
+    "sides, message",
+    [
+        (([["A"]], [["A"]], []), "the same sentences; received 1, 1 and 0"),
+        (([["A"], ["A"]], [["A"]] * 2, [["a"], ["a", "b"]]), "1 and 1 and 2 .* sentence 1: 'a b'"),
+        (([[]], [[]], [[]]), "at least one word; received none"),
+    ],
+)
+def test_tags_that_do_not_pair_up_with_words_are_an_error(sides, message):
+    with pytest.raises(ValueError, match=message):
+        tagging_scores(*sides, known=set())
+
+
+# How sure
+
+
+def test_the_interval_solves_the_equation_it_comes_from():
+    # Wilson's bounds are the p for which |hits/n - p| = z sqrt(p (1 - p) / n).
+    for hits, total in ((8, 10), (50, 100), (1, 3)):
+        for p in accuracy_interval(hits, total):
+            distance = abs(hits / total - p) / math.sqrt(p * (1 - p) / total)
+            assert distance == pytest.approx(1.959964, abs=1e-6)
+
+
+def test_the_interval_of_no_mistake_in_ten_is_that_worked_out_by_hand():
+    # share = 1: centre and margin are 1 + z²/20 and z²/20, so the lower bound is 1 / (1 + z²/10).
+    z_squared = 3.8414588
+    low, high = accuracy_interval(10, 10)
+    assert (low, high) == pytest.approx((1 / (1 + z_squared / 10), 1))
+    assert accuracy_interval(0, 10) == pytest.approx((0, 1 - low))  # the mirror image
+
+
+def test_nineteen_of_twenty_intervals_hold_the_truth():
+    hits = np.random.default_rng(0).binomial(200, 0.9, size=2_000)
+    bounds = np.array([accuracy_interval(int(n), 200) for n in hits])
+    assert 0.93 < np.mean((bounds[:, 0] <= 0.9) & (bounds[:, 1] >= 0.9)) < 0.97
+
+
+@pytest.mark.parametrize(
+    "counts, message",
+    [
+        ((3, 2), "hits must be at most total; received hits=3, total=2"),
+        ((0, 0), "total must be an integer of at least 1; received total=0"),
+        ((-1, 2), "hits must be an integer of at least 0"),
+    ],
+)
+def test_an_interval_of_impossible_counts_is_an_error(counts, message):
+    with pytest.raises(ValueError, match=message):
+        accuracy_interval(*counts)
+
+
+def test_calibration_is_the_mean_gap_of_the_bins_weighed_by_hand():
+    # Up to 1/2: claimed 0.4 and 0.5, one of two right, gap 0.05.  Above: claimed 0.9, 0.9 and
+    # 1.0 (a mean of 2.8 / 3), two of three right, gap 0.8 / 3.
+    result = calibration([0.9, 0.4, 1.0, 0.5, 0.9], [True, False, True, True, False], bins=2)
+    assert result.table[0] == (0, 0.5, pytest.approx(0.45), 1 / 2, 2)
+    assert result.table[1] == (0.5, 1, pytest.approx(2.8 / 3), pytest.approx(2 / 3), 3)
+    assert result.error == pytest.approx(2 / 5 * 0.05 + 3 / 5 * 0.8 / 3)
+
+
+def test_an_edge_belongs_to_the_bin_below_it_and_an_empty_bin_weighs_nothing():
+    edges = [number / 10 for number in range(11)]
+    assert [part.count for part in calibration(edges, [1] * 11).table] == [2] + [1] * 9
+    result = calibration([1.0, 1.0], [1, 1])
+    assert result.error == 0 and math.isnan(result.table[0].accuracy)
+
+
+@pytest.mark.parametrize(
+    "probabilities, hits, message",
+    [
+        ([0.5], [1, 0], r"equally long .*received shapes \(1,\) and \(2,\)"),
+        ([], [], "not empty"),
+        ([0.5, 3.0], [1, 0], "in 0 to 1, as after a softmax; received values from 0.5 to 3"),
+        ([math.nan], [1], "in 0 to 1"),
+        ([0.5], [2], "hits must be bool"),
+    ],
+)
+def test_what_is_no_probability_or_no_hit_is_an_error(probabilities, hits, message):
+    with pytest.raises(ValueError, match=message):
+        calibration(probabilities, hits)

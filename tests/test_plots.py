@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 
 from keras_transformer import plots
+from keras_transformer.evaluation import Bin
 from keras_transformer.plots import (
     plot_alignment,
     plot_attention,
+    plot_calibration,
+    plot_confusion,
     plot_history,
     plot_positional_encoding,
 )
@@ -331,6 +334,64 @@ def test_an_empty_csv_file_is_an_error(tmp_path):
 def test_lists_of_different_length_are_an_error_that_names_them():
     with pytest.raises(ValueError, match="received 2 for loss, 1 for val_loss: validate after"):
         plot_history({"loss": [2.0, 1.0], "val_loss": [2.0]})
+
+
+# Mistakes
+
+
+def test_a_row_of_the_confusion_is_what_was_expected_and_sums_to_100():
+    figure = plot_confusion([[6, 2], [0, 4]], ["NOUN", "$"])
+    panel = panels(figure)[0]
+    np.testing.assert_array_equal(image(panel).get_array(), [[75, 25], [0, 100]])
+    assert image(panel).get_clim() == (0, 100)
+    assert (panel.get_xlabel(), panel.get_ylabel()) == ("predicted", "expected")
+    assert texts(panel.xaxis) == texts(panel.yaxis) == ["NOUN", "$"]
+    counts = {text.get_position(): text.get_text() for text in panel.texts}
+    assert counts == {(0, 0): "6", (1, 0): "2", (1, 1): "4"}  # x is the predicted one
+    assert save(figure)
+
+
+def test_a_label_that_was_never_expected_is_an_empty_row():
+    panel = panels(plot_confusion([[3, 1], [0, 0]], ["A", "B"]))[0]
+    np.testing.assert_array_equal(image(panel).get_array()[1], [0, 0])
+
+
+@pytest.mark.parametrize(
+    ("matrix", "labels", "message"),
+    [
+        ([[1, 2]], ["A", "B"], r"for 2 labels; received shape \(1, 2\)"),
+        (np.zeros((0, 0)), [], "for 0 labels"),
+        ([[1, -2], [0, 1]], ["A", "B"], "counts; received -2"),
+    ],
+)
+def test_what_is_no_confusion_of_the_labels_is_an_error(matrix, labels, message):
+    with pytest.raises(ValueError, match=message):
+        plot_confusion(matrix, labels)
+
+
+def test_a_bin_is_a_point_of_its_claim_and_its_truth_and_a_bar_of_its_count():
+    table = [
+        Bin(0.0, 0.5, float("nan"), float("nan"), 0),
+        Bin(0.5, 0.75, 0.6, 0.5, 1),
+        Bin(0.75, 1.0, 0.9, 0.75, 3),
+    ]
+    figure = plot_calibration(table)
+    upper, lower = panels(figure)
+    for label, x, y in (
+        ("the model", [60, 90], [50, 75]),
+        ("as sure as right", [0, 100], [0, 100]),
+    ):
+        plotted_x, plotted_y, _ = curves(upper)[label]
+        assert (list(plotted_x), list(plotted_y)) == (x, y)
+    bars = [(bar.get_x(), bar.get_width(), bar.get_height()) for bar in lower.patches]
+    assert bars == [(50, 25, 25), (75, 25, 75)]
+    assert "%" in upper.get_ylabel() and "%" in lower.get_xlabel() and "%" in lower.get_ylabel()
+    assert save(figure)
+
+
+def test_a_table_of_no_predictions_is_an_error():
+    with pytest.raises(ValueError, match="a bin with predictions; received none"):
+        plot_calibration([Bin(0.0, 1.0, float("nan"), float("nan"), 0)])
 
 
 # The room
