@@ -142,6 +142,18 @@ def weights_of():
             "decoder": stack(model.decoder),
         }
 
+    def language_model(model):
+        return {"embedding": array(model.embed.embeddings), "decoder": stack(model.decoder)}
+
+    def word_model(model):
+        return {
+            "words": array(model.embed.words.embeddings),
+            "characters": array(model.embed.characters.embeddings),
+            "spelling": dense(model.embed.spelling),
+            "encoder": stack(model.encoder),
+            "labels": dense(model.get_layer("labels")),
+        }
+
     of_type = {
         "MultiHeadAttention": attention,
         "FeedForward": feed_forward,
@@ -150,6 +162,9 @@ def weights_of():
         "Encoder": stack,
         "Decoder": stack,
         "Transformer": transformer,
+        "LanguageModel": language_model,
+        "TaggingModel": word_model,
+        "ClassificationModel": word_model,
     }
     return lambda layer: of_type[type(layer).__name__](layer)
 
