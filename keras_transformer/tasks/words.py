@@ -134,7 +134,7 @@ class Classifier(WordTask):
     def probabilities(self, texts):
         """Of each label, in the order of `labels`: NumPy float32, (texts, labels)."""
         words = [split_words(text) for text in checked_texts(texts)]
-        return np.array(self._probabilities(words)).reshape(-1, len(self.labels))
+        return np.array(self._probabilities(words), "float32").reshape(-1, len(self.labels))
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
