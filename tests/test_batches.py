@@ -5,7 +5,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer import ClassificationModel, LanguageModel, TaggingModel
+from keras_transformer import ClassificationModel, LanguageModel
 from keras_transformer.batches import TextBatches, TranslationBatches, WordBatches, windows
 from keras_transformer.tokenizers import END, PADDING, START
 from keras_transformer.training import TokenAccuracy, TokenCrossEntropy
@@ -626,9 +626,8 @@ def test_words_that_do_not_fit_their_characters_or_labels_are_named(
 def kinds_of_batches():
     sizes = dict(num_layers=1, d_model=8, num_heads=2, d_ff=8)
     yield LanguageModel(200, **sizes), TextBatches(TEXTS, num_buckets=2)
-    for cls, labels in ((TaggingModel, A_WORD_EACH), (ClassificationModel, ONE_A_TEXT)):
-        model = cls(200, 12, 5, max_characters=3, **sizes)
-        yield model, WordBatches(WORDS, spelled(WORDS), labels, num_buckets=2)
+    model = ClassificationModel(200, 12, 5, max_characters=3, **sizes)
+    yield model, WordBatches(WORDS, spelled(WORDS), ONE_A_TEXT, num_buckets=2)
 
 
 def test_fit_takes_texts_and_words_too_and_the_loss_falls():

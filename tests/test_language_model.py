@@ -95,7 +95,6 @@ def test_cached_generation_after_prompts_of_any_length_equals_whole_calls(model,
     expected = greedy_without_a_cache(lambda ids: logits_of(model, ids), PROMPTS, 10, never)
     np.testing.assert_array_equal(answers, expected)
     assert len({tuple(row) for row in answers}) == 4
-    assert len(np.unique(answers[:, 3:])) > 1
     for number, prompt in enumerate(PROMPTS):
         assert answers[number, : len(prompt)].tolist() == prompt
     of_one = decoding.sample(**given, min_length=10, seeds=range(4), top_k=1)
