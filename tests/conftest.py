@@ -151,6 +151,18 @@ def weights_of():
             "decoder": stack(model.decoder),
         }
 
+    def language_model(model):
+        return {"embedding": array(model.embed.embeddings), "decoder": stack(model.decoder)}
+
+    def word_model(model):
+        return {
+            "words": array(model.embed.words.embeddings),
+            "characters": array(model.embed.characters.embeddings),
+            "spelling": dense(model.embed.spelling),
+            "encoder": stack(model.encoder),
+            "labels": dense(model.get_layer("labels")),
+        }
+
     of_type = {
         "MultiHeadAttention": attention,
         "FeedForward": feed_forward,
@@ -159,6 +171,9 @@ def weights_of():
         "Encoder": stack,
         "Decoder": stack,
         "Transformer": transformer,
+        "LanguageModel": language_model,
+        "TaggingModel": word_model,
+        "ClassificationModel": word_model,
     }
     return lambda layer: of_type[type(layer).__name__](layer)
 
@@ -203,6 +218,42 @@ def gradients():
         return differences
 
     return gradients
+
+
+@pytest.fixture(scope="session")
+def restless(randomize):
+    """Random weights for a language model that does not repeat its last token for ever.
+
+    With one matrix to read and to write, a norm of one sign would make that the likeliest next.
+    """
+
+    def restless(model, seed=3):
+        stack = randomize(model, seed).decoder
+        norm = stack.norm if stack.norm_first else stack.blocks[-1].feed_forward_add_norm.norm
+        width = norm.gamma.shape[0]
+        norm.gamma.assign(2 * np.random.default_rng(seed + 1).normal(size=width).astype("float32"))
+        return model
+
+    return restless
+
+
+@pytest.fixture(scope="session")
+def small_tasks(randomize, restless):
+    """A task of each kind but `Translator`, with random weights: what they say differs."""
+    texts = ["The dog barks.", "a cat sees the dog", "It's a small cat!", "the dog sees a cat"]
+    tokenizer = kt.learn_tokenizer(texts, model_type="char")
+    vocabulary = kt.WordVocabulary.learn([kt.split_words(text) for text in texts])
+    sizes = dict(num_layers=1, d_model=8, num_heads=2, d_ff=16)
+    language = restless(kt.LanguageModel(tokenizer.vocabulary_size(), **sizes, rotary=True))
+    ids = vocabulary.num_words, vocabulary.num_characters
+    tagging, filling = (randomize(kt.TaggingModel(*ids, n, **sizes)) for n in (4, ids[0]))
+    classifying = randomize(kt.ClassificationModel(*ids, 3, **sizes))
+    return {
+        "generator": kt.TextGenerator(language, tokenizer, window=8, ends=False),
+        "tagger": kt.Tagger(tagging, vocabulary, ["NOUN", "VERB", "OTHER"], batch_size=4),
+        "classifier": kt.Classifier(classifying, vocabulary, ["yes", "no"], batch_size=4),
+        "filler": kt.MaskFiller(filling, vocabulary, batch_size=4),
+    }
 
 
 @pytest.fixture(scope="session")

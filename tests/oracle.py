@@ -26,6 +26,7 @@ Weights are nested dicts of arrays
                      "target_embedding": (V_target, d_model),
                      "encoder": encoder, "decoder": decoder}; a shared vocabulary is the same
                     array twice
+    language model  {"embedding": (V, d_model), "decoder": encoder}
 """
 
 import numpy as np
@@ -45,6 +46,15 @@ def positional_encoding(length, d_model):
             angle = position / 10000.0 ** (two_i / d_model)
             table[position, dimension] = np.cos(angle) if dimension % 2 else np.sin(angle)
     return table
+
+
+def rotated(x, positions=None):
+    """(x_2i + j x_2i+1) exp(j pos / 10000^(2i/d)); x is (..., length, d). Su et al. 2021."""
+    d = x.shape[-1]
+    positions = np.arange(x.shape[-2]) if positions is None else np.asarray(positions)
+    theta = 10000.0 ** (-2 * np.arange(d // 2) / d)
+    pairs = (x[..., 0::2] + 1j * x[..., 1::2]) * np.exp(1j * np.outer(positions, theta))
+    return np.stack([pairs.real, pairs.imag], axis=-1).reshape(x.shape)
 
 
 # Section 3.2: attention
@@ -81,10 +91,12 @@ def dense(x, weights):
     return x @ weights["kernel"] + weights["bias"]
 
 
-def multi_head_attention(x_q, x_kv, weights, num_heads, mask=None):
+def multi_head_attention(x_q, x_kv, weights, num_heads, mask=None, rotary=False):
     """Section 3.2.2, Concat(head_1, ..., head_h) W^O; returns (batch, T, d_model)."""
     queries = np.split(dense(x_q, weights["query"]), num_heads, axis=-1)
     keys = np.split(dense(x_kv, weights["key"]), num_heads, axis=-1)
+    if rotary:
+        queries, keys = [rotated(q) for q in queries], [rotated(k) for k in keys]
     values = np.split(dense(x_kv, weights["value"]), num_heads, axis=-1)
     heads = [attention(q, k, v, mask)[0] for q, k, v in zip(queries, keys, values, strict=True)]
     return dense(np.concatenate(heads, axis=-1), weights["output"])
@@ -114,9 +126,9 @@ def residual(x, sublayer, norm, epsilon=1e-6, pre_norm=False):
 # Section 3.1: the stacks
 
 
-def encoder_block(x, weights, num_heads, mask=None, epsilon=1e-6, pre_norm=False):
+def encoder_block(x, weights, num_heads, mask=None, epsilon=1e-6, pre_norm=False, rotary=False):
     def attend_to_source(x):
-        return multi_head_attention(x, x, weights["self_attention"], num_heads, mask)
+        return multi_head_attention(x, x, weights["self_attention"], num_heads, mask, rotary)
 
     def transform(x):
         return feed_forward(x, weights["feed_forward"])
@@ -134,6 +146,7 @@ def decoder_block(
     target_mask=None,
     epsilon=1e-6,
     pre_norm=False,
+    rotary=False,
 ):
     """Self-attention never looks ahead, whatever `target_mask` allows."""
     mask = look_ahead_mask(x.shape[1])
@@ -141,7 +154,7 @@ def decoder_block(
         mask = mask & target_mask
 
     def attend_to_target(x):
-        return multi_head_attention(x, x, weights["self_attention"], num_heads, mask)
+        return multi_head_attention(x, x, weights["self_attention"], num_heads, mask, rotary)
 
     def attend_to_memory(x):
         return multi_head_attention(x, memory, weights["cross_attention"], num_heads, source_mask)
@@ -154,9 +167,9 @@ def decoder_block(
     return residual(x, transform, weights["feed_forward_norm"], epsilon, pre_norm)
 
 
-def encoder(x, weights, num_heads, mask=None, epsilon=1e-6, pre_norm=False):
+def encoder(x, weights, num_heads, mask=None, epsilon=1e-6, pre_norm=False, rotary=False):
     for block in weights["blocks"]:
-        x = encoder_block(x, block, num_heads, mask, epsilon, pre_norm)
+        x = encoder_block(x, block, num_heads, mask, epsilon, pre_norm, rotary)
     return _final_norm(x, weights, epsilon, pre_norm)
 
 
@@ -169,9 +182,12 @@ def decoder(
     target_mask=None,
     epsilon=1e-6,
     pre_norm=False,
+    rotary=False,
 ):
     for block in weights["blocks"]:
-        x = decoder_block(x, memory, block, num_heads, source_mask, target_mask, epsilon, pre_norm)
+        x = decoder_block(
+            x, memory, block, num_heads, source_mask, target_mask, epsilon, pre_norm, rotary
+        )
     return _final_norm(x, weights, epsilon, pre_norm)
 
 
@@ -184,30 +200,34 @@ def _final_norm(x, weights, epsilon, pre_norm):
 # Section 3.4: embeddings and softmax
 
 
-def embed(ids, embedding):
-    """Embeddings multiplied by sqrt(d_model), plus the positional encoding."""
+def embed(ids, embedding, rotary=False):
+    """Embeddings multiplied by sqrt(d_model), plus the positional encoding, unless rotary."""
     ids = np.asarray(ids)
     embedding = np.asarray(embedding, dtype="float64")
     d_model = embedding.shape[1]
-    return embedding[ids] * np.sqrt(d_model) + positional_encoding(ids.shape[1], d_model)
+    x = embedding[ids] * np.sqrt(d_model)
+    return x if rotary else x + positional_encoding(ids.shape[1], d_model)
 
 
-def transformer(source_ids, target_ids, weights, num_heads, epsilon=1e-6, pre_norm=False):
+def transformer(
+    source_ids, target_ids, weights, num_heads, epsilon=1e-6, pre_norm=False, rotary=False
+):
     """Logits (batch, T, V_target); row t is the forecast of the token after target_ids[:, t].
 
     Compare rows of real tokens only: what stands in a row of padding is of no meaning.
     """
     source_mask, target_mask = padding_mask(source_ids), padding_mask(target_ids)
     memory = encoder(
-        embed(source_ids, weights["source_embedding"]),
+        embed(source_ids, weights["source_embedding"], rotary),
         weights["encoder"],
         num_heads,
         source_mask,
         epsilon,
         pre_norm,
+        rotary,
     )
     h = decoder(
-        embed(target_ids, weights["target_embedding"]),
+        embed(target_ids, weights["target_embedding"], rotary),
         memory,
         weights["decoder"],
         num_heads,
@@ -215,8 +235,18 @@ def transformer(source_ids, target_ids, weights, num_heads, epsilon=1e-6, pre_no
         target_mask,
         epsilon,
         pre_norm,
+        rotary,
     )
     return h @ np.asarray(weights["target_embedding"], dtype="float64").T
+
+
+def language_model(ids, weights, num_heads, epsilon=1e-6, pre_norm=False, rotary=False):
+    """Logits (batch, T, V): the decoder without cross-attention, which is then an encoder block
+    that never looks ahead. Radford et al. 2018."""
+    mask = look_ahead_mask(np.shape(ids)[1])
+    h = embed(ids, weights["embedding"], rotary)
+    h = encoder(h, weights["decoder"], num_heads, mask, epsilon, pre_norm, rotary)
+    return h @ np.asarray(weights["embedding"], dtype="float64").T
 
 
 def greedy_decode(source_ids, weights, num_heads, max_length, epsilon=1e-6, pre_norm=False):

@@ -224,6 +224,56 @@ def test_dropout_drops_weights_in_training_only(numpy, normal, attention, droppi
     np.testing.assert_allclose(weights.sum(axis=-1), np.ones((2, 2, 4)), rtol=1e-5)
 
 
+# Rotary positions
+
+
+@pytest.fixture(scope="module")
+def rotary(randomize):
+    layer = MultiHeadAttention(num_heads=2, rotary=True)
+    layer.build((None, None, 8), (None, None, 6))
+    return randomize(layer)
+
+
+@pytest.mark.parametrize("mask", [None, SOURCE_MASK, FULL_MASK], ids=["alone", "padding", "full"])
+@pytest.mark.parametrize("causal", [False, True], ids=["", "causal"])
+def test_rotary_attention_equals_the_oracle_on_both_paths(
+    numpy, normal, weights_of, rotary, mask, causal
+):
+    query, value = normal(2, 4, 8), normal(2, 5, 6, seed=1)
+    both = np.tril(np.ones((4, 5), bool)) if causal else np.ones((4, 5), bool)
+    both = both if mask is None else both & mask
+    expected = oracle.multi_head_attention(query, value, weights_of(rotary), 2, both, rotary=True)
+    arguments = dict(attention_mask=mask, use_causal_mask=causal)
+    np.testing.assert_allclose(numpy(rotary(query, value, **arguments)), expected, atol=1e-5)
+    output, _ = numpy(rotary(query, value, **arguments, return_attention_scores=True))
+    np.testing.assert_allclose(output, expected, atol=1e-5)
+
+
+def test_order_matters_to_rotary_attention_and_to_no_other(numpy, normal, attention, rotary):
+    query, value = normal(2, 4, 8), normal(2, 5, 6, seed=1)
+    for layer, matters in ((attention, False), (rotary, True)):
+        difference = np.abs(numpy(layer(query, value)) - numpy(layer(query, value[:, ::-1])))
+        assert (difference.max() > 0.01) == matters
+
+
+def test_rotary_weights_depend_on_distances_and_not_on_places(numpy, normal, rotary):
+    query, value = normal(2, 4, 8), keras.ops.convert_to_tensor(normal(2, 5, 6, seed=1))
+    query = keras.ops.convert_to_tensor(query)
+    expected = numpy(rotary(query, value))
+    for begin in (0, 11):
+        past = rotary.keys_and_values(value, begin + np.arange(5))
+        output = numpy(rotary.attend_to(query, past, positions=begin + np.arange(4)))
+        np.testing.assert_allclose(output, expected, atol=1e-5)
+    elsewhere = numpy(rotary.attend_to(query, past))  # the query at 0, the keys at 11
+    assert np.abs(elsewhere - expected).max() > 0.01
+
+
+def test_a_rotary_head_of_odd_width_is_an_error(normal):
+    x = normal(1, 2, 6)
+    with pytest.raises(ValueError, match="width of a head must be even; received 3"):
+        MultiHeadAttention(2, rotary=True)(x, x)
+
+
 # A row in which nothing may be attended to
 
 PATHS = {

@@ -5,8 +5,10 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.batches import TranslationBatches
+from keras_transformer import ClassificationModel, LanguageModel
+from keras_transformer.batches import TextBatches, TranslationBatches, WordBatches, windows
 from keras_transformer.tokenizers import END, PADDING, START
+from keras_transformer.training import TokenAccuracy, TokenCrossEntropy
 
 # Every sentence is its own, so that a row tells which example it is.
 GENERATOR = np.random.default_rng(0)
@@ -444,3 +446,195 @@ def test_a_redrawn_epoch_is_a_function_of_its_number_alone():
     list(rows(one))
     one.epoch = other.epoch = 4
     assert list(rows(one)) == list(rows(other))
+
+
+# Texts
+
+
+TEXTS = [[100 + n] + GENERATOR.integers(4, 99, n % 17).tolist() for n in range(100)]
+
+
+def pairs(batches):
+    """What is read and written in each row with a real label, unpadded."""
+    for inputs, labels in batches:
+        for read, written in zip(inputs["token_ids"], labels, strict=True):
+            if written.any():
+                yield tuple(tuple(ids[ids != PADDING].tolist()) for ids in (read, written))
+
+
+def test_texts_that_end_and_texts_that_do_not_written_out():
+    texts = [[11, 12, 13], [21]]
+    ((inputs, labels),) = TextBatches(texts, multiple=5, shuffle=False)
+    assert set(inputs) == {"token_ids"}
+    np.testing.assert_array_equal(inputs["token_ids"], [[2, 11, 12, 13, 0], [2, 21, 0, 0, 0]])
+    np.testing.assert_array_equal(labels, [[11, 12, 13, 3, 0], [21, 3, 0, 0, 0]])
+    batches = TextBatches(texts, ends=False, multiple=4, shuffle=False)
+    ((inputs, labels),) = batches
+    np.testing.assert_array_equal(inputs["token_ids"], [[2, 11, 12, 0], [2, 0, 0, 0]])
+    np.testing.assert_array_equal(labels, [[11, 12, 13, 0], [21, 0, 0, 0]])
+    assert {inputs["token_ids"].dtype, labels.dtype} == {np.dtype("int32")}
+    assert batches.num_tokens == 4 and TextBatches(texts).num_tokens == 6
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_every_text_comes_once_an_epoch(ends):
+    batches = TextBatches(TEXTS, ends=ends, tokens_per_batch=64, num_buckets=3)
+    for epoch in 0, 1:
+        batches.epoch = epoch
+        if ends:
+            expected = [((START, *text), (*text, END)) for text in TEXTS]
+        else:
+            expected = [((START, *text[:-1]), tuple(text)) for text in TEXTS]
+        assert sorted(pairs(batches)) == sorted(expected)
+    assert 1 < len(batches.shapes) <= 3
+    assert max(labels.size for _, labels in batches) <= 64
+
+
+def test_windows_follow_each_other_from_wherever_the_epoch_begins():
+    ids = np.arange(10, 29)  # 19: three windows of 4 and room for any start
+    np.testing.assert_array_equal(windows(ids, 4), np.arange(10, 22).reshape(3, 4))
+    np.testing.assert_array_equal(windows(ids, 4, 3), np.arange(13, 25).reshape(3, 4))
+    np.testing.assert_array_equal(windows(ids, 4, 7), windows(ids, 4, 3))
+    batches = TextBatches(
+        windows(ids, 4), ends=False, batch_size=2, redraw=lambda epoch: [windows(ids, 4, epoch)]
+    )
+    for epoch in (0, 1, 6):
+        batches.epoch = epoch
+        expected = {tuple(row) for row in windows(ids, 4, epoch).tolist()}
+        found = list(pairs(batches))
+        assert {written for _, written in found} == expected and len(found) == 3
+        assert all(read == (START, *written[:-1]) for read, written in found)
+    assert batches.shapes == [(2, 4)] and batches.padding_share == pytest.approx(1 / 4)
+
+
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (lambda: TextBatches([]), "Expected at least one text"),
+        (lambda: TextBatches([[5], []], ends=False), "does not end needs a token"),
+        (lambda: TextBatches([[5], [END]]), "received 3 in text 1"),
+        (lambda: TextBatches([[5], [9]], vocabulary_size=9), "received 9 in text 1"),
+        (lambda: TextBatches([[5], "a"]), "text 1 is 'a'"),
+        (lambda: windows(np.arange(7), 4), "at least two windows of 4 tokens; received 7"),
+        (lambda: windows(np.arange(7), 0), "length must be an integer of at least 1"),
+    ],
+)
+def test_what_is_no_text_is_an_error(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+# Words
+
+
+def spelled(words):
+    """Three characters a word, that tell which it is."""
+    return [np.stack([row % 7 + 3, row % 5 + 3, 0 * row], axis=1) for row in words]
+
+
+WORDS = [np.array([100 + n, *GENERATOR.integers(3, 99, n % 9)]) for n in range(60)]
+
+
+def words_of(batches):
+    """Each row with a word: its words, characters and labels."""
+    for inputs, labels in batches:
+        assert set(inputs) == {"word_ids", "character_ids"}
+        assert inputs["character_ids"].shape == (*inputs["word_ids"].shape, 3)
+        for ids, characters, label in zip(inputs["word_ids"], inputs["character_ids"], labels):
+            there = ids != PADDING
+            assert not characters[~there].any()
+            if there.any():
+                label = label.tolist() if label.ndim == 0 else tuple(label[there].tolist())
+                yield tuple(ids[there].tolist()), tuple(characters[there].ravel().tolist()), label
+
+
+def rows_of_words(words, labels):
+    for ids, characters, label in zip(words, spelled(words), labels):
+        label = label if np.ndim(label) == 0 else tuple(np.asarray(label).tolist())
+        yield tuple(ids.tolist()), tuple(characters.ravel().tolist()), label
+
+
+A_WORD_EACH = [row % 4 + 1 for row in WORDS]
+ONE_A_TEXT = [n % 3 + 1 for n in range(60)]
+
+
+def test_words_with_a_label_each_or_one_a_text_written_out():
+    words = [np.array([11, 12]), np.array([21])]
+    characters = [np.array([[5, 6], [7, 0]]), np.array([[8, 9]])]
+    ((inputs, labels),) = WordBatches(words, characters, [[3, 1], [2]], multiple=3, shuffle=False)
+    np.testing.assert_array_equal(inputs["word_ids"], [[11, 12, 0], [21, 0, 0]])
+    expected = [[[5, 6], [7, 0], [0, 0]], [[8, 9], [0, 0], [0, 0]]]
+    np.testing.assert_array_equal(inputs["character_ids"], expected)
+    np.testing.assert_array_equal(labels, [[3, 1, 0], [2, 0, 0]])
+    first, last = WordBatches(
+        [*words, words[0]], [*characters, characters[0]], [4, 5, 6], batch_size=2, shuffle=False
+    )
+    np.testing.assert_array_equal([first[1], last[1]], [[4, 5], [6, 0]])
+    assert {array.dtype for array in (*first[0].values(), first[1])} == {np.dtype("int32")}
+
+
+@pytest.mark.parametrize("labels", [A_WORD_EACH, ONE_A_TEXT], ids=["a_word_each", "one_a_text"])
+def test_every_sentence_comes_once_an_epoch_with_its_characters_and_labels(labels):
+    batches = WordBatches(WORDS, spelled(WORDS), labels, batch_size=8, num_buckets=3)
+    for epoch in 0, 1:
+        batches.epoch = epoch
+        assert sorted(words_of(batches)) == sorted(rows_of_words(WORDS, labels))
+    assert batches.num_tokens == sum(map(len, WORDS))
+
+
+@pytest.mark.parametrize("labels", [A_WORD_EACH, ONE_A_TEXT], ids=["a_word_each", "one_a_text"])
+def test_words_are_drawn_anew_for_every_epoch_with_their_labels(labels):
+    def drawn(epoch):
+        words = [np.where(row % 5 == epoch % 5, 1, row) for row in WORDS]
+        if epoch == 7:
+            words[0] = np.full(50, 9)  # outgrows its bucket
+        own = labels if labels is ONE_A_TEXT else [row % 4 + 1 for row in words]
+        return words, spelled(words), own
+
+    batches = WordBatches(WORDS, spelled(WORDS), labels, batch_size=8, redraw=drawn)
+    for epoch in (3, 7):
+        batches.epoch = epoch
+        words, _, own = drawn(epoch)
+        if epoch == 7:
+            words[0], own = WORDS[0], [labels[0], *own[1:]]
+        assert sorted(words_of(batches)) == sorted(rows_of_words(words, own))
+
+
+@pytest.mark.parametrize(
+    "words, characters, labels, message",
+    [
+        ([], [], [], "at least one; received 0, 0 and 0"),
+        ([[5]], [[[5]]], [1, 2], "at least one; received 1, 1 and 2"),
+        (
+            [[5], [6, 7]],
+            [[[5]], [[6]]],
+            [1, 1],
+            "received 2 words, the characters of 1 .* sentence 1",
+        ),
+        ([[5], [6, 7]], [[[5]], [[6], [7]]], [[1], [2]], r"the labels \[2\] in sentence 1"),
+        ([[5], [6]], [[[5]], [[6]]], [[1], 2], "the labels 2 in sentence 1"),
+        ([[5], [6]], [[[5]], [[6]]], [1, [2]], r"the labels \[2\] in sentence 1"),
+    ],
+)
+def test_words_that_do_not_fit_their_characters_or_labels_are_named(
+    words, characters, labels, message
+):
+    with pytest.raises(ValueError, match=message):
+        WordBatches(words, characters, labels)
+
+
+def kinds_of_batches():
+    sizes = dict(num_layers=1, d_model=8, num_heads=2, d_ff=8)
+    yield LanguageModel(200, **sizes), TextBatches(TEXTS, num_buckets=2)
+    model = ClassificationModel(200, 12, 5, max_characters=3, **sizes)
+    yield model, WordBatches(WORDS, spelled(WORDS), ONE_A_TEXT, num_buckets=2)
+
+
+def test_fit_takes_texts_and_words_too_and_the_loss_falls():
+    for model, batches in kinds_of_batches():
+        assert len(batches.shapes) == 2  # lengths that vary
+        optimizer = keras.optimizers.Adam(0.01)
+        model.compile(optimizer, TokenCrossEntropy(), metrics=[TokenAccuracy()], jit_compile=False)
+        history = model.fit(batches, epochs=2, shuffle=False, verbose=0).history
+        assert history["loss"][-1] < history["loss"][0]
+        assert 0 <= history["token_accuracy"][-1] <= 1

@@ -177,6 +177,22 @@ def test_the_decoder_equals_the_oracle(numpy, normal, weights_of, build, norm_fi
     np.testing.assert_allclose(numpy(output), expected, atol=1e-5)
 
 
+@NORM
+def test_a_rotary_encoder_that_may_not_look_ahead_equals_the_oracle(
+    numpy, normal, weights_of, build, norm_first
+):
+    layer = build(Encoder, num_layers=2, norm_first=norm_first, rotary=True)
+    x, causal = normal(2, 5, 8), oracle.look_ahead_mask(5)
+    arguments = dict(pre_norm=norm_first, rotary=True)
+    for mask in (None, SOURCE_MASK):
+        both = causal if mask is None else causal & mask
+        expected = oracle.encoder(x, weights_of(layer), 2, both, **arguments)
+        output = numpy(layer(x, attention_mask=mask, use_causal_mask=True))
+        np.testing.assert_allclose(output, expected, atol=1e-5)
+    expected = oracle.encoder(x, weights_of(layer), 2, SOURCE_MASK, **arguments)
+    np.testing.assert_allclose(numpy(layer(x, SOURCE_MASK)), expected, atol=1e-5)
+
+
 def test_the_stack_normalises_last_only_with_pre_norm(numpy, normal, build):
     x = normal(2, 5, 8)
     for norm_first in (False, True):
@@ -246,9 +262,28 @@ def test_a_sentence_without_a_real_token_has_finite_outputs_and_gradients(
     assert np.abs(of_source[0]).max() > 1e-4
 
 
+ROTARY = pytest.mark.parametrize("rotary", [False, True], ids=["", "rotary"])
+
+
 @NORM
-def test_decoding_a_token_at_a_time_equals_the_whole_call(numpy, normal, build, norm_first):
-    layer = build(Decoder, num_layers=2, norm_first=norm_first)
+@ROTARY
+def test_reading_a_token_at_a_time_equals_the_whole_causal_call(
+    numpy, normal, build, norm_first, rotary
+):
+    layer = build(Encoder, num_layers=2, norm_first=norm_first, rotary=rotary)
+    x = normal(2, 4, 8)
+    expected, past = numpy(layer(x, use_causal_mask=True)), layer.empty_past(2, 6)
+    for position in range(4):
+        token = keras.ops.convert_to_tensor(x[:, position : position + 1])
+        seen = keras.ops.reshape(keras.ops.arange(6) <= position, (1, 1, 6))
+        output, past = layer.step(token, position, past, seen)
+        np.testing.assert_allclose(numpy(output), expected[:, position : position + 1], atol=1e-5)
+
+
+@NORM
+@ROTARY
+def test_decoding_a_token_at_a_time_equals_the_whole_call(numpy, normal, build, norm_first, rotary):
+    layer = build(Decoder, num_layers=2, norm_first=norm_first, rotary=rotary)
     x, memory = normal(2, 4, 8), keras.ops.convert_to_tensor(normal(2, 5, 8, seed=1))
     expected = numpy(layer(x, memory, cross_attention_mask=SOURCE_MASK))
     past, projected = layer.empty_past(2, 6), layer.project(memory)

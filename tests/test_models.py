@@ -84,6 +84,16 @@ def test_learned_positions_set_to_the_sinusoids_equal_the_oracle(numpy, weights_
     assert model.source_positions is not model.target_positions
 
 
+@NORM
+def test_rotary_positions_in_the_whole_transformer_equal_the_oracle(
+    numpy, weights_of, transformer, norm_first
+):
+    model = transformer(rotary=True, norm_first=norm_first)
+    arguments = dict(pre_norm=norm_first, rotary=True)
+    expected = oracle.transformer(SOURCE, TARGET, weights_of(model), 2, **arguments)
+    np.testing.assert_allclose(numpy(model(IDS))[TARGET > 0], expected[TARGET > 0], atol=1e-5)
+
+
 def test_the_memory_of_encode_is_that_of_the_model(numpy, weights_of, shared):
     memory, mask = numpy(shared.encode(keras.ops.convert_to_tensor(SOURCE)))
     weights = weights_of(shared)
@@ -193,10 +203,13 @@ def test_one_model_takes_every_length_and_names_its_inputs(numpy, weights_of, sh
 # Configurations
 
 ACTIVATED = dict(activation="gelu", dropout=0.2)
-BLOCK = dict(num_heads=2, d_ff=5, attention_dropout=0.3, norm_first=True, **ACTIVATED)
+BLOCK = dict(num_heads=2, d_ff=5, attention_dropout=0.3, norm_first=True, rotary=True, **ACTIVATED)
+MODEL = {**BLOCK, **dict(num_layers=1, d_model=8, max_length=9, dtype="mixed_bfloat16")}
+del MODEL["rotary"]  # positions are learned or rotary
+WORDS = dict(num_words=7, num_characters=6, num_labels=4, max_characters=5, **MODEL)
 NAMED = dict(name="a_name")
 NON_DEFAULT = {
-    attention.MultiHeadAttention: dict(num_heads=2, key_dim=3, dropout=0.2),
+    attention.MultiHeadAttention: dict(num_heads=2, key_dim=4, dropout=0.2, rotary=True),
     blocks.FeedForward: dict(d_ff=5, **ACTIVATED),
     blocks.AddNorm: dict(dropout=0.2, norm_first=True),
     blocks.EncoderBlock: BLOCK,
@@ -205,16 +218,16 @@ NON_DEFAULT = {
     blocks.Decoder: dict(num_layers=3, **BLOCK),
     positions.PositionalEncoding: {},
     positions.LearnedPositionalEncoding: dict(max_length=9),
+    positions.NoPositionalEncoding: {},
     models.TokenEmbedding: dict(vocabulary_size=11, d_model=8),
-    models.Transformer: dict(
-        source_vocabulary_size=11,
-        target_vocabulary_size=13,
-        num_layers=1,
-        d_model=8,
-        max_length=9,
-        dtype="mixed_bfloat16",
-        **BLOCK,
+    models.WordEmbedding: dict(
+        num_words=7, num_characters=6, d_model=8, character_width=3, kernel_size=2
     ),
+    models.Pooling: {},
+    models.Transformer: dict(source_vocabulary_size=11, target_vocabulary_size=13, **MODEL),
+    models.LanguageModel: dict(vocabulary_size=11, **MODEL),
+    models.TaggingModel: WORDS,
+    models.ClassificationModel: WORDS,
     training.TokenCrossEntropy: dict(label_smoothing=0.2, **NAMED),
     training.TokenAccuracy: NAMED,
     training.Perplexity: NAMED,
@@ -257,6 +270,8 @@ def test_a_class_is_restored_from_its_config_with_every_argument(cls, arguments)
     for parameter in parameters.values():
         if parameter.kind is not parameter.VAR_KEYWORD and parameter.name != "dtype":
             assert parameter.name in config
+            if parameter.name == "rotary" and "max_length" in arguments:
+                continue  # the test below
             assert arguments[parameter.name] != parameter.default, "the case proves nothing"
     for name, value in arguments.items():
         restored = config[name]
@@ -269,6 +284,21 @@ def test_a_class_is_restored_from_its_config_with_every_argument(cls, arguments)
     serialised = json.loads(json.dumps(keras.saving.serialize_keras_object(copy)))
     again = keras.saving.deserialize_keras_object(serialised)
     assert type(again) is cls and again.get_config() == config
+
+
+@pytest.mark.parametrize(
+    "cls",
+    [models.Transformer, models.LanguageModel, models.TaggingModel, models.ClassificationModel],
+)
+def test_rotary_positions_survive_the_config_and_exclude_learned_ones(cls):
+    arguments = {**NON_DEFAULT[cls], "max_length": None, "rotary": True}
+    model = cls.from_config(json.loads(json.dumps(cls(**arguments).get_config())))
+    assert model.get_config()["rotary"]
+    stack = model.decoder if cls in (models.Transformer, models.LanguageModel) else model.encoder
+    assert stack.blocks[0].self_attention.rotary
+    assert not any("positions" in weight.path for weight in model.weights)
+    with pytest.raises(ValueError, match="learned .* or rotary, not both"):
+        cls(**{**arguments, "max_length": 9})
 
 
 def test_an_activation_of_ones_own_survives_the_config():

@@ -3,7 +3,14 @@ import numpy as np
 import oracle
 import pytest
 
-from keras_transformer.positions import LearnedPositionalEncoding, PositionalEncoding, sinusoids
+from keras_transformer.positions import (
+    LearnedPositionalEncoding,
+    NoPositionalEncoding,
+    PositionalEncoding,
+    positional_encoding,
+    rotated,
+    sinusoids,
+)
 
 EPSILON = np.finfo("float32").eps
 
@@ -89,7 +96,66 @@ def test_a_max_length_below_1_is_an_error(max_length):
         LearnedPositionalEncoding(max_length)
 
 
-@pytest.mark.parametrize("layer", [PositionalEncoding(), LearnedPositionalEncoding(9)])
+# Rotary
+
+
+def test_a_pair_is_turned_by_one_radian_a_position(numpy):
+    x = np.broadcast_to(np.array([1, 0], "float32"), (1, 3, 1, 2))
+    expected = [[np.cos(p), np.sin(p)] for p in range(3)]
+    np.testing.assert_allclose(numpy(rotated(x))[0, :, 0], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("d", [2, 8])
+@pytest.mark.parametrize("positions", [None, [5, 0, 5, 300]], ids=["counted", "given"])
+def test_turning_equals_multiplying_complex_numbers(numpy, normal, d, positions):
+    x = normal(2, 4, 3, d)
+    expected = oracle.rotated(np.swapaxes(x.astype("float64"), 1, 2), positions)
+    given = None if positions is None else np.array(positions)
+    np.testing.assert_allclose(numpy(rotated(x, given)), np.swapaxes(expected, 1, 2), atol=1e-4)
+    np.testing.assert_allclose(  # a turn makes nothing longer
+        np.linalg.norm(numpy(rotated(x, given)), axis=-1), np.linalg.norm(x, axis=-1), rtol=1e-5
+    )
+
+
+def test_scores_of_turned_vectors_depend_on_their_distance_alone(numpy, normal):
+    q, k = normal(1, 1, 1, 8), normal(1, 1, 1, 8, seed=1)
+
+    def score(query_position, key_position):
+        turned = numpy(
+            (rotated(q, np.array([query_position])), rotated(k, np.array([key_position])))
+        )
+        return float(np.sum(turned[0] * turned[1]))
+
+    for distance in (0, 3, -7):
+        scores = [score(place + distance, place) for place in (7, 20, 500)]
+        np.testing.assert_allclose(scores, scores[0], atol=1e-3)
+    assert len({round(score(distance, 0), 2) for distance in range(6)}) == 6
+
+
+@pytest.mark.parametrize("dtype, bits", [("bfloat16", 8), ("float16", 11)])
+def test_angles_are_exact_in_low_precision(numpy, dtype, bits):
+    # In bfloat16, 1001 would be 1000, another angle by one radian.
+    positions = np.arange(1000, 1008)
+    x = keras.ops.ones((1, 8, 1, 8), dtype)
+    turned = rotated(x, positions)
+    assert keras.backend.standardize_dtype(turned.dtype) == dtype
+    expected = oracle.rotated(np.ones((1, 1, 8, 8)), positions)
+    np.testing.assert_allclose(numpy(turned)[0, :, 0], expected[0, 0], atol=4 * 2.0**-bits)
+
+
+def test_the_kind_of_positions_is_chosen_by_max_length_and_rotary(numpy, normal):
+    kinds = [positional_encoding(), positional_encoding(9), positional_encoding(rotary=True)]
+    expected = [PositionalEncoding, LearnedPositionalEncoding, NoPositionalEncoding]
+    assert [type(kind) for kind in kinds] == expected
+    x = normal(2, 3, 8)
+    np.testing.assert_array_equal(numpy(kinds[2](x)), x)
+    with pytest.raises(ValueError, match="not both; received max_length=9, rotary=True"):
+        positional_encoding(9, rotary=True)
+
+
+@pytest.mark.parametrize(
+    "layer", [PositionalEncoding(), LearnedPositionalEncoding(9), NoPositionalEncoding()]
+)
 def test_positions_work_in_a_functional_model_of_unknown_length(numpy, normal, layer):
     x = keras.Input((None, 8))
     y = layer(x)

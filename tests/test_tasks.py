@@ -13,17 +13,18 @@ import keras_transformer as kt
 
 BACKENDS = ("tensorflow", "jax", "torch")
 
-# Run in a new process: loads a translator, translates, and measures the logits of one batch.
+# Run in a new process: loads a file of each task, asks it, and measures the logits of one batch.
 LOAD = """
-import json, sys
+import json, pathlib, sys
 import keras, numpy as np
 import keras_transformer
-translator = keras.saving.load_model(sys.argv[1])
-asked = json.load(open(sys.argv[2]))
-inputs = {name: np.array(ids, "int32") for name, ids in asked["inputs"].items()}
-logits = keras.ops.convert_to_numpy(translator(inputs))
-np.save(sys.argv[3], logits)
-print(json.dumps([keras.backend.backend(), translator.translate(asked["texts"])]))
+folder, answers = pathlib.Path(sys.argv[1]), {}
+for name, asked in json.load(open(folder / "asked.json")).items():
+    task = keras.saving.load_model(folder / f"{name}.keras")
+    inputs = {side: np.array(ids, "int32") for side, ids in asked["inputs"].items()}
+    np.save(folder / f"{name}.npy", keras.ops.convert_to_numpy(task(inputs)))
+    answers[name] = getattr(task, asked["method"])(asked["texts"], **asked["options"])
+print(json.dumps([keras.backend.backend(), answers]))
 """
 
 
@@ -176,32 +177,56 @@ def test_two_vocabularies_are_saved_and_loaded_apart(dates, tmp_path):
 
 
 @pytest.mark.parametrize("backend", sorted({*BACKENDS} - {keras.backend.backend()}))
-def test_a_saved_translator_says_the_same_on_the_other_backends(
-    translator, saved, dates, backend, tmp_path
+def test_every_saved_task_says_the_same_on_the_other_backends(
+    translator, small_tasks, dates, backend, tmp_path
 ):
     """The gate runs the suite on three backends: six pairs of saving and loading."""
-    texts = dates.test.source
     ids = [kt.encode(translator.source_tokenizer, side[:8]) for side in dates.test]
-    inputs, _ = kt.TranslationBatches(*ids, shuffle=False, num_buckets=1)[0]
-    question = {"texts": texts, "inputs": {name: array.tolist() for name, array in inputs.items()}}
-    (tmp_path / "asked.json").write_text(json.dumps(question))
+    pairs, _ = kt.TranslationBatches(*ids, shuffle=False, num_buckets=1)[0]
+    tokens = {"token_ids": np.array([[2, 5, 6, 7], [2, 8, 0, 0]], "int32")}
+    texts = ["The dog barks.", "a Zebra sees me", "", "dogs"]
+    sentences = [kt.split_words(text) for text in texts]
+    words, _ = kt.WordBatches(
+        *small_tasks["tagger"].vocabulary.encode(sentences), [1] * 4, shuffle=False, num_buckets=1
+    )[0]
+    questions = {  # task: inputs, method, texts, options
+        "translator": (pairs, "translate", dates.test.source, {}),
+        "generator": (tokens, "generate", ["the", "a small cat sees"], dict(temperature=0)),
+        "tagger": (words, "tag", texts, {}),
+        "classifier": (words, "classify", texts, {}),
+        "filler": (words, "fill", ["The [MASK] barks."], {}),
+    }
+    tasks, asked = {"translator": translator, **small_tasks}, {}
+    for name, (inputs, *question) in questions.items():
+        tasks[name].save(tmp_path / f"{name}.keras")
+        asked[name] = dict(zip(("method", "texts", "options"), question))
+        asked[name]["inputs"] = {side: array.tolist() for side, array in inputs.items()}
+    (tmp_path / "asked.json").write_text(json.dumps(asked))
     environment = {**os.environ, "KERAS_BACKEND": backend}
     if backend == "tensorflow":  # the gate hides it from the others
         environment.pop("PYTHONPATH", None)
-    logits = tmp_path / "logits.npy"
     answer = subprocess.run(
-        [sys.executable, "-c", LOAD, saved, tmp_path / "asked.json", logits],
+        [sys.executable, "-c", LOAD, tmp_path],
         env=environment,
         cwd=pathlib.Path(kt.__file__).parents[1],
         capture_output=True,
         text=True,
     )
     assert answer.returncode == 0, answer.stderr
-    name, translations = json.loads(answer.stdout.splitlines()[-1])
-    assert name == backend
-    assert translations == translator.translate(texts)
-    expected = keras.ops.convert_to_numpy(translator(inputs))
-    np.testing.assert_allclose(np.load(logits), expected, atol=1e-4)
+    there, answers = json.loads(answer.stdout.splitlines()[-1])
+    assert there == backend and set(answers) == set(tasks)
+    for name, (inputs, method, texts, options) in questions.items():
+        expected = keras.ops.convert_to_numpy(tasks[name](inputs))
+        np.testing.assert_allclose(np.load(tmp_path / f"{name}.npy"), expected, atol=1e-4)
+        here = getattr(tasks[name], method)(texts, **options)
+        assert without_digits(answers[name]) == without_digits(here)
+
+
+def without_digits(answers):
+    """What JSON makes of answers, without their probabilities, which differ in the last digit."""
+    if isinstance(answers, float):
+        return None
+    return answers if isinstance(answers, str) else [without_digits(each) for each in answers]
 
 
 # Beam search, sampling, streaming and scores, in text.

@@ -177,11 +177,12 @@ class WordBatches(BucketedBatches):
             )
         a_word_each = np.ndim(labels[0]) == 1
         for number, (own, spelled, label) in enumerate(zip(words, characters, labels)):
-            if len(own) != len(spelled) or a_word_each and len(own) != len(label):
+            labelled = np.shape(label) == ((len(own),) if a_word_each else ())
+            if len(own) != len(spelled) or not labelled:
                 raise ValueError(
-                    "Expected the characters and the label of each word; received "
-                    f"{len(own)} words, the characters of {len(spelled)} and {len(label)} labels "
-                    f"in sentence {number}."
+                    "Expected the characters of each word, and a label of each word or one of each "
+                    f"text; received {len(own)} words, the characters of {len(spelled)} and the "
+                    f"labels {label!r:.60} in sentence {number}."
                 )
         lengths = np.array([len(own) for own in words])[:, None]
         together = np.concatenate(labels) if a_word_each else np.array(labels)

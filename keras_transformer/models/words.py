@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from ..arguments import check_at_least
+from ..arguments import check, check_at_least
 from ..blocks import Encoder
 from ..masks import padding_mask
 from ..positions import positional_encoding
@@ -91,16 +91,23 @@ class WordModel(ConfiguredModel):
             other: `WordModel`, for instance one trained to fill in masked words.
 
         Raises:
-            ValueError: a weight has another shape there; nothing has been taken over then.
+            ValueError: there are more or fewer weights there, or one has another shape; nothing
+                has been taken over then.
         """
         mine, theirs = (
             [v for layer in (model.embed, model.positions, model.encoder) for v in layer.weights]
             for model in (self, other)
         )
-        for own, their in zip(mine, theirs, strict=True):
+        check(
+            len(mine) == len(theirs),
+            "The other model must have as many layers, and the same kind of positions",
+            weights=len(theirs),
+            here=len(mine),
+        )
+        for own, their in zip(mine, theirs):
             if own.shape != their.shape:
                 raise ValueError(
-                    f"The weight {own.path} must have the shape that it had before; received "
+                    f"The weight {own.path} must have the same shape in both models; received "
                     f"{tuple(their.shape)} for {tuple(own.shape)}. Choose the same sizes and words."
                 )
         for own, their in zip(mine, theirs):

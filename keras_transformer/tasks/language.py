@@ -63,6 +63,7 @@ class TextGenerator(Task):
 
     def __init__(self, model, tokenizer, window=None, ends=True, batch_size=64, **kwargs):
         super().__init__(**kwargs)
+        window = model.max_length if window is None else window
         check_at_least(2, window=window)
         check_at_least(1, batch_size=batch_size)
         check(
@@ -70,8 +71,14 @@ class TextGenerator(Task):
             f"window must be at most the {model.max_length} learned positions",
             window=window,
         )
+        if tokenizer.proto is not None:  # of a saved task, it is read after this
+            check(
+                tokenizer.vocabulary_size() == model.target_vocabulary_size,
+                f"The tokenizer must have the {model.target_vocabulary_size} ids of the model",
+                vocabulary_size=tokenizer.vocabulary_size(),
+            )
         self.model, self.tokenizer = model, tokenizer
-        self.window, self.ends, self.batch_size = window or model.max_length, ends, batch_size
+        self.window, self.ends, self.batch_size = window, ends, batch_size
         self._decoding = Decoding(model)
 
     def generate(self, prompts, max_tokens=100, temperature=1.0, top_k=None, top_p=1.0, seed=0):

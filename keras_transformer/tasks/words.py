@@ -100,6 +100,11 @@ class Tagger(WordTask):
         Raises:
             ValueError: A sentence is neither, or longer than the model's learned positions.
         """
+        if isinstance(sentences, str):
+            raise ValueError(
+                "Expected a list of texts or of lists of words; received one str. Put it in a "
+                "list: [text]."
+            )
         sentences = [split_words(s) if isinstance(s, str) else s for s in sentences]
         answers = self._probabilities(checked_words(sentences))
         return [
@@ -134,7 +139,7 @@ class Classifier(WordTask):
     def probabilities(self, texts):
         """Of each label, in the order of `labels`: NumPy float32, (texts, labels)."""
         words = [split_words(text) for text in checked_texts(texts)]
-        return np.array(self._probabilities(words)).reshape(-1, len(self.labels))
+        return np.array(self._probabilities(words), "float32").reshape(-1, len(self.labels))
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -164,14 +169,15 @@ class MaskFiller(WordTask):
 
         Args:
             texts: list of str, each with one [MASK].
-            number: int, how many words.
+            number: int from 1, how many words.
 
         Returns:
             list of lists of `Label`, most probable first.
 
         Raises:
-            ValueError: A text has no [MASK], or several.
+            ValueError: A text has no [MASK], or several; or number is out of range.
         """
+        check_at_least(1, number=number)
         sentences = []
         for n, text in enumerate(checked_texts(texts)):
             before, *after = text.split(MASKED)

@@ -1,0 +1,197 @@
+import keras
+import numpy as np
+import oracle
+import pytest
+
+import keras_transformer as kt
+from keras_transformer.generation.steps import NEVER
+
+PROMPTS = ["the", "a small cat sees the dog", "", "sees the", "I"]
+TEXT = "a cat sees it"  # 13 characters
+
+
+@pytest.fixture(scope="module")
+def generator(small_tasks):
+    """A window of 8 tokens, each a character, and no END."""
+    return small_tasks["generator"]
+
+
+@pytest.fixture(scope="module")
+def with_ends(generator):
+    return kt.TextGenerator(generator.model, generator.tokenizer)
+
+
+def logits_of(generator, ids, length):
+    """Of the token after each of START and these ids, in float64; padded to few shapes."""
+    read = np.zeros((1, length), "int32")
+    read[0, : len(ids) + 1] = [kt.START, *ids]
+    logits = generator.model({"token_ids": read})
+    return keras.ops.convert_to_numpy(logits)[0, : len(ids) + 1].astype("float64")
+
+
+def log_p(generator, ids, length=16):
+    """Of each of these ids after START and those before, by whole calls."""
+    p = oracle.softmax(logits_of(generator, ids[:-1], length))
+    return np.log(p[np.arange(len(ids)), ids])
+
+
+# Writing
+
+
+def test_beyond_its_window_a_text_goes_on_from_the_last_half_of_it(generator):
+    answers = generator.generate(PROMPTS, max_tokens=15, temperature=0)
+    for prompt, answer in zip(PROMPTS, answers):
+        (ids,) = kt.encode(generator.tokenizer, [prompt])
+        written, shown = list(ids), list(ids)
+        for _ in range(15):
+            shown = shown if len(shown) < 8 else shown[-4:]
+            logits = logits_of(generator, shown, 8)[-1]
+            logits[[*NEVER, kt.END]] = -np.inf
+            written.append(int(logits.argmax()))
+            shown = [*shown, written[-1]]
+        assert answer == kt.decode(generator.tokenizer, [written])[0]
+        assert answer.startswith(prompt) and len(answer) == len(prompt) + 15
+    assert len({answer[-10:] for answer in answers}) > 2
+
+
+def test_what_prompt_n_draws_depends_on_seed_and_number_alone(generator):
+    options = dict(max_tokens=12, temperature=2.0)
+    together = generator.generate(PROMPTS, seed=1, **options)
+    others = ["dog", PROMPTS[1], "a cat and so on", "", PROMPTS[4], "b"]
+    beside = generator.generate(others, seed=1, **options)
+    assert (beside[1], beside[4]) == (together[1], together[4])
+    by_twos = kt.TextGenerator(
+        generator.model, generator.tokenizer, window=8, ends=False, batch_size=2
+    )
+    assert by_twos.generate(PROMPTS, seed=1, **options) == together
+    assert generator.generate(PROMPTS, seed=2, **options) != together
+    same = generator.generate(["a"] * 4, seed=1, **options)
+    assert len(set(same)) == 4
+
+
+def test_of_one_token_chance_draws_the_most_probable(generator):
+    options = dict(max_tokens=10)
+    expected = generator.generate(PROMPTS, temperature=0, **options)
+    assert generator.generate(PROMPTS, top_k=1, seed=9, **options) == expected
+    assert generator.generate(PROMPTS, top_p=1e-6, seed=9, **options) == expected
+
+
+def test_only_texts_that_end_are_ended(generator, small_tasks, randomize):
+    size = generator.tokenizer.vocabulary_size()
+    model = kt.LanguageModel(size, num_layers=1, d_model=8, num_heads=1, d_ff=8)
+    embeddings = np.random.default_rng(0).normal(size=(size, 8)) / 5
+    embeddings[kt.END] = 5  # by far the likeliest, whatever was read
+    model.embed.embeddings.assign(embeddings)
+    norm = model.decoder.blocks[-1].feed_forward_add_norm.norm
+    norm.set_weights([np.zeros(8), np.ones(8)])
+    prompts = ["the dog", "", "a"]
+    ending, endless = (
+        kt.TextGenerator(model, generator.tokenizer, window=6, ends=ends) for ends in (True, False)
+    )
+    for temperature in (0, 1.0):
+        options = dict(max_tokens=9, temperature=temperature)
+        assert ending.generate(prompts, **options) == prompts
+        answers = endless.generate(prompts, **options)
+        assert [len(answer) - len(prompt) for answer, prompt in zip(answers, prompts)] == [9] * 3
+
+
+def test_a_prompt_is_returned_as_it_was_given(generator):
+    prompts = ["the 我爱 dog", "\N{GRINNING FACE}", " two  blanks "]
+    answers = generator.generate(prompts, max_tokens=4)
+    for prompt, answer in zip(prompts, answers):
+        assert answer.startswith(prompt) and len(answer) == len(prompt) + 4
+    assert generator.generate([]) == []
+
+
+# Scores
+
+
+def test_the_score_of_one_window_is_the_sum_of_the_log_probabilities(with_ends):
+    texts = [TEXT, "the dog", "b"]
+    scores = with_ends.score(texts)
+    for text, score in zip(texts, scores):
+        ids = [*kt.encode(with_ends.tokenizer, [text])[0], kt.END]
+        nats = -log_p(with_ends, ids).sum()
+        assert score.nats == pytest.approx(nats, rel=1e-4)
+        assert (score.tokens, score.characters) == (len(text) + 1, len(text))
+        assert score.perplexity == pytest.approx(np.exp(nats / (len(text) + 1)), rel=1e-3)
+        assert score.bits_per_character == pytest.approx(nats / len(text) / np.log(2), rel=1e-4)
+    assert with_ends.score([]) == []
+
+
+@pytest.mark.parametrize(
+    "overlap, windows",
+    [
+        (0.5, [(0, 8, 0), (4, 12, 8), (5, 13, 12)]),  # first, last, first that counts
+        (0.75, [(0, 8, 0), (2, 10, 8), (4, 12, 10), (5, 13, 12)]),
+        (0.0, [(0, 8, 0), (5, 13, 8)]),
+        (0.99, [(0, 8, 0), (1, 9, 8), (2, 10, 9), (3, 11, 10), (4, 12, 11), (5, 13, 12)]),
+    ],
+)
+def test_in_windows_that_overlap_each_token_counts_once(generator, overlap, windows):
+    (ids,) = kt.encode(generator.tokenizer, [TEXT])
+    counted = [new for first, last, begin in windows for new in range(begin, last)]
+    assert counted == list(range(13))
+    nats = -sum(
+        log_p(generator, ids[first:last])[new - first :].sum() for first, last, new in windows
+    )
+    short, score, again = generator.score(["dog", TEXT, TEXT], overlap=overlap)
+    assert score.nats == pytest.approx(nats, rel=1e-4) and again == pytest.approx(score, rel=1e-5)
+    assert (score.tokens, score.characters) == (13, 13)
+    (ids,) = kt.encode(generator.tokenizer, ["dog"])
+    assert short.nats == pytest.approx(-log_p(generator, ids).sum(), rel=1e-4)
+
+
+# Files and errors
+
+
+def test_a_saved_generator_writes_and_scores_the_same(generator, tmp_path):
+    generator.save(tmp_path / "generator.keras")
+    loaded = keras.saving.load_model(tmp_path / "generator.keras")
+    assert (loaded.window, loaded.ends, loaded.batch_size) == (8, False, 64)
+    assert loaded.generate(PROMPTS, 12, seed=3) == generator.generate(PROMPTS, 12, seed=3)
+    assert loaded.score([TEXT])[0] == pytest.approx(generator.score([TEXT])[0], rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "ask, message",
+    [
+        (lambda g: g.generate("text"), "list of texts; received one str"),
+        (lambda g: g.generate(["a", 7]), "item 1 is of type int"),
+        (lambda g: g.generate(["a"], max_tokens=0), "max_tokens must .* received max_tokens=0"),
+        (lambda g: g.generate(["a"], temperature=-1), "temperature must be at least 0"),
+        (lambda g: g.generate(["a"], top_k=0), "top_k must be an integer of at least 1"),
+        (lambda g: g.generate(["a"], top_p=0), "top_p must be above 0"),
+        (lambda g: g.generate(["a"], seed=-1), "seed must be an integer of at least 0"),
+        (lambda g: g.score("text"), "list of texts; received one str"),
+        (lambda g: g.score(["a", ""]), "Text 1 must have a character to be scored; rec.* text=''"),
+        (lambda g: g.score(["a"], overlap=1), r"overlap must be in \[0, 1\); received overlap=1"),
+    ],
+)
+def test_what_cannot_be_asked_is_named(generator, ask, message):
+    with pytest.raises(ValueError, match=message):
+        ask(generator)
+
+
+@pytest.mark.parametrize(
+    "size, arguments, message",
+    [
+        (0, dict(window=1), "window must be an integer of at least 2; received window=1"),
+        (0, dict(window=0), "window must be an integer of at least 2; received window=0"),
+        (0, dict(window=13), "at most the 12 learned positions; received window=13"),
+        (0, dict(batch_size=0), "batch_size must be an integer of at least 1"),
+        (1, {}, "The tokenizer must have the .* ids of the model; received vocabulary_size="),
+    ],
+)
+def test_a_generator_that_cannot_be_is_an_error(generator, size, arguments, message):
+    size += generator.tokenizer.vocabulary_size()
+    model = kt.LanguageModel(size, 1, d_model=8, num_heads=1, d_ff=8, max_length=12)
+    with pytest.raises(ValueError, match=message):
+        kt.TextGenerator(model, generator.tokenizer, **arguments)
+
+
+def test_the_learned_positions_are_the_window_unless_one_is_given(generator):
+    size = generator.tokenizer.vocabulary_size()
+    model = kt.LanguageModel(size, 1, d_model=8, num_heads=1, d_ff=8, max_length=6)
+    (answer,) = kt.TextGenerator(model, generator.tokenizer, ends=False).generate(["the dog"], 20)
+    assert len(answer) == 27
