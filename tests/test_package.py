@@ -46,9 +46,8 @@ SCRIPTS = [p for p in sorted((ROOT / "scripts").glob("*.py")) if "__main__" in p
 
 
 @pytest.mark.parametrize("script", [path.name for path in SCRIPTS])
-def test_every_script_answers_help(script):
-    command = [sys.executable, ROOT / "scripts" / script, "--help"]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=300)
+def test_every_script_answers_help(inside, script):
+    result = inside([sys.executable, ROOT / "scripts" / script, "--help"])
     assert result.returncode == 0 and "usage" in result.stdout
 
 

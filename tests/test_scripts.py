@@ -48,7 +48,8 @@ def pairs(tmp_path_factory):
 
 def options(pairs, output):
     small = ["--preset", "tiny", "--vocabulary", "char", "--batch-size", "32", "--epochs", "5"]
-    return ["--pairs", pairs, "--output", output, *small, "--warmup-steps", "20", "--deterministic"]
+    small += ["--num-layers", "1", "--warmup-steps", "20", "--deterministic"]
+    return ["--pairs", pairs, "--output", output, *small]
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +162,7 @@ def test_tensorboard_is_written_or_missed_before_training(inside, regularised, p
 
 def test_the_mean_of_the_last_checkpoints_can_be_taken_again(inside, regularised, tmp_path):
     output, _ = regularised
-    result = run([*AVERAGE, output])
+    result = inside([*AVERAGE, output])
     assert result.returncode == 0, result.stderr
     same = keras.saving.load_model(output / "average-2.keras").get_weights()
     for one, other in zip(same, weights_of(output), strict=True):
@@ -210,8 +211,8 @@ def test_wrong_data_ends_in_one_sentence_and_no_run_folder(inside, arguments, ex
     assert not (tmp_path / "run").exists()
 
 
-def test_help_teaches():
-    result = run([*TRAIN, "--help"])
+def test_help_teaches(inside):
+    result = inside([*TRAIN, "--help"])
     assert result.returncode == 0
     for words in ("Without data it learns dates", "KERAS_BACKEND", "--resume", "--preset"):
         assert words in result.stdout
@@ -256,11 +257,11 @@ def test_attention_that_cannot_be_drawn_is_said_in_one_line(inside, finished, ar
     assert result.returncode and expected in last and "Traceback" not in result.stderr
 
 
-def test_n_best_and_scores_are_columns(finished):
+def test_n_best_and_scores_are_columns(inside, finished):
     output, _ = finished
     texts = ["April 22, 2019", "3 March 1912"]
     search = ["--beams", "4", "--n-best", "2", "--length-penalty", "1", "--scores"]
-    result = run([*TRANSLATE, output / "model.keras", *search, *texts])
+    result = inside([*TRANSLATE, output / "model.keras", *search, *texts])
     assert result.returncode == 0, result.stderr
     rows = [line.split("\t") for line in result.stdout.splitlines()]
     translator = keras.saving.load_model(output / "model.keras")
@@ -273,8 +274,9 @@ def test_n_best_and_scores_are_columns(finished):
     assert [row[1].endswith("*") for row in rows] == [not each.finished for each in hypotheses]
 
 
-def test_a_search_that_cannot_be_is_one_sentence(finished):
-    result = run([*TRANSLATE, finished[0] / "model.keras", "--beams", "2", "--n-best", "3", "May"])
+def test_a_search_that_cannot_be_is_one_sentence(inside, finished):
+    search = ["--beams", "2", "--n-best", "3"]
+    result = inside([*TRANSLATE, finished[0] / "model.keras", *search, "May"])
     assert result.returncode == 1 and "Traceback" not in result.stderr
     assert "n_best must be from 1 to beams" in result.stderr.strip().splitlines()[-1]
 

@@ -10,6 +10,9 @@ from ..positions import positional_encoding
 from .configured import ConfiguredModel, arguments_of, of_stack
 from .embeddings import WordEmbedding
 
+# What may differ between a model and the one it starts from.
+FREE = {"name", "trainable", "dtype", "num_labels", "dropout", "attention_dropout"}
+
 
 class WordModel(ConfiguredModel):
     """Words and their characters through an encoder; what follows it is the subclass's `head`.
@@ -91,26 +94,19 @@ class WordModel(ConfiguredModel):
             other: `WordModel`, for instance one trained to fill in masked words.
 
         Raises:
-            ValueError: there are more or fewer weights there, or one has another shape; nothing
-                has been taken over then.
+            ValueError: it differs in more than labels, dropout and precision.
         """
-        mine, theirs = (
-            [v for layer in (model.embed, model.positions, model.encoder) for v in layer.weights]
-            for model in (self, other)
-        )
-        check(
-            len(mine) == len(theirs),
-            "The other model must have as many layers, and the same kind of positions",
-            weights=len(theirs),
-            here=len(mine),
-        )
-        for own, their in zip(mine, theirs):
-            if own.shape != their.shape:
-                raise ValueError(
-                    f"The weight {own.path} must have the same shape in both models; received "
-                    f"{tuple(their.shape)} for {tuple(own.shape)}. Choose the same sizes and words."
-                )
-        for own, their in zip(mine, theirs):
+        here, there = self.get_config(), other.get_config()
+        for name in here.keys() - FREE:
+            check(
+                here[name] == there.get(name),
+                f"{name} must be that of the model to start from, {there.get(name)!r}",
+                **{name: here[name]},
+            )
+        layers = zip(*((m.embed, m.positions, m.encoder) for m in (self, other)))
+        for own, their in (
+            (v, w) for mine, its in layers for v, w in zip(mine.weights, its.weights)
+        ):
             own.assign(ops.convert_to_numpy(their).copy())  # JAX gives a buffer to one owner only
 
 

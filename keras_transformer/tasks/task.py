@@ -64,7 +64,8 @@ class Task(keras.Model):
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
-        import keras_hub  # noqa: F401  registers the tokenizer's class
+        if any("tokenizer" in name for name in cls.parts):
+            import keras_hub  # noqa: F401  registers the tokenizer's class
 
         parts = {name: keras.saving.deserialize_keras_object(config[name]) for name in cls.parts}
         return cls(**{**config, **parts})
