@@ -142,7 +142,7 @@ def test_a_model_starts_from_the_embedding_and_encoder_of_another(build):
         (dict(d_ff=8), "d_ff must be that of the model to start from, 8; received d_ff=16"),
         (dict(num_layers=2), "num_layers must be that of the model to start from, 2"),
         (dict(rotary=True), "rotary must be that of the model to start from, True"),
-        (dict(max_length=9), "same kind of positions; received weights="),
+        (dict(max_length=9), "max_length must be that of the model to start from, 9"),
     ],
 )
 def test_what_does_not_fit_is_refused_before_anything_is_taken(build, other, message):
