@@ -41,6 +41,7 @@ def rotated(x, positions=None):
 
     Source: Su et al. 2021 (RoFormer), equation 34.
     """
+    x = ops.convert_to_tensor(x)
     positions = ops.arange(ops.shape(x)[1]) if positions is None else positions
     angle = ops.expand_dims(_angles(positions, x.shape[-1]), 1)  # (length, 1, d / 2)
     cos, sin = (ops.cast(f(angle), x.dtype) for f in (ops.cos, ops.sin))
