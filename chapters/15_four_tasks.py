@@ -129,7 +129,7 @@ batches = kt.WordBatches(
 tagging = kt.TaggingModel(
     vocabulary.num_words, vocabulary.num_characters, 1 + len(tags), max_characters=8, **SIZES
 )
-train(tagging, batches, epochs=4)
+train(tagging, batches, epochs=3)
 tagger = kt.Tagger(tagging, vocabulary, tags, batch_size=256)
 assert isinstance(tagging.positions, kt.NoPositionalEncoding)
 
@@ -364,7 +364,7 @@ batches = kt.WordBatches(
 )
 sizes_of_text = words_of_text.num_words, words_of_text.num_characters
 filling = kt.TaggingModel(*sizes_of_text, words_of_text.num_words, max_characters=2, **SIZES)
-train(filling, batches, epochs=8)
+train(filling, batches, epochs=7)
 filler = kt.MaskFiller(filling, words_of_text)
 
 nouns = "dogs cats boys girls cows hens", "dog cat boy girl cow hen"
