@@ -280,6 +280,7 @@ def dates_translator(dates):
 def inside(monkeypatch, capsys):
     """Runs a command line of a script within this process: no seconds to start another."""
     monkeypatch.syspath_prepend(str(pathlib.Path(__file__).parents[1] / "scripts"))
+    monkeypatch.setattr(kt.training, "use_threads", lambda number: None)  # too late for that
 
     def call(command, stdin=b""):
         _, script, *arguments = (str(part) for part in command)

@@ -13,7 +13,7 @@ from keras_transformer import corpora
 
 SCRIPTS = pathlib.Path(__file__).parents[1] / "scripts"
 SIZES = ["--num-layers", "1", "--d-model", "16", "--num-heads", "2", "--d-ff", "16"]
-STEPS = ["--batch-size", "16", "--schedule", "paper", "--warmup-steps", "5", "--threads", "1"]
+STEPS = ["--batch-size", "16", "--schedule", "paper", "--warmup-steps", "5"]
 
 
 def script(name):
