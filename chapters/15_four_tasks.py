@@ -456,6 +456,7 @@ for place, each in enumerate(answers):
     blank.barh(place, each.probability, 0.7, alpha=0.75, ec="white", **style)
 blank.set_yticks(range(len(answers)), [each.label for each in answers])
 blank.set(title=text.replace("[MASK]", "___"), xlabel="probability")
+blank.locator_params(axis="x", nbins=5)
 figures.show(figure, "15_four_tasks")
 
 # %% [markdown]

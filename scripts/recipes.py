@@ -143,7 +143,6 @@ CLASSIFICATION = dict(
         learning_rate=1e-3,
         warmup_steps=500,
         schedule="cosine",
-        ema=0.998,
         clip_norm=1.0,
         rotary=True,
     ),
