@@ -37,6 +37,7 @@ def train(model, batches, epochs, peak=0.01):
     )
     optimizer, loss = kt.paper_optimizer(schedule), kt.TokenCrossEntropy()
     model.compile(optimizer, loss, jit_compile=training.pays_to_compile())
+    optimizer.build(model.trainable_variables)  # or TensorFlow would trace the first step twice
     return model.fit(batches, epochs=epochs, shuffle=False, verbose=0).history["loss"]
 
 

@@ -220,24 +220,25 @@ def optimizer(args, updates):
     )
 
 
-def compile_model(model, args, updates):
+def compile_model(model, args, train):
     """The model to fit, compiled for labels that are ids, 0 where there is none.
 
     Args:
         model: keras.Model that gives logits.
         args: of `parse`.
-        updates: int, of the weights, in all epochs together.
+        train: the batches of an epoch.
 
     Returns:
         keras.Model: `model`, or with --r-drop one that trains it.
     """
     model = training.RDrop(model, args.r_drop) if args.r_drop else model
     model.compile(
-        optimizer(args, updates),
+        optimizer(args, updates=args.epochs * len(train) // args.accumulate),
         loss=kt.TokenCrossEntropy(args.label_smoothing),
         metrics=[kt.TokenAccuracy(), kt.Perplexity()],
         jit_compile=training.pays_to_compile(),
     )
+    model.optimizer.build(model.trainable_variables)  # or TensorFlow traces the first step twice
     return model
 
 

@@ -13,9 +13,8 @@ def load(path, kind=None):
 
     Args:
         path: str, a .keras file.
-        kind: str or class, the task it must be, such as "Translator"; None: any.
+        kind: str, the task it must be, such as "Translator"; None: any.
     """
-    kind = getattr(kind, "__name__", kind)
     if not os.path.isfile(path):
         sys.exit(f"There is no model at {path}; train one with scripts/{_script(kind)}.")
 

@@ -28,7 +28,7 @@ def add_start_options(parser):
 def vocabulary(sentences, args):
     """The words of the training data, or those of --start-from; and its model, or None."""
     if getattr(args, "start_from", None):
-        filler = line_by_line.load(args.start_from, kt.MaskFiller)
+        filler = line_by_line.load(args.start_from, "MaskFiller")
         return filler.vocabulary, filler.model
     learnt = kt.WordVocabulary.learn(sentences, args.min_count, args.max_characters)
     return learnt, None

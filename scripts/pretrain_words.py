@@ -29,8 +29,7 @@ def main():
         command_line.set_up(args)
         train_words, valid_words = load(args)
         filler, train, valid = prepare(args, train_words, valid_words)
-        updates = args.epochs * len(train) // args.accumulate
-        model = command_line.compile_model(filler.model, args, updates)
+        model = command_line.compile_model(filler.model, args, train)
         run.begin(vars(args), train_words)  # nothing is written before all of it fits together
 
     print(train.summary())

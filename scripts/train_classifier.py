@@ -32,8 +32,7 @@ def main():
         command_line.set_up(args)
         splits = load(args)
         classifier, train, valid = prepare(args, splits)
-        updates = args.epochs * len(train) // args.accumulate
-        model = command_line.compile_model(classifier.model, args, updates)
+        model = command_line.compile_model(classifier.model, args, train)
         run.begin(vars(args), splits.train)  # nothing is written before all of it fits together
 
     print(train.summary())
@@ -89,17 +88,16 @@ def prepare(args, splits):
     """The classifier, not yet trained, and what it is trained on and watched by."""
     labels = sorted(set(splits.train.labels))
     ids = {label: n for n, label in enumerate(labels, start=1)}
-    words = [kt.split_words(text) for text in splits.train.texts]
-    vocabulary, start = over_words.vocabulary(words, args)
+    seen, watched = ([kt.split_words(text) for text in side.texts] for side in splits[:2])
+    vocabulary, start = over_words.vocabulary(seen, args)
 
-    def batches(examples, **options):  # a label that training lacks counts for nothing: 0
-        words = [kt.split_words(text) for text in examples.texts]
+    def batches(words, examples, **options):  # a label that training lacks counts for nothing: 0
         label_ids = [ids.get(label, 0) for label in examples.labels]
         return over_words.batches(args, vocabulary, words, label_ids, **options)
 
     model = over_words.model(kt.ClassificationModel, args, vocabulary, len(labels) + 1, start)
     classifier = kt.Classifier(model, vocabulary, labels)
-    return classifier, batches(splits.train, train=True), batches(splits.valid)
+    return classifier, batches(seen, splits.train, train=True), batches(watched, splits.valid)
 
 
 def samples(classifier, examples):

@@ -35,8 +35,7 @@ def main():
         command_line.set_up(args)
         splits = load(args)
         generator, train, valid = prepare(args, splits)
-        updates = args.epochs * len(train) // args.accumulate
-        model = command_line.compile_model(generator.model, args, updates)
+        model = command_line.compile_model(generator.model, args, train)
         run.begin(vars(args), splits.train)  # nothing is written before all of it fits together
 
     print(train.summary())

@@ -32,8 +32,7 @@ def main():
         command_line.set_up(args)
         splits = load(args)
         tagger, train, valid = prepare(args, splits)
-        updates = args.epochs * len(train) // args.accumulate
-        model = command_line.compile_model(tagger.model, args, updates)
+        model = command_line.compile_model(tagger.model, args, train)
         run.begin(vars(args), splits.train)  # nothing is written before all of it fits together
 
     print(train.summary())

@@ -32,8 +32,7 @@ def main():
         run = training.Run(args.output, args.resume, args.overwrite)
         command_line.set_up(args)
         splits, tokenizers, train, valid = prepare(args)
-        updates = args.epochs * len(train) // args.accumulate
-        translator, model = build(args, tokenizers, updates)
+        translator, model = build(args, tokenizers, train)
         run.begin(vars(args), splits.train)  # nothing is written before all of it fits together
 
     print(train.summary())
@@ -94,7 +93,7 @@ def prepare(args):
     return splits, tokenizers, train, batches(splits.valid, shuffle=False)
 
 
-def build(args, tokenizers, updates):
+def build(args, tokenizers, train):
     """The model as a translator to keep, and as the keras.Model to fit."""
     source, target = tokenizers
     transformer = kt.Transformer(
@@ -109,7 +108,7 @@ def build(args, tokenizers, updates):
         beams=args.beams,
         **form(args),
     )
-    return translator, command_line.compile_model(transformer, args, updates)
+    return translator, command_line.compile_model(transformer, args, train)
 
 
 def form(args):

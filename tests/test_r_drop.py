@@ -30,6 +30,7 @@ def pairs(dates):
 def compiled(model, rate=3e-3):
     loss, metrics = kt.TokenCrossEntropy(0.1), [kt.TokenAccuracy(), kt.Perplexity()]
     model.compile(keras.optimizers.Adam(rate), loss, metrics=metrics)
+    model.optimizer.build(model.trainable_variables)  # or TensorFlow traces a step twice
     return model
 
 

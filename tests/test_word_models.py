@@ -181,6 +181,7 @@ def trained(model, vocabulary, sentences, labels, epochs):
     model.compile(
         keras.optimizers.Adam(0.01), kt.TokenCrossEntropy(), jit_compile=pays_to_compile()
     )
+    model.optimizer.build(model.trainable_variables)  # or TensorFlow traces a step twice
     model.fit(batches, epochs=epochs, shuffle=False, verbose=0)
 
 

@@ -181,7 +181,8 @@ class TextGenerator(Task):
                 news.append(new - first)
         nats = [0.0] * len(tokens)
         lengths = [len(row) for row in rows]
-        for numbers, size, length in by_length(lengths, self.batch_size, self.window or np.inf):
+        sizes = self.batch_size, self.window or np.inf
+        for numbers, size, length in by_length(range(len(rows)), lengths, *sizes):
             target = padded([rows[i] for i in numbers], size, length)
             source = np.full((size, 1), START, "int32")
             for i, log_p in zip(numbers, self._decoding.score(source, target)):

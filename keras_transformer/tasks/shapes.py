@@ -9,15 +9,34 @@ from ..tokenizers import PADDING
 FEW_TOKENS = 512  # of padding are a smaller cost than one batch, and one shape, more
 
 
-def groups(numbers, lengths, limit):
-    """The numbers of texts by the length they are padded to; a few short ones join longer ones."""
+def by_length(numbers, lengths, batch_size, limit=np.inf, tokens_per_batch=None):
+    """Which texts go together, and the shape of their batch; a few short ones join longer ones.
+
+    Args:
+        numbers: ints, the texts.
+        lengths: int sequence, tokens of each text, by number.
+        batch_size: int, the most of one batch.
+        limit: int, the longest that the model takes.
+        tokens_per_batch: int, the most tokens of one batch, padding included; None: no limit.
+
+    Yields:
+        numbers: list of int, which texts.
+        rows, length: int, the shape they are padded to.
+    """
     groups = {}
     for number in sorted(numbers, key=lengths.__getitem__):
         groups.setdefault(next_length(lengths[number], limit), []).append(number)
     for shorter, length in itertools.pairwise(list(groups)):
         if len(groups[shorter]) * (length - shorter) <= FEW_TOKENS:
             groups[length] = groups.pop(shorter) + groups[length]
-    return groups
+    for length, group in groups.items():
+        size = batch_size
+        if tokens_per_batch is not None:
+            size = max(1, min(size, tokens_per_batch // length))
+        for start in range(0, len(group), size):
+            together = group[start : start + size]
+            rows = size if len(group) > size else next_size(len(together), size)
+            yield together, rows, length
 
 
 def next_size(size, largest):
@@ -40,21 +59,3 @@ def padded(sequences, rows, length=None):
     for row, sequence in zip(ids, sequences):
         row[: len(sequence)] = sequence
     return ids
-
-
-def by_length(lengths, batch_size, limit=np.inf):
-    """Which texts go together, and the shape of their batch.
-
-    Args:
-        lengths: int sequence, tokens of each text.
-        batch_size: int, the most of one batch.
-        limit: int, the longest that the model takes.
-
-    Yields:
-        numbers: list of int, which texts.
-        rows, length: int, the shape they are padded to.
-    """
-    for length, group in groups(range(len(lengths)), lengths, limit).items():
-        for start in range(0, len(group), batch_size):
-            numbers = group[start : start + batch_size]
-            yield numbers, next_size(len(numbers), batch_size), length

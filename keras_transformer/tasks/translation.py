@@ -12,7 +12,7 @@ from ..corpora import normalized
 from ..generation import Decoding
 from ..generation import length_penalty as penalty_of
 from ..tokenizers import END, START
-from .shapes import groups, next_length, next_size, padded
+from .shapes import by_length, next_length, next_size, padded
 from .task import Task
 
 MORE_TOKENS = 16  # that a translation may have beyond its share of the source's
@@ -277,22 +277,17 @@ class Translator(Task):
         shortest = np.maximum(min_length_ratio * (lengths - 1), 1)  # a text says something
         shortest = np.minimum(shortest, longest - 1).astype("int32")
         written = [number for number, text in enumerate(texts) if text.strip()]
-        for length, group in groups(written, lengths, self._limit).items():
-            size = batch_size
-            if tokens_per_batch is not None:
-                size = max(1, min(size, tokens_per_batch // length))
-            for start in range(0, len(group), size):
-                numbers = group[start : start + size]
-                rows = size if len(group) > size else next_size(len(numbers), size)
-                every = [*numbers, *numbers[:1] * (rows - len(numbers))]  # spare rows end at once
-                given = dict(
-                    source_ids=padded([ids[i] for i in numbers], rows, length),
-                    max_length=longest[every],
-                    min_length=shortest[every],
-                )
-                if prefixes is not None:
-                    given["prefix"] = padded([prefixes[i] for i in every], rows)
-                yield numbers, given
+        sizes = batch_size, self._limit, tokens_per_batch
+        for numbers, rows, length in by_length(written, lengths, *sizes):
+            every = [*numbers, *numbers[:1] * (rows - len(numbers))]  # spare rows end at once
+            given = dict(
+                source_ids=padded([ids[i] for i in numbers], rows, length),
+                max_length=longest[every],
+                min_length=shortest[every],
+            )
+            if prefixes is not None:
+                given["prefix"] = padded([prefixes[i] for i in every], rows)
+            yield numbers, given
 
     def attention(self, text, translation=None):
         """The cross-attention weights of every layer and head while writing a translation.

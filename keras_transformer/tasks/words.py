@@ -63,7 +63,8 @@ class WordTask(Task):
         self._check_lengths(words)
         answers = [None] * len(words)
         lengths = [len(ids) for ids in words]
-        for numbers, rows, length in by_length(lengths, self.batch_size, self._limit):
+        every = range(len(words))
+        for numbers, rows, length in by_length(every, lengths, self.batch_size, self._limit):
             ids, spelled = (
                 padded([side[n] for n in numbers], rows, length) for side in (words, characters)
             )
