@@ -92,6 +92,27 @@ def test_the_loss_is_the_mean_of_both_passes_and_half_alpha_times_their_divergen
     assert float(found) == pytest.approx(expected, rel=1e-4)
 
 
+def test_a_classifier_with_one_label_a_text_is_trained_with_it_too(numpy):
+    generator = np.random.default_rng(3)
+    inputs = {
+        "word_ids": generator.integers(1, 20, (64, 6)).astype("int32"),
+        "character_ids": generator.integers(1, 9, (64, 6, 4)).astype("int32"),
+    }
+    labels = 1 + inputs["word_ids"].max(axis=1) // 18  # 1, or 2 where one of the last words is
+    classifier = kt.ClassificationModel(20, 9, 3, max_characters=4, dropout=0.2, **SMALL)
+    model = compiled(RDrop(classifier, alpha=2.0), rate=1e-2)
+    tensors = {name: ops.convert_to_tensor(ids) for name, ids in inputs.items()}
+    logits = model(tensors, training=True)
+    assert logits.shape == (2, 64, 3)
+    found = model.compute_loss(inputs, ops.convert_to_tensor(labels), logits, training=True)
+    logits = numpy(logits)
+    passes = [oracle.label_smoothed_cross_entropy(each, labels, 0.1) for each in logits]
+    expected = np.mean(passes) + 2.0 / 2 * divergence(logits).mean()
+    assert float(found) == pytest.approx(expected, rel=1e-4)
+    history = model.fit(inputs, labels, epochs=20, verbose=0).history
+    assert history["loss"][-1] < history["loss"][0] and history["token_accuracy"][-1] > 0.9
+
+
 def test_evaluation_is_that_of_the_model_without_dropout(pairs):
     size, batches = pairs
     transformer = kt.Transformer(size, dropout=0.4, **SMALL)

@@ -14,10 +14,10 @@ def symmetric_divergence(logits):
     / 2, by z_2 the same with 1 and 2 exchanged.
 
     Args:
-        logits: float, (2, batch, length, vocabulary size).
+        logits: float, (2, batch, length, vocabulary size), or of a classifier (2, batch, labels).
 
     Returns:
-        float32, (batch, length), nats.
+        float32, (batch, length), or (batch,): nats.
 
     Source: Liang et al. 2021, equation 2.
     """
@@ -56,7 +56,8 @@ class RDrop(keras.Model):
     Call arguments: those of `transformer`.
 
     Returns:
-        float32: logits; while training those of both passes, (2, batch, length, vocabulary size).
+        float32: logits; while training those of both passes, (2, batch, length, vocabulary size)
+            or of a classifier (2, batch, labels).
 
     Source: Liang et al. 2021, equations 3 and 4; they train translation with alpha = 5.
     Departs: the loss is half of theirs, to be nats a token as without R-Drop; Adam does not mind.
@@ -92,7 +93,8 @@ class RDrop(keras.Model):
         return loss + self.alpha / 2 * nats
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
-        first = y_pred[0] if len(y_pred.shape) == 4 else y_pred  # of the two passes in training
+        twice = len(y_pred.shape) == len(y.shape) + 2  # in training: the first of both passes
+        first = y_pred[0] if twice else y_pred
         return super().compute_metrics(x, y, first, sample_weight)
 
     def get_config(self):
