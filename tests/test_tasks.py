@@ -48,6 +48,18 @@ def test_line_n_of_the_answer_translates_line_n_of_the_question(translator, date
     assert len(set(together)) > 5
 
 
+def test_each_tokenizer_must_have_the_ids_of_its_side(translator):
+    tokenizer = translator.source_tokenizer
+    size, small = tokenizer.vocabulary_size(), dict(num_layers=1, d_model=8, num_heads=1, d_ff=8)
+    for sides in ((size + 1, size), (size, size - 1), (size - 1, None)):
+        transformer = kt.Transformer(*sides, **small)
+        wrong = next(n for n in sides if n != size)
+        message = f"have the {wrong} ids of the model; received vocabulary_size={size}"
+        with pytest.raises(ValueError, match=message):
+            kt.Translator(transformer, tokenizer)
+    kt.Translator(kt.Transformer(size, size, **small), tokenizer)
+
+
 def test_an_answer_without_end_stops_at_a_length_set_by_its_own_text_alone(translator, dates):
     size = translator.source_tokenizer.vocabulary_size()
     endless = kt.Transformer(size, num_layers=1, d_model=8, num_heads=1, d_ff=8)

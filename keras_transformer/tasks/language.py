@@ -71,12 +71,7 @@ class TextGenerator(Task):
             f"window must be at most the {model.max_length} learned positions",
             window=window,
         )
-        if tokenizer.proto is not None:  # of a saved task, it is read after this
-            check(
-                tokenizer.vocabulary_size() == model.target_vocabulary_size,
-                f"The tokenizer must have the {model.target_vocabulary_size} ids of the model",
-                vocabulary_size=tokenizer.vocabulary_size(),
-            )
+        self._check_tokenizer(tokenizer, model.target_vocabulary_size)
         self.model, self.tokenizer = model, tokenizer
         self.window, self.ends, self.batch_size = window, ends, batch_size
         self._decoding = Decoding(model)

@@ -5,6 +5,7 @@ import pathlib
 import keras
 import numpy as np
 
+from ..arguments import check
 from ..writing import written_beside
 
 
@@ -53,6 +54,15 @@ class Task(keras.Model):
                     f"Text {number} has {len(ids)} tokens, but the model learned {self._limit} "
                     "positions; split the text, or train with sinusoids, which have no limit."
                 )
+
+    @staticmethod
+    def _check_tokenizer(tokenizer, vocabulary_size):
+        if tokenizer.proto is not None:  # of a saved task, it is read after this
+            check(
+                tokenizer.vocabulary_size() == vocabulary_size,
+                f"The tokenizer must have the {vocabulary_size} ids of the model",
+                vocabulary_size=tokenizer.vocabulary_size(),
+            )
 
     def get_config(self):
         parts = {

@@ -67,7 +67,7 @@ class Translator(Task):
     Call arguments: those of `Transformer`: ids in, logits out.
 
     Raises:
-        ValueError: a tokenizer has more ids than the transformer.
+        ValueError: a tokenizer has another number of ids than its side of the transformer.
     """
 
     parts = ("transformer", "source_tokenizer", "target_tokenizer")
@@ -89,6 +89,8 @@ class Translator(Task):
         self.transformer = transformer
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer or source_tokenizer
+        self._check_tokenizer(self.source_tokenizer, transformer.source_vocabulary_size)
+        self._check_tokenizer(self.target_tokenizer, transformer.target_vocabulary_size)
         self.batch_size = batch_size
         self.beams = beams
         self.length_penalty = length_penalty
