@@ -100,13 +100,14 @@ TAGGING = dict(
     # Some 10,000 sentences of a treebank: much dropout against learning them by heart.
     treebank=dict(
         output="runs/tags",
-        num_layers=2,
+        num_layers=3,
         d_model=128,
         num_heads=4,
         d_ff=256,
         dropout=0.4,
+        r_drop=1.0,  # two draws of so much dropout should agree
         batch_size=32,
-        epochs=12,
+        epochs=14,
         learning_rate=2e-3,
         warmup_steps=500,
         schedule="cosine",
@@ -130,7 +131,7 @@ CLASSIFICATION = dict(
         rotary=True,
         label_smoothing=0.0,
     ),
-    # Some thousand to a hundred thousand labelled texts.
+    # Some thousand labelled texts and more.
     texts=dict(
         output="runs/labels",
         num_layers=2,
@@ -138,11 +139,31 @@ CLASSIFICATION = dict(
         num_heads=4,
         d_ff=256,
         dropout=0.4,
+        r_drop=1.0,  # two draws of so much dropout should agree
         batch_size=64,
         epochs=6,
         learning_rate=1e-3,
         warmup_steps=500,
         schedule="cosine",
+        clip_norm=1.0,
+        rotary=True,
+    ),
+    # Their phrases too, each with its label (SST-2): the same words come again and again.
+    phrases=dict(
+        output="runs/labels",
+        num_layers=2,
+        d_model=128,
+        num_heads=4,
+        d_ff=256,
+        dropout=0.5,
+        forget=5.0,  # else it knows the rare words of each sentence by heart
+        r_drop=1.0,
+        batch_size=64,
+        epochs=3,  # ten times the texts, and each word in many of them
+        learning_rate=1e-3,
+        warmup_steps=500,
+        schedule="cosine",
+        ema=0.998,
         clip_norm=1.0,
         rotary=True,
     ),

@@ -10,7 +10,7 @@ with a set of tensorflow-datasets:
 
     python scripts/train_classifier.py --train train.tsv --valid dev.tsv --columns 0 1
     python scripts/train_classifier.py --train train.tsv --columns sentence label
-    python scripts/train_classifier.py --dataset tfds:glue/sst2 --download
+    python scripts/train_classifier.py --dataset tfds:glue/sst2 --recipe phrases --download
 
 The run folder then holds model.keras, history.csv, settings.json, scores.json, learning_curve.png
 and calibration.png. Killed? The same command with --resume goes on.
