@@ -148,25 +148,13 @@ CLASSIFICATION = dict(
         clip_norm=1.0,
         rotary=True,
     ),
-    # Their phrases too, each with its label (SST-2): the same words come again and again.
-    phrases=dict(
-        output="runs/labels",
-        num_layers=2,
-        d_model=128,
-        num_heads=4,
-        d_ff=256,
-        dropout=0.5,
-        forget=5.0,  # else it knows the rare words of each sentence by heart
-        r_drop=1.0,
-        batch_size=64,
-        epochs=3,  # ten times the texts, and each word in many of them
-        learning_rate=1e-3,
-        warmup_steps=500,
-        schedule="cosine",
-        ema=0.998,
-        clip_norm=1.0,
-        rotary=True,
-    ),
+)
+# Their phrases too, each with its label (SST-2): the same words come again and again.
+CLASSIFICATION["phrases"] = CLASSIFICATION["texts"] | dict(
+    dropout=0.5,
+    forget=5.0,  # else it knows the rare words of each sentence by heart
+    epochs=3,  # ten times the texts, and each word in many of them
+    ema=0.998,
 )
 
 PRETRAINING = dict(
