@@ -21,6 +21,8 @@ def add_start_options(parser):
     add = parser.add_argument_group("words").add_argument
     rare = "a word seen c times is forgotten with probability A / (A + c), each time anew (1)"
     add("--forget", type=float, default=1.0, metavar="A", help=rare)
+    small = "how large word vectors begin; small: a rare word is read by its characters (1)"
+    add("--word-stddev", type=float, default=1.0, metavar="S", help=small)
     start = "a .keras file of pretrain_words.py: its words, its sizes and what it learnt"
     add("--start-from", metavar="MODEL", help=start)
 
@@ -54,6 +56,7 @@ def model(kind, args, vocabulary, num_labels, start=None):
     if start is not None:
         kept = {"dropout", "attention_dropout"}
         sizes = {n: v if n in kept else start.get_config()[n] for n, v in sizes.items()}
+    sizes["word_stddev"] = getattr(args, "word_stddev", 1.0)
     built = kind(
         vocabulary.num_words,
         vocabulary.num_characters,

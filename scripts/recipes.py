@@ -106,6 +106,7 @@ TAGGING = dict(
         d_ff=256,
         dropout=0.4,
         r_drop=1.0,  # two draws of so much dropout should agree
+        word_stddev=0.1,  # a word seen once hardly leaves its beginning: let its spelling speak
         batch_size=32,
         epochs=14,
         learning_rate=2e-3,

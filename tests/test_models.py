@@ -206,7 +206,9 @@ ACTIVATED = dict(activation="gelu", dropout=0.2)
 BLOCK = dict(num_heads=2, d_ff=5, attention_dropout=0.3, norm_first=True, rotary=True, **ACTIVATED)
 MODEL = {**BLOCK, **dict(num_layers=1, d_model=8, max_length=9, dtype="mixed_bfloat16")}
 del MODEL["rotary"]  # positions are learned or rotary
-WORDS = dict(num_words=7, num_characters=6, num_labels=4, max_characters=5, **MODEL)
+WORDS = dict(
+    num_words=7, num_characters=6, num_labels=4, max_characters=5, word_stddev=0.5, **MODEL
+)
 NAMED = dict(name="a_name")
 NON_DEFAULT = {
     attention.MultiHeadAttention: dict(num_heads=2, key_dim=4, dropout=0.2, rotary=True),
@@ -221,7 +223,7 @@ NON_DEFAULT = {
     positions.NoPositionalEncoding: {},
     models.TokenEmbedding: dict(vocabulary_size=11, d_model=8),
     models.WordEmbedding: dict(
-        num_words=7, num_characters=6, d_model=8, character_width=3, kernel_size=2
+        num_words=7, num_characters=6, d_model=8, character_width=3, kernel_size=2, stddev=0.5
     ),
     models.Pooling: {},
     models.Transformer: dict(source_vocabulary_size=11, target_vocabulary_size=13, **MODEL),

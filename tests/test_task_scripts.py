@@ -79,6 +79,7 @@ def test_a_tagger_begins_from_pretrained_words_and_a_resumed_one_is_the_one_that
     tagger = keras.saving.load_model(whole / "model.keras")
     filler = keras.saving.load_model(words / "model.keras")
     assert tagger.vocabulary.words == filler.vocabulary.words
+    assert tagger.model.get_config()["word_stddev"] == 0.1  # the recipe's
 
     # Line in, line out, for both.
     tags = [label for _, label in tagger.tag(["I saw a saw"])[0]]

@@ -108,6 +108,17 @@ def test_an_unknown_word_is_known_by_its_spelling(build):
 
 
 @BOTH
+def test_the_vectors_of_words_begin_as_large_as_asked(cls):
+    for kwargs, stddev in (({}, 1.0), (dict(word_stddev=0.1), 0.1)):
+        model = cls(1000, 10, 5, **SIZES, **kwargs)
+        for embed in (model.embed, cls.from_config(model.get_config()).embed):
+            vectors = keras.ops.convert_to_numpy(embed.words(np.arange(1000)[None]))
+            assert vectors.std() == pytest.approx(stddev, rel=0.05)
+    with pytest.raises(ValueError, match="stddev must be above 0; received stddev=0"):
+        cls(1000, 10, 5, **SIZES, word_stddev=0)
+
+
+@BOTH
 def test_low_precision_gives_finite_float32_logits(build, cls):
     model = build(cls, dtype="mixed_bfloat16")
     words = np.stack([*WORDS, np.zeros(4, int)])  # an empty text too

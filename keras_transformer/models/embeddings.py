@@ -5,7 +5,7 @@ import functools
 import keras
 from keras import ops
 
-from ..arguments import check_at_least
+from ..arguments import check, check_at_least
 from ..attention import by_rows
 
 
@@ -64,6 +64,8 @@ class WordEmbedding(keras.layers.Layer):
         d_model: int, width.
         character_width: int, width of one character's vector.
         kernel_size: int, how many neighbouring characters are read together.
+        stddev: float above 0, standard deviation of the words' vectors as training begins. A word
+            seen once or twice hardly leaves that beginning: a small one lets its spelling speak.
 
     Call arguments:
         word_ids: int, (batch, length).
@@ -76,18 +78,35 @@ class WordEmbedding(keras.layers.Layer):
     """
 
     def __init__(
-        self, num_words, num_characters, d_model, character_width=32, kernel_size=5, **kwargs
+        self,
+        num_words,
+        num_characters,
+        d_model,
+        character_width=32,
+        kernel_size=5,
+        stddev=1.0,
+        **kwargs,
     ):
         super().__init__(**kwargs)
         check_at_least(1, num_words=num_words, num_characters=num_characters, d_model=d_model)
         check_at_least(1, character_width=character_width, kernel_size=kernel_size)
+        check(stddev > 0, "stddev must be above 0", stddev=stddev)
         self.num_words, self.num_characters = num_words, num_characters
         self.d_model = d_model
         self.character_width, self.kernel_size = character_width, kernel_size
+        self.stddev = stddev
 
     def build(self, word_ids_shape, character_ids_shape):
         dtype = self.dtype_policy
-        self.words = TokenEmbedding(self.num_words, self.d_model, dtype=dtype, name="words")
+        self.words = TokenEmbedding(
+            self.num_words,
+            self.d_model,
+            embeddings_initializer=keras.initializers.RandomNormal(
+                0.0, self.stddev * self.d_model**-0.5
+            ),
+            dtype=dtype,
+            name="words",
+        )
         self.characters = keras.layers.Embedding(
             self.num_characters, self.character_width, dtype=dtype, name="characters"
         )
@@ -115,4 +134,5 @@ class WordEmbedding(keras.layers.Layer):
             "d_model": self.d_model,
             "character_width": self.character_width,
             "kernel_size": self.kernel_size,
+            "stddev": self.stddev,
         }

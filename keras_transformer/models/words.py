@@ -11,7 +11,7 @@ from .configured import ConfiguredModel, arguments_of, of_stack
 from .embeddings import WordEmbedding
 
 # What may differ between a model and the one it starts from.
-FREE = {"name", "trainable", "dtype", "num_labels", "dropout", "attention_dropout"}
+FREE = {"name", "trainable", "dtype", "num_labels", "dropout", "attention_dropout", "word_stddev"}
 
 
 class WordModel(ConfiguredModel):
@@ -32,6 +32,8 @@ class WordModel(ConfiguredModel):
         norm_first: bool, False: post-norm as in the paper; True: pre-norm.
         max_length: int, number of learned positions; None: sinusoids, which have no limit.
         rotary: bool, True: no positions are added, attention turns queries and keys instead.
+        word_stddev: float above 0, standard deviation of the words' vectors as training begins,
+            see `WordEmbedding`.
 
     Call arguments:
         inputs: dict of int tensors padded with 0 on the right: "word_ids": (batch, length);
@@ -57,13 +59,21 @@ class WordModel(ConfiguredModel):
         norm_first=False,
         max_length=None,
         rotary=False,
+        word_stddev=1.0,
         dtype=None,
         **kwargs,
     ):
         config = arguments_of(locals())
         check_at_least(2, num_labels=num_labels)
         dtype = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
-        embed = WordEmbedding(num_words, num_characters, d_model, dtype=dtype, name="embedding")
+        embed = WordEmbedding(
+            num_words,
+            num_characters,
+            d_model,
+            stddev=word_stddev,
+            dtype=dtype,
+            name="embedding",
+        )
         positions = positional_encoding(max_length, rotary, dtype=dtype, name="positions")
         encoder = Encoder(**of_stack(config), dtype=dtype, name="encoder")
 
