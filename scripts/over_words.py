@@ -4,6 +4,7 @@ import command_line
 import line_by_line
 
 import keras_transformer as kt
+from keras_transformer.models.words import FREE
 
 
 def add_options(parser):
@@ -13,6 +14,8 @@ def add_options(parser):
     add("--max-characters", type=int, default=16, metavar="N", help=characters)
     least = "words seen less often are read by their characters alone (1)"
     add("--min-count", type=int, default=1, metavar="N", help=least)
+    small = "how large word vectors begin; small: a rare word is read by its characters (1)"
+    add("--word-stddev", type=float, default=1.0, metavar="S", help=small)
     command_line.add_training_options(parser, "words")
 
 
@@ -21,8 +24,6 @@ def add_start_options(parser):
     add = parser.add_argument_group("words").add_argument
     rare = "a word seen c times is forgotten with probability A / (A + c), each time anew (1)"
     add("--forget", type=float, default=1.0, metavar="A", help=rare)
-    small = "how large word vectors begin; small: a rare word is read by its characters (1)"
-    add("--word-stddev", type=float, default=1.0, metavar="S", help=small)
     start = "a .keras file of pretrain_words.py: its words, its sizes and what it learnt"
     add("--start-from", metavar="MODEL", help=start)
 
@@ -52,11 +53,9 @@ def batches(args, vocabulary, sentences, labels, train=False):
 
 def model(kind, args, vocabulary, num_labels, start=None):
     """A model of that kind over the vocabulary; with `start`, of its sizes and weights."""
-    sizes = command_line.sizes(args)
+    sizes = {**command_line.sizes(args), "word_stddev": args.word_stddev}
     if start is not None:
-        kept = {"dropout", "attention_dropout"}
-        sizes = {n: v if n in kept else start.get_config()[n] for n, v in sizes.items()}
-    sizes["word_stddev"] = getattr(args, "word_stddev", 1.0)
+        sizes = {n: v if n in FREE else start.get_config()[n] for n, v in sizes.items()}
     built = kind(
         vocabulary.num_words,
         vocabulary.num_characters,

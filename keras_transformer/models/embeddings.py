@@ -98,14 +98,9 @@ class WordEmbedding(keras.layers.Layer):
 
     def build(self, word_ids_shape, character_ids_shape):
         dtype = self.dtype_policy
+        begin = keras.initializers.RandomNormal(0.0, self.stddev * self.d_model**-0.5)
         self.words = TokenEmbedding(
-            self.num_words,
-            self.d_model,
-            embeddings_initializer=keras.initializers.RandomNormal(
-                0.0, self.stddev * self.d_model**-0.5
-            ),
-            dtype=dtype,
-            name="words",
+            self.num_words, self.d_model, embeddings_initializer=begin, dtype=dtype, name="words"
         )
         self.characters = keras.layers.Embedding(
             self.num_characters, self.character_width, dtype=dtype, name="characters"

@@ -66,14 +66,8 @@ class WordModel(ConfiguredModel):
         config = arguments_of(locals())
         check_at_least(2, num_labels=num_labels)
         dtype = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
-        embed = WordEmbedding(
-            num_words,
-            num_characters,
-            d_model,
-            stddev=word_stddev,
-            dtype=dtype,
-            name="embedding",
-        )
+        sizes = num_words, num_characters, d_model
+        embed = WordEmbedding(*sizes, stddev=word_stddev, dtype=dtype, name="embedding")
         positions = positional_encoding(max_length, rotary, dtype=dtype, name="positions")
         encoder = Encoder(**of_stack(config), dtype=dtype, name="encoder")
 
