@@ -57,8 +57,9 @@ def add_model_options(parser, decoder=False):
     add("--d-ff", type=int, metavar="N", help="inner width of the feed-forward networks")
     add("--dropout", type=float, metavar="P", help="share of values dropped")
     add("--attention-dropout", type=float, default=0.0, metavar="P", help="of weights (0)")
-    add("--norm-first", action="store_true", help="LayerNorm before each sublayer, not after")
-    add("--rotary", action="store_true", help="rotary positions instead of sinusoids")
+    either = dict(action=argparse.BooleanOptionalAction, default=False)
+    add("--norm-first", **either, help="LayerNorm before each sublayer, not after")
+    add("--rotary", **either, help="rotary positions instead of sinusoids")
     return add
 
 

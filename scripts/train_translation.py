@@ -106,6 +106,7 @@ def build(args, tokenizers, train):
         source,
         target,
         beams=args.beams,
+        length_penalty=args.length_penalty,
         **form(args),
     )
     return translator, command_line.compile_model(transformer, args, train)
@@ -183,6 +184,8 @@ def parse_arguments():
 
     add = parser.add_argument_group("scoring").add_argument
     add("--beams", type=int, default=1, metavar="K", help="width of the search, saved as default")
+    penalty = "alpha of GNMT's, saved as default; more: longer translations (0.6)"
+    add("--length-penalty", type=float, default=0.6, metavar="A", help=penalty)
     add("--tokenize", default="13a", metavar="T", help="sacreBLEU's: 13a (default), zh, none, ...")
     watch = "watch the BLEU of so many validation sentences; --patience goes by it then"
     add("--bleu-sentences", type=int, metavar="N", help=watch)

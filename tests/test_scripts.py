@@ -122,9 +122,10 @@ def regularised(pairs, tmp_path_factory):
     rows = [json.dumps({"from": source.upper(), "to": target}) for source, target in lines]
     (folder / "pairs.jsonl").write_text("\n".join([*rows, rows[0]]), encoding="utf-8")
     data = ["--pairs", folder / "pairs.jsonl", "--sides", "from", "to", "--lowercase", "--unique"]
-    model = ["--recipe", "small", "--preset", "tiny", "--vocabulary-size", "100", "--norm-first"]
+    model = ["--recipe", "small", "--preset", "tiny", "--vocabulary-size", "100"]
     rate = ["--schedule", "cosine", "--warmup-steps", "20", "--clip-norm", "1"]
     helps = ["--r-drop", "5", "--subword-alpha", "0.1", "--attention-dropout", "0.1"]
+    helps += ["--no-norm-first", "--length-penalty", "1.1"]
     watch = ["--bleu-sentences", "4", "--patience", "2", "--average", "2", "--beams", "2"]
     few = ["--epochs", "3", "--tokens-per-batch", "600", "--output", folder / "run"]
     log = ["--tensorboard"] if HAS_TENSORBOARD else []
@@ -144,8 +145,9 @@ def test_a_run_with_all_that_helps_on_small_data(regularised):
     assert (settings["label_smoothing"], settings["vocabulary"]) == (0.1, "bpe")
     assert settings["r_drop"] == 5 and settings["epochs"] == 3
     translator = keras.saving.load_model(output / "model.keras")
-    assert translator.lowercase and translator.beams == 2
-    assert translator.transformer.get_config()["norm_first"]
+    assert translator.lowercase
+    assert (translator.beams, translator.length_penalty) == (2, 1.1)
+    assert not translator.transformer.get_config()["norm_first"]  # though the recipe has it
 
 
 def test_tensorboard_is_written_or_missed_before_training(inside, regularised, pairs, tmp_path):

@@ -363,6 +363,12 @@ def test_a_search_option_out_of_range_is_named(translator, options, message):
         translator.translate(["May 5, 2019"], **options)
 
 
+@pytest.mark.parametrize("default", [dict(beams=0), dict(length_penalty=-1), dict(batch_size=0)])
+def test_a_default_of_the_search_out_of_range_is_named(translator, default):
+    with pytest.raises(ValueError, match=f"{[*default][0]} must be .*at least [01]; received"):
+        kt.Translator(translator.transformer, translator.source_tokenizer, **default)
+
+
 def test_a_score_needs_one_translation_for_each_text(translator):
     with pytest.raises(ValueError, match="one translation for each text; received 1 for 2"):
         translator.score(["May 5, 2019", "May 6, 2019"], ["2019-05-05"])

@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 
 from .. import tokenizers
-from ..arguments import check_at_least
+from ..arguments import check, check_at_least
 from ..corpora import normalized
 from ..generation import Decoding
 from ..generation import length_penalty as penalty_of
@@ -67,7 +67,8 @@ class Translator(Task):
     Call arguments: those of `Transformer`: ids in, logits out.
 
     Raises:
-        ValueError: a tokenizer has another number of ids than its side of the transformer.
+        ValueError: a tokenizer has another number of ids than its side of the transformer, or a
+            number is out of range.
     """
 
     parts = ("transformer", "source_tokenizer", "target_tokenizer")
@@ -91,6 +92,10 @@ class Translator(Task):
         self.target_tokenizer = target_tokenizer or source_tokenizer
         self._check_tokenizer(self.source_tokenizer, transformer.source_vocabulary_size)
         self._check_tokenizer(self.target_tokenizer, transformer.target_vocabulary_size)
+        check_at_least(1, batch_size=batch_size, beams=beams)
+        check(
+            length_penalty >= 0, "length_penalty must be at least 0", length_penalty=length_penalty
+        )
         self.batch_size = batch_size
         self.beams = beams
         self.length_penalty = length_penalty

@@ -19,9 +19,10 @@ Real target tokens a second over a whole epoch of your sentence pairs, from ids 
 
   python scripts/benchmark.py epoch --source train.en.gz --target train.de.gz
 
-Both have the model sizes of a recipe, the same ids from one BPE vocabulary, and as many updates an
-epoch. They take turns, an epoch each; the first epoch compiles and is in a column of its own.
-Padding counts as time, not as tokens. Needs TensorFlow, for tf.data.
+Both have the sizes and the norm (before or after a sublayer) of a recipe, the same ids from one
+BPE vocabulary, and as many updates an epoch. They take turns, an epoch each; the first epoch
+compiles and is in a column of its own. Padding counts as time, not as tokens. Needs TensorFlow,
+for tf.data.
 
   ours       Transformer, TranslationBatches (buckets of like lengths, a budget of tokens),
              TokenCrossEntropy with smoothing 0.1
@@ -35,7 +36,8 @@ Padding counts as time, not as tokens. Needs TensorFlow, for tf.data.
 def our_epoch(args, source, target):
     batches = TranslationBatches(source, target, tokens_per_batch=args.tokens_per_batch)
     print(batches.summary(), file=sys.stderr)
-    return len(batches), fitting(ours(args), TokenCrossEntropy(0.1), batches, shuffle=False)
+    model = ours(args, norm_first=args.norm_first)
+    return len(batches), fitting(model, TokenCrossEntropy(0.1), batches, shuffle=False)
 
 
 def keras_hub_epoch(args, source, target, num_batches):
@@ -63,7 +65,7 @@ def keras_hub_epoch(args, source, target, num_batches):
     dataset = dataset.batch(rows, drop_remainder=on_jax).map(padded).prefetch(tf.data.AUTOTUNE)
     options = dict(from_logits=True, ignore_class=0)
     loss = keras.losses.SparseCategoricalCrossentropy(**options)
-    return fitting(keras_hub_layers(args), loss, dataset)
+    return fitting(keras_hub_layers(args, args.norm_first), loss, dataset)
 
 
 def fitting(model, loss, data, **kwargs):
@@ -104,7 +106,7 @@ def run(args):
     ]
     batches = f"{num_batches} updates an epoch, dropout {args.dropout:g}"
     print(f"Epoch of {len(source):,} pairs, {num_tokens:,} target tokens, {batches},")
-    print(f"{stack_of(args)}\n")
+    print(f"{stack_of(args)}, {'pre' if args.norm_first else 'post'}-norm\n")
     print("| who | first epoch, s | fastest later epoch, s | real target tokens a second | ratio |")
     print("|---|---|---|---|---|")
     for row in rows:
@@ -120,11 +122,11 @@ def add_command(commands, formatter):
     add = command.add_argument
     add("--source", required=True, metavar="FILE", help="sentences, one a line, plain or .gz")
     add("--target", required=True, metavar="FILE", help="their translations, line by line")
-    add("--recipe", choices=("small", "medium"), default="small", help="sizes; default: small")
+    add("--recipe", choices=("small", "medium"), default="small", help="default: small")
     add("--vocabulary-size", type=int, metavar="N", help="default: the recipe's")
     add("--tokens-per-batch", type=int, metavar="N", help="default: the recipe's")
     add("--limit", type=int, metavar="N", help="only the first N pairs")
     add("--rounds", type=int, default=1, metavar="N", help="epochs of each after its first (1)")
     add("--seed", type=int, default=0, metavar="N", help="of weights and dropout (0)")
     add("--json", metavar="FILE", help="write the rows and their circumstances here too")
-    command.set_defaults(run=run)
+    command.set_defaults(run=run, norm_first=False)

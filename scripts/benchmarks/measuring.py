@@ -35,7 +35,7 @@ def id_inputs():
     return {name: keras.Input((None,), dtype="int32", name=name) for name in INPUTS}
 
 
-def ours(sizes, attention_dropout=0.0):
+def ours(sizes, **options):
     return Transformer(
         sizes.vocabulary_size,
         num_layers=sizes.num_layers,
@@ -43,7 +43,7 @@ def ours(sizes, attention_dropout=0.0):
         num_heads=sizes.num_heads,
         d_ff=sizes.d_ff,
         dropout=sizes.dropout,
-        attention_dropout=attention_dropout,
+        **options,
     )
 
 

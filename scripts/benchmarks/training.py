@@ -36,16 +36,20 @@ with jit_compile False and True; the fastest variant of each is the one in the t
 """
 
 
-def keras_hub_layers(sizes):
+def keras_hub_layers(sizes, norm_first=False):
     import keras_hub
 
     embedding = keras_hub.layers.ReversibleEmbedding(sizes.vocabulary_size, sizes.d_model)
     positions = keras_hub.layers.SinePositionEncoding()
     block = dict(intermediate_dim=sizes.d_ff, num_heads=sizes.num_heads, dropout=sizes.dropout)
+    block["normalize_first"] = norm_first
 
     def embed(ids):
         x = embedding(ids) * sizes.d_model**0.5
         return layers.Dropout(sizes.dropout)(x + positions(x))
+
+    def end_of_stack(x):
+        return layers.LayerNormalization()(x) if norm_first else x
 
     inputs = id_inputs()
     source_ids, target_ids = inputs.values()
@@ -53,10 +57,11 @@ def keras_hub_layers(sizes):
     x, y = embed(source_ids), embed(target_ids)
     for _ in range(sizes.num_layers):
         x = keras_hub.layers.TransformerEncoder(**block)(x, padding_mask=source_mask)
+    x = end_of_stack(x)
     for _ in range(sizes.num_layers):
         decoder = keras_hub.layers.TransformerDecoder(**block)
         y = decoder(y, x, encoder_padding_mask=source_mask)
-    return keras.Model(inputs, embedding(y, reverse=True))
+    return keras.Model(inputs, embedding(end_of_stack(y), reverse=True))
 
 
 def keras_attention(sizes):
