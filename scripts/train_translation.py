@@ -159,7 +159,12 @@ def parse_arguments():
     add("--dataset", metavar="NAME", help="instead of all: tfds:NAME, or a TranslateFolder")
     add("--data-dir", metavar="FOLDER", help="where tensorflow-datasets keeps its sets")
     add("--download", action="store_true", help="fetch the data set if it is not there")
-    add("--sides", nargs=2, metavar=("FROM", "TO"), help="languages of it, or fields of .jsonl")
+    add(
+        "--sides",
+        nargs=2,
+        metavar=("FROM", "TO"),
+        help="languages of it, fields of .jsonl, or columns (1 2)",
+    )
 
     add = parser.add_argument_group("cleaning").add_argument
     forms = ("NFC", "NFKC", "none")
@@ -240,11 +245,21 @@ def read(args, prefix):
     if pairs:
         if pairs.removesuffix(".gz").endswith((".jsonl", ".json")):
             return corpora.read_json_lines(pairs, *(args.sides or ()))
-        return corpora.read_pairs(pairs)
+        return corpora.read_pairs(pairs, *columns(args.sides))
     if bool(source) != bool(target):
         option = "--" + prefix.replace("_", "-")
         raise ValueError(f"{option}source and {option}target go together; one of them is missing.")
     return corpora.read_files(source, target) if source else None
+
+
+def columns(sides):
+    """Where in a line of a --pairs file the two stand."""
+    if not all(side.isdecimal() for side in sides or ()):
+        raise ValueError(
+            "For tab-separated --pairs, --sides are two columns, such as 2 1; received "
+            f"{' '.join(sides)}."
+        )
+    return map(int, sides or ())
 
 
 if __name__ == "__main__":

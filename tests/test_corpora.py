@@ -167,9 +167,11 @@ def test_line_n_of_one_file_translates_line_n_of_the_other(write):
     assert examples.source == ["a b", "c"] and examples.target == ["A B", "C"]
 
 
-def test_columns_after_the_second_are_ignored(write):
-    examples = read_pairs(write("p.tsv", "a b\tA B\tCC-BY\tx\nc\tC\n"))
-    assert examples == (["a b", "c"], ["A B", "C"])
+def test_columns_after_the_second_are_ignored_unless_they_are_named(write):
+    path = write("p.tsv", "a b\tA B\tCC-BY\tx\nc\tC\n")
+    assert read_pairs(path) == (["a b", "c"], ["A B", "C"])
+    assert read_pairs(path, 2, 1) == (["A B", "C"], ["a b", "c"])
+    assert read_pairs(write("q.tsv", "1\ta\t2\tA\n\n"), 4, 2) == (["A"], ["a"])
 
 
 @pytest.mark.parametrize(
@@ -229,9 +231,15 @@ def test_invalid_utf8_names_file_line_and_byte(write, content, line, byte):
         read_pairs(path)
 
 
-def test_a_line_without_tab_is_named(write):
-    with pytest.raises(ValueError, match=r"p\.tsv, line 2: expected source TAB target, .*'b B'"):
-        read_pairs(write("p.tsv", "a\tA\nb B\n"))
+def test_a_line_without_one_of_the_columns_is_named(write):
+    path = write("p.tsv", "a\tA\nb B\n")
+    expected = r"p\.tsv, line 2: expected .* columns 1 and 2, received 1 of them: 'b B'.*one TAB"
+    with pytest.raises(ValueError, match=expected):
+        read_pairs(path)
+    with pytest.raises(ValueError, match=r"line 1: expected .* columns 3 and 1, received 2 of"):
+        read_pairs(path, 3, 1)
+    with pytest.raises(ValueError, match="source must be an integer of at least 1; received sou"):
+        read_pairs(path, 0, 1)
 
 
 WHOLE = gzip.compress("".join(f"{n}\t{n * n}\n" for n in range(1000)).encode())

@@ -1,6 +1,8 @@
 """The scripts as a user runs them: in a process of their own, killed and resumed."""
 
+import argparse
 import csv
+import importlib
 import json
 import os
 import pathlib
@@ -204,6 +206,7 @@ def test_there_is_no_run_to_resume_in_an_empty_folder(inside, tmp_path):
         (["--pairs", "nowhere.jsonl"], "nowhere.jsonl: no such file"),
         (["--dataset", "tfds:no_such_set"], "no_such_set: "),
         (["--valid-pairs", "nowhere.tsv"], "Nothing to train on: give --source"),
+        (["--pairs", "a.tsv", "--sides", "en", "de"], "two columns, such as 2 1; received en de."),
     ],
 )
 def test_wrong_data_ends_in_one_sentence_and_no_run_folder(inside, arguments, expected, tmp_path):
@@ -211,6 +214,16 @@ def test_wrong_data_ends_in_one_sentence_and_no_run_folder(inside, arguments, ex
     last = result.stderr.strip().splitlines()[-1]
     assert result.returncode == 1 and expected in last and "Traceback" not in result.stderr
     assert not (tmp_path / "run").exists()
+
+
+def test_sides_turn_a_table_of_pairs_around(inside, tmp_path):
+    (tmp_path / "a.tsv").write_text("a\tA\tB\nc\tC\tD\n", encoding="utf-8")
+    script = importlib.import_module("train_translation")
+    given = argparse.Namespace(source=None, target=None, pairs=str(tmp_path / "a.tsv"))
+    for sides, expected in ((None, "a A"), (("2", "1"), "A a"), (("1", "3"), "a B")):
+        given.sides = sides
+        examples = script.read(given, "")
+        assert f"{examples.source[0]} {examples.target[0]}" == expected
 
 
 def test_help_teaches(inside):

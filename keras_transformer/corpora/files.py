@@ -5,6 +5,7 @@ import json
 import os
 import zlib
 
+from ..arguments import check_at_least
 from .examples import complete_pairs
 
 
@@ -42,31 +43,37 @@ def read_files(source, target):
     return complete_pairs(pairs, f"{source} and {target}")
 
 
-def read_pairs(path):
-    """A file of pairs, one a line: source TAB target, and perhaps more columns, which are ignored.
+def read_pairs(path, source=1, target=2):
+    """A file of pairs, one a line: source TAB target, and perhaps other columns, which are ignored.
 
     Read as `read_files` does. A blank line counts as a pair with nothing in it: dropped.
 
     Args:
         path: Path of the file, plain or gzip.
+        source: int from 1, the column to translate from.
+        target: int from 1, the column to translate into.
 
     Returns:
         Examples.
 
     Raises:
         FileNotFoundError: If the file does not exist.
-        ValueError: If the file is a folder, empty, a broken gzip file or not UTF-8, if a line has
-            no TAB, or if no pair is left.
+        ValueError: If the file is a folder, empty, a broken gzip file or not UTF-8, if a line
+            lacks one of the columns, or if no pair is left.
     """
+    check_at_least(1, source=source, target=target)
+    last = max(source, target)
     pairs = []
     for number, line in enumerate(read_lines(path), start=1):
-        source, tab, rest = line.partition("\t")
-        if not tab and line.strip():
+        columns = [column.strip() for column in line.split("\t")]
+        if len(columns) < last and any(columns):
             raise ValueError(
-                f"{path}, line {number}: expected source TAB target, received a line without TAB: "
-                f"{line!r:.60}. Separate the two sides with one TAB."
+                f"{path}, line {number}: expected source and target in columns {source} and "
+                f"{target}, received {len(columns)} of them: {line!r:.60}. Separate columns with "
+                "one TAB."
             )
-        pairs.append((source.strip(), rest.partition("\t")[0].strip()))
+        columns += [""] * (last - len(columns))  # a blank line
+        pairs.append((columns[source - 1], columns[target - 1]))
     return complete_pairs(pairs, path)
 
 
