@@ -12,6 +12,7 @@ from keras_transformer.training import Run
 RECIPES = {
     "toy": dict(output="runs/toy", batch_size=8, epochs=2, learning_rate=1e-3, warmup_steps=10),
     "wide": dict(output="runs/wide", preset="base", tokens_per_batch=512, d_ff=96, ema=0.9),
+    "pre": dict(output="runs/pre", norm_first=True, rotary=True),
 }
 
 
@@ -47,6 +48,18 @@ def test_the_command_line_goes_before_preset_recipe_and_its_preset(parsed):
     assert (wide.d_model, wide.d_ff, wide.num_heads, wide.ema) == (512, 96, 2, 0.9)
     tiny = parsed("--recipe", "wide", "--preset", "tiny", "--dropout", "0.5")
     assert (tiny.d_model, tiny.d_ff, tiny.dropout, tiny.tokens_per_batch) == (64, 128, 0.5, 512)
+
+
+def test_what_a_recipe_turns_on_the_command_line_can_turn_off(parsed, command_line):
+    for words, expected in (
+        ([], (False, False)),
+        (["--norm-first"], (True, False)),
+        (["--recipe", "pre"], (True, True)),
+        (["--recipe", "pre", "--no-norm-first"], (False, True)),
+        (["--recipe", "pre", "--no-rotary"], (True, False)),
+    ):
+        sizes = command_line.sizes(parsed(*words))
+        assert (sizes["norm_first"], sizes["rotary"]) == expected
 
 
 def test_one_kind_of_batch_and_one_kind_of_mean_replaces_the_other(parsed, capsys):

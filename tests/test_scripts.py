@@ -127,7 +127,7 @@ def regularised(pairs, tmp_path_factory):
     model = ["--recipe", "small", "--preset", "tiny", "--vocabulary-size", "100"]
     rate = ["--schedule", "cosine", "--warmup-steps", "20", "--clip-norm", "1"]
     helps = ["--r-drop", "5", "--subword-alpha", "0.1", "--attention-dropout", "0.1"]
-    helps += ["--no-norm-first", "--length-penalty", "1.1"]
+    helps += ["--norm-first", "--length-penalty", "1.1"]
     watch = ["--bleu-sentences", "4", "--patience", "2", "--average", "2", "--beams", "2"]
     few = ["--epochs", "3", "--tokens-per-batch", "600", "--output", folder / "run"]
     log = ["--tensorboard"] if HAS_TENSORBOARD else []
@@ -149,7 +149,7 @@ def test_a_run_with_all_that_helps_on_small_data(regularised):
     translator = keras.saving.load_model(output / "model.keras")
     assert translator.lowercase
     assert (translator.beams, translator.length_penalty) == (2, 1.1)
-    assert not translator.transformer.get_config()["norm_first"]  # though the recipe has it
+    assert translator.transformer.get_config()["norm_first"]
 
 
 def test_tensorboard_is_written_or_missed_before_training(inside, regularised, pairs, tmp_path):
