@@ -19,7 +19,12 @@ scores.json, learning_curve.png and attention.png. Killed? The same command with
 KERAS_BACKEND=tensorflow, jax or torch chooses the backend.
 """
 
+import argparse
+import pathlib
+
 import command_line
+import diversification
+import keras
 from recipes import TRANSLATION
 
 import keras_transformer as kt
@@ -31,19 +36,22 @@ def main():
         args = parse_arguments()
         run = training.Run(args.output, args.resume, args.overwrite)
         command_line.set_up(args)
-        splits, tokenizers, train, valid = prepare(args)
-        translator, model = build(args, tokenizers, train)
+        splits = load(args)
+        tokenizers = learn(args, splits.train)
+        parts = put_together(args, splits, tokenizers)
         run.begin(vars(args), splits.train)  # nothing is written before all of it fits together
 
-    print(train.summary())
-    translator.transformer.summary()
+    if args.diversify:
+        splits = splits._replace(train=diversified(args, run, splits, tokenizers))
+        keras.utils.set_random_seed(args.seed)  # whether or not its teachers were trained just now
+        parts = put_together(args, splits, tokenizers)
+    translator, model, train, valid = parts
     callbacks = [training.Samples(lambda: samples(translator, splits.valid))]
     best = ("val_perplexity", "min")
     if args.bleu_sentences:
         bleu = training.ValidationScore(translator, splits.valid, score(args), args.bleu_sentences)
         callbacks, best = [bleu, *callbacks], (bleu.name, "max")
-    command_line.fit(run, model, train, valid, args, callbacks, best=best)
-    translator.save(run.folder / "model.keras")
+    fit(args, run, *parts, callbacks, best=best)
 
     # What it learnt.
     evaluated = model.evaluate(valid, verbose=0, return_dict=True)
@@ -67,15 +75,16 @@ def main():
     print(f"The run is in {run.folder}. Try: python scripts/translate.py {run.folder}/model.keras")
 
 
-def prepare(args):
-    """Text in: the examples, a tokenizer a side, ids in batches to train on and to watch."""
-    splits = load(args)
-    texts = (splits.train.source, splits.train.target)
+def learn(args, examples):
+    """A tokenizer a side."""
     vocabulary = dict(vocabulary_size=args.vocabulary_size, model_type=args.vocabulary)
     if args.separate_vocabularies:
-        tokenizers = [kt.learn_tokenizer(side, **vocabulary) for side in texts]
-    else:
-        tokenizers = [kt.learn_tokenizer(texts[0] + texts[1], **vocabulary)] * 2
+        return [kt.learn_tokenizer(side, **vocabulary) for side in examples]
+    return [kt.learn_tokenizer(examples.source + examples.target, **vocabulary)] * 2
+
+
+def put_together(args, splits, tokenizers):
+    """The translator to keep, its model to fit, and the batches to train on and to watch."""
 
     # Ids in buckets of equal length; with subword regularisation, other ids every epoch.
     def batches(examples, **kwargs):
@@ -90,11 +99,6 @@ def prepare(args):
         ]
 
     train = batches(splits.train, seed=args.seed, redraw=redraw if args.subword_alpha else None)
-    return splits, tokenizers, train, batches(splits.valid, shuffle=False)
-
-
-def build(args, tokenizers, train):
-    """The model as a translator to keep, and as the keras.Model to fit."""
     source, target = tokenizers
     transformer = kt.Transformer(
         source.vocabulary_size(),
@@ -109,7 +113,46 @@ def build(args, tokenizers, train):
         length_penalty=args.length_penalty,
         **form(args),
     )
-    return translator, command_line.compile_model(transformer, args, train)
+    model = command_line.compile_model(transformer, args, train)
+    return translator, model, train, batches(splits.valid, shuffle=False)
+
+
+def fit(args, run, translator, model, train, valid, callbacks=(), **kwargs):
+    """Trains what was put together, into model.keras of the run."""
+    print(train.summary())
+    translator.transformer.summary()
+    command_line.fit(run, model, train, valid, args, callbacks, **kwargs)
+    translator.save(run.folder / "model.keras")
+
+
+def diversified(args, run, splits, tokenizers):
+    """The training pairs, and what --diversify teachers make of them, each in a run of its own."""
+    turned = corpora.Splits(*(pairs and corpora.Examples(*pairs[::-1]) for pairs in splits))
+    ways = {"forward": (splits, tokenizers), "backward": (turned, tokenizers[::-1])}
+
+    def translations(way, number):
+        name = f"{way}-{number}"
+        folder = run.folder / "teachers" / name
+        path = folder / "translations.json"
+        if not path.exists():
+            print(f"Teacher {name} learns, and then translates what it has learnt from.")
+            teachers = dict(seed=args.seed + number, output=str(folder), diversify=0)
+            teacher = teach(argparse.Namespace(**{**vars(args), **teachers}), *ways[way])
+            diversification.write_translations(teacher, ways[way][0].train.source, path)
+        return diversification.read_translations(path)
+
+    return diversification.diversified(splits.train, args.diversify, translations)
+
+
+def teach(args, splits, tokenizers):
+    """A translator trained in a run of its own, which goes on where it was killed."""
+    folder = pathlib.Path(args.output)
+    run = training.Run(folder, resume=(folder / "settings.json").exists())
+    keras.utils.set_random_seed(args.seed)
+    translator, *_ = parts = put_together(args, splits, tokenizers)
+    run.begin(vars(args), splits.train)
+    fit(args, run, *parts)
+    return translator
 
 
 def form(args):
@@ -186,6 +229,8 @@ def parse_arguments():
 
     add = command_line.add_training_options(parser, "target tokens")
     add("--subword-alpha", type=float, metavar="A", help="split words at random each epoch (0.1)")
+    diversify = "train N models each way first, and learn from their translations too (0)"
+    add("--diversify", type=int, default=0, metavar="N", help=diversify)
 
     add = parser.add_argument_group("scoring").add_argument
     add("--beams", type=int, default=1, metavar="K", help="width of the search, saved as default")

@@ -57,8 +57,8 @@ def test_nothing_is_written_before_a_run_begins(tmp_path):
 
 def test_a_folder_that_holds_a_run_is_refused_and_begun_anew_only_on_demand(tmp_path):
     begun(tmp_path)
-    (tmp_path / "checkpoint").mkdir()
-    for name in ("checkpoint/epoch-0001.weights.h5", "history.csv", "notes.txt"):
+    for name in ("checkpoint/epoch-0001.weights.h5", "teachers/a", "history.csv", "notes.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("old")
     with pytest.raises(FileExistsError, match="holds a run already: --resume .* --overwrite"):
         Run(tmp_path)

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -150,6 +151,75 @@ def test_a_run_with_all_that_helps_on_small_data(regularised):
     assert translator.lowercase
     assert (translator.beams, translator.length_penalty) == (2, 1.1)
     assert translator.transformer.get_config()["norm_first"]
+
+
+@pytest.fixture(scope="module")
+def diversified(pairs, tmp_path_factory):
+    """A run that learns from two teachers, too; nobody killed it."""
+    output = tmp_path_factory.mktemp("diversified") / "whole"
+    few = ["--epochs", "2", "--diversify", "1", "--seed", "3"]
+    result = run([*TRAIN, *options(pairs, output), *few])
+    assert result.returncode == 0, result.stderr
+    return output, result.stdout
+
+
+def test_teachers_learn_both_ways_and_what_they_say_is_learnt_from(diversified, pairs):
+    output, printed = diversified
+    table = [line.split("\t") for line in pairs.read_text("utf-8").splitlines()]
+    forward, backward = (output / "teachers" / way for way in ("forward-1", "backward-1"))
+    for folder in (forward, backward):
+        settings = json.loads((folder / "settings.json").read_text("utf-8"))["arguments"]
+        assert (settings["seed"], settings["diversify"]) == (4, 0)
+        said = json.loads((folder / "translations.json").read_text("utf-8"))
+        translator = keras.saving.load_model(folder / "model.keras")
+        train, _ = importlib.import_module("command_line").held_out(corpora.read_pairs(pairs))
+        texts = train.source if folder == forward else train.target
+        assert len(said) == len(texts) and said[:8] == translator.translate(texts[:8])
+    (line,) = [line for line in printed.splitlines() if "that teachers made of them" in line]
+    old, new = (int(word) for word in line.split() if word.isdecimal())
+    assert old == len(table) - len(table[::50]) and 0 < new <= 2 * old
+
+
+def test_a_diversified_run_goes_on_where_it_was_killed(diversified, tmp_path):
+    whole, _ = diversified
+    output = tmp_path / "killed"
+    shutil.copytree(whole, output)
+    # As if killed in the first epoch of the second teacher.
+    for folder in (output, output / "teachers" / "backward-1"):
+        shutil.rmtree(folder / "checkpoint")
+        for name in ("history.csv", "model.keras"):
+            (folder / name).unlink()
+    (output / "teachers" / "backward-1" / "translations.json").unlink()
+    result = run([*TRAIN, "--resume", "--output", output])
+    assert result.returncode == 0, result.stderr
+    assert "Teacher backward-1 learns" in result.stdout
+    assert "Teacher forward-1 learns" not in result.stdout
+    for name in ("teachers/backward-1", "."):
+        assert history_of(output / name) == history_of(whole / name)
+        both = zip(weights_of(output / name), weights_of(whole / name), strict=True)
+        for resumed, uninterrupted in both:
+            np.testing.assert_array_equal(resumed, uninterrupted)
+
+
+def test_teachers_give_a_second_target_or_a_second_source_once():
+    script = importlib.import_module("diversification")
+    pairs = corpora.Examples(["a dog", "a cat", "a fox"], ["ein Hund", "eine Katze", "ein Fuchs"])
+    said = {
+        ("forward", 1): ["ein Tier", "eine Katze", ""],  # new, as it is there, nothing
+        ("backward", 1): ["one dog", "a cat", "a fox"],
+        ("forward", 2): ["ein Tier", "die Katze", "ein Fuchs"],
+        ("backward", 2): ["a dog", "one cat", "one fox"],
+    }
+    made = script.diversified(pairs, 2, lambda way, number: said[way, number])
+    assert list(zip(*made)) == [
+        *zip(*pairs),
+        ("a dog", "ein Tier"),
+        ("one dog", "ein Hund"),
+        ("a cat", "die Katze"),
+        ("one cat", "eine Katze"),
+        ("one fox", "ein Fuchs"),
+    ]
+    assert script.diversified(pairs, 1, lambda way, _: pairs[way == "forward"]) == pairs
 
 
 def test_tensorboard_is_written_or_missed_before_training(inside, regularised, pairs, tmp_path):

@@ -74,7 +74,7 @@ class Run:
                     f"The training data is not what {self.folder} was begun with; put it back."
                 )
             return
-        for name in ("checkpoint", "tensorboard"):
+        for name in ("checkpoint", "tensorboard", "teachers"):
             shutil.rmtree(self.folder / name, ignore_errors=True)
         (self.folder / "history.csv").unlink(missing_ok=True)
         self.folder.mkdir(parents=True, exist_ok=True)
