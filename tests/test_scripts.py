@@ -180,21 +180,22 @@ def test_teachers_learn_both_ways_and_what_they_say_is_learnt_from(diversified, 
     assert old == len(table) - len(table[::50]) and 0 < new <= 2 * old
 
 
-def test_a_diversified_run_goes_on_where_it_was_killed(diversified, tmp_path):
+@pytest.mark.parametrize(
+    "killed", [["teachers/backward-1", "."], ["."]], ids=["in_a_teacher", "after_them"]
+)
+def test_a_diversified_run_goes_on_where_it_was_killed(diversified, killed, tmp_path):
     whole, _ = diversified
     output = tmp_path / "killed"
     shutil.copytree(whole, output)
-    # As if killed in the first epoch of the second teacher.
-    for folder in (output, output / "teachers" / "backward-1"):
-        shutil.rmtree(folder / "checkpoint")
-        for name in ("history.csv", "model.keras"):
-            (folder / name).unlink()
-    (output / "teachers" / "backward-1" / "translations.json").unlink()
+    for name in killed:  # as if in the first epoch of the first of them
+        shutil.rmtree(output / name / "checkpoint")
+        for file in ("history.csv", "model.keras", "translations.json"):
+            (output / name / file).unlink(missing_ok=True)
     result = run([*TRAIN, "--resume", "--output", output])
     assert result.returncode == 0, result.stderr
-    assert "Teacher backward-1 learns" in result.stdout
+    assert ("Teacher backward-1 learns" in result.stdout) == ("teachers/backward-1" in killed)
     assert "Teacher forward-1 learns" not in result.stdout
-    for name in ("teachers/backward-1", "."):
+    for name in killed:
         assert history_of(output / name) == history_of(whole / name)
         both = zip(weights_of(output / name), weights_of(whole / name), strict=True)
         for resumed, uninterrupted in both:
