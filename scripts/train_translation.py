@@ -29,12 +29,14 @@ from recipes import TRANSLATION
 
 import keras_transformer as kt
 from keras_transformer import corpora, evaluation, plots, training
+from keras_transformer.arguments import check_at_least
 
 
 def main():
     with command_line.errors_as_exits():
         args = parse_arguments()
         run = training.Run(args.output, args.resume, args.overwrite)
+        check_at_least(0, diversify=args.diversify)
         command_line.set_up(args)
         splits = load(args)
         tokenizers = learn(args, splits.train)
@@ -85,8 +87,13 @@ def learn(args, examples):
 
 def put_together(args, splits, tokenizers):
     """The translator to keep, its model to fit, and the batches to train on and to watch."""
+    train, valid = in_batches(args, splits, tokenizers)
+    return *build(args, tokenizers, train), train, valid
 
-    # Ids in buckets of equal length; with subword regularisation, other ids every epoch.
+
+def in_batches(args, splits, tokenizers):
+    """Ids in buckets of equal length; with subword regularisation, other ids every epoch."""
+
     def batches(examples, **kwargs):
         ids = [kt.encode(tokenizer, side) for tokenizer, side in zip(tokenizers, examples)]
         budget = dict(batch_size=args.batch_size, tokens_per_batch=args.tokens_per_batch)
@@ -99,6 +106,11 @@ def put_together(args, splits, tokenizers):
         ]
 
     train = batches(splits.train, seed=args.seed, redraw=redraw if args.subword_alpha else None)
+    return train, batches(splits.valid, shuffle=False)
+
+
+def build(args, tokenizers, train):
+    """The model as a translator to keep, and as the keras.Model to fit."""
     source, target = tokenizers
     transformer = kt.Transformer(
         source.vocabulary_size(),
@@ -113,8 +125,7 @@ def put_together(args, splits, tokenizers):
         length_penalty=args.length_penalty,
         **form(args),
     )
-    model = command_line.compile_model(transformer, args, train)
-    return translator, model, train, batches(splits.valid, shuffle=False)
+    return translator, command_line.compile_model(transformer, args, train)
 
 
 def fit(args, run, translator, model, train, valid, callbacks=(), **kwargs):

@@ -115,16 +115,11 @@ def test_malformed_corpora_end_in_one_sentence_or_in_a_count(
     """A thousand of them in all; a run folder is there for none."""
     fitting = []
 
-    def build(args, tokenizers, updates):
+    def build_nothing(args, splits, tokenizers):
+        fitting.append((splits, tokenizers, *script.in_batches(args, splits, tokenizers)))
         raise ValueError("all of it fits")
 
-    def begun(splits, tokenizers, train, valid):
-        fitting.append((splits, tokenizers, train, valid))
-        return splits, tokenizers, train, valid
-
-    prepare = script.prepare
-    monkeypatch.setattr(script, "prepare", lambda args: begun(*prepare(args)))
-    monkeypatch.setattr(script, "build", build)
+    monkeypatch.setattr(script, "put_together", build_nothing)
     for number in range(EACH * group, EACH * (group + 1)):
         folder = tmp_path / str(number)
         folder.mkdir()

@@ -128,7 +128,7 @@ def regularised(pairs, tmp_path_factory):
     model = ["--recipe", "small", "--preset", "tiny", "--vocabulary-size", "100"]
     rate = ["--schedule", "cosine", "--warmup-steps", "20", "--clip-norm", "1"]
     helps = ["--r-drop", "5", "--subword-alpha", "0.1", "--attention-dropout", "0.1"]
-    helps += ["--norm-first", "--length-penalty", "1.1"]
+    helps += ["--norm-first", "--length-penalty", "1.1", "--diversify", "0"]
     watch = ["--bleu-sentences", "4", "--patience", "2", "--average", "2", "--beams", "2"]
     few = ["--epochs", "3", "--tokens-per-batch", "600", "--output", folder / "run"]
     log = ["--tensorboard"] if HAS_TENSORBOARD else []
@@ -277,6 +277,7 @@ def test_there_is_no_run_to_resume_in_an_empty_folder(inside, tmp_path):
         (["--pairs", "nowhere.jsonl"], "nowhere.jsonl: no such file"),
         (["--dataset", "tfds:no_such_set"], "no_such_set: "),
         (["--valid-pairs", "nowhere.tsv"], "Nothing to train on: give --source"),
+        (["--diversify", "-1"], "diversify must be an integer of at least 0"),
         (["--pairs", "a.tsv", "--sides", "en", "de"], "two columns, such as 2 1; received en de."),
     ],
 )
