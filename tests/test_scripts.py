@@ -163,7 +163,7 @@ def diversified(pairs, tmp_path_factory):
     return output, result.stdout
 
 
-def test_teachers_learn_both_ways_and_what_they_say_is_learnt_from(diversified, pairs):
+def test_teachers_learn_both_ways_and_what_they_say_is_learnt_from(inside, diversified, pairs):
     output, printed = diversified
     table = [line.split("\t") for line in pairs.read_text("utf-8").splitlines()]
     forward, backward = (output / "teachers" / way for way in ("forward-1", "backward-1"))
@@ -202,7 +202,7 @@ def test_a_diversified_run_goes_on_where_it_was_killed(diversified, killed, tmp_
             np.testing.assert_array_equal(resumed, uninterrupted)
 
 
-def test_teachers_give_a_second_target_or_a_second_source_once():
+def test_teachers_give_a_second_target_or_a_second_source_once(inside):
     script = importlib.import_module("diversification")
     pairs = corpora.Examples(["a dog", "a cat", "a fox"], ["ein Hund", "eine Katze", "ein Fuchs"])
     said = {
