@@ -29,9 +29,9 @@ TRANSLATION = dict(
         warmup_steps=1000,  # four epochs of Multi30k
         ema=0.998,  # a running mean over some 500 steps makes fewer slips than any one step
     ),
-    # Up to some 100,000 pairs, and time (three hours and a half on one core for 29,000): a thin
-    # model, two more pairs for each from teachers, many epochs. The sizes and the beams are those
-    # of Wu et al. 2021 ("Transformer-Tiny" on Multi30k).
+    # Up to some 100,000 pairs, and hours: a thin model, two more pairs for each from teachers, and
+    # many epochs. The sizes and the beams are those of Wu et al. 2021 ("Transformer-Tiny" on
+    # Multi30k).
     small=dict(
         output="runs/text",
         num_layers=4,  # thin and deep rather than wide: fewer parameters to fit by heart
@@ -43,7 +43,7 @@ TRANSLATION = dict(
         vocabulary="bpe",
         vocabulary_size=4000,  # joint: names and numbers look the same on both sides
         tokens_per_batch=4096,  # 143 updates an epoch on 29,000 pairs
-        diversify=1,  # one teacher each way: three pairs for one, 1.7 BLEU on Multi30k's val
+        diversify=1,  # one each way: three pairs for one; 1.7 BLEU on val, teachers of 60 epochs
         epochs=30,  # for teachers and pupil; the validation loss of its last five stands still
         learning_rate=4e-3,  # 2e-3 learns more slowly from the start
         warmup_steps=300,  # two epochs of a teacher
