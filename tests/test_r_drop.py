@@ -89,7 +89,7 @@ def test_the_loss_is_the_mean_of_both_passes_and_half_alpha_times_their_divergen
     real = labels > 0
     passes = [oracle.label_smoothed_cross_entropy(each, labels, 0.1) for each in logits]
     expected = np.mean(passes) + 3.0 / 2 * divergence(logits)[real].mean()
-    assert float(found) == pytest.approx(expected, rel=1e-4)
+    assert numpy(found) == pytest.approx(expected, rel=1e-4)
 
 
 def test_a_classifier_with_one_label_a_text_is_trained_with_it_too(numpy):
@@ -108,7 +108,7 @@ def test_a_classifier_with_one_label_a_text_is_trained_with_it_too(numpy):
     logits = numpy(logits)
     passes = [oracle.label_smoothed_cross_entropy(each, labels, 0.1) for each in logits]
     expected = np.mean(passes) + 2.0 / 2 * divergence(logits).mean()
-    assert float(found) == pytest.approx(expected, rel=1e-4)
+    assert numpy(found) == pytest.approx(expected, rel=1e-4)
     history = model.fit(inputs, labels, epochs=20, verbose=0).history
     assert history["loss"][-1] < history["loss"][0] and history["token_accuracy"][-1] > 0.9
 

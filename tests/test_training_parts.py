@@ -50,6 +50,13 @@ def test_nats_of_every_token_equal_the_dense_formula(numpy, logits, smoothing):
     np.testing.assert_allclose(nats, dense_nats(logits, LABELS, smoothing), rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("above", [0, 1e4])
+def test_a_label_whose_chance_is_0_in_float32_costs_its_distance(numpy, above):
+    logits = np.array([[[200.0, 0, 200], [0, 200, 0]]], "float32") + above
+    nats = numpy(nats_per_token(np.array([[1, 1]]), logits))
+    np.testing.assert_allclose(nats, [[200 + np.log(2), 0]], rtol=1e-7, atol=0)
+
+
 @SMOOTHING
 def test_the_loss_equals_the_oracle_and_not_the_mean_over_padding(numpy, logits, smoothing):
     loss = numpy(TokenCrossEntropy(smoothing)(LABELS, logits))
@@ -144,6 +151,12 @@ def test_accuracy_by_hand(numpy):
     logits = np.eye(3, dtype="float32")[[[1, 2, 0], [2, 1, 2]]]
     labels = np.array([[1, 1, 0], [2, 1, 0]])
     assert numpy(updated(TokenAccuracy(), (labels, logits))) == 3 / 4
+
+
+def test_a_tie_for_the_largest_logit_is_a_hit_and_no_number_is_none(numpy):
+    # Labels 1 and 2 share the largest with another; label 1 falls short; then a NaN.
+    logits = np.array([[[0, 5, 5], [7, 0, 7], [1, 0, 0], [np.nan, 1, 0]]], "float32")
+    assert numpy(updated(TokenAccuracy(), (np.array([[1, 2, 1, 1]]), logits))) == 2 / 4
 
 
 def test_perplexity_by_hand(numpy):

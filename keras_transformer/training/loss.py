@@ -10,8 +10,8 @@ from ..tokenizers import PADDING
 def nats_per_token(labels, logits, label_smoothing=0.0):
     """-sum_k q_k log p_k with p = softmax(logits), q = (1 - e) onehot(label) + e / V, everywhere.
 
-    Its gradient is p - q, written out below: automatic differentiation would take three more
-    passes over an array as large as the logits. No one-hot matrix is built.
+    Each array as large as the logits costs more than any sum over it, so there are two: p, and the
+    gradient p - q, written out below. No log p, no one-hot matrix is built.
 
     Args:
         labels: int, (batch, length).
@@ -24,33 +24,39 @@ def nats_per_token(labels, logits, label_smoothing=0.0):
     Source: Szegedy et al. 2016, section 7; Vaswani et al. 2017, section 5.4.
     """
     on_label, on_each = 1 - label_smoothing, label_smoothing / logits.shape[-1]  # q in two parts
-    labels = ops.expand_dims(labels, -1)
+    shape = ops.shape(labels)
+    labels = ops.reshape(labels, (-1, 1))
 
     @ops.custom_gradient
     def nats(logits):
-        log_p = ops.log_softmax(logits, axis=-1)
-        of_label = ops.squeeze(ops.take_along_axis(log_p, labels, axis=-1), -1)
+        p = ops.softmax(logits, axis=-1)
+        largest = ops.max(logits, axis=-1, keepdims=True)
+        from_label = largest - ops.take_along_axis(logits, labels, axis=-1)
+        from_largest = -ops.log(ops.max(p, axis=-1, keepdims=True))  # its own nats
+        result = from_largest + on_label * from_label
+        if label_smoothing:
+            from_each = logits.shape[-1] * largest - ops.sum(logits, axis=-1, keepdims=True)
+            result = result + on_each * from_each
 
         def gradient(*args, upstream=None):
-            p_minus_q = ops.exp(log_p)
-            p_minus_q -= on_each  # on PyTorch, where each new array costs, in place
-            p_minus_q = _subtract_at(p_minus_q, labels, on_label)
-            p_minus_q *= ops.expand_dims(args[0] if upstream is None else upstream, -1)
-            return p_minus_q
+            upstream = args[0] if upstream is None else upstream
+            p_minus_q = p - on_each  # a new array; what follows is done in place where it can be
+            p_minus_q *= upstream
+            return _subtract_at(p_minus_q, labels, on_label * upstream)
 
-        if not label_smoothing:
-            return -of_label, gradient
-        return -on_label * of_label - on_each * ops.sum(log_p, axis=-1), gradient
+        return result, gradient
 
-    return nats(ops.cast(logits, "float32"))
+    logits = ops.reshape(ops.cast(logits, "float32"), (-1, logits.shape[-1]))
+    return ops.reshape(nats(logits), shape)
 
 
-def _subtract_at(x, indices, number):
-    """x with `number` subtracted at one index of its last axis; on PyTorch, x itself."""
+def _subtract_at(x, columns, numbers):
+    """x, (n, m), less numbers, (n, 1), at one column of each row; on PyTorch, x itself."""
     if keras.backend.backend() == "torch":
-        return x.scatter_add_(-1, indices.long(), x.new_full(indices.shape, -number))
-    hit = ops.equal(indices, ops.arange(x.shape[-1], dtype=indices.dtype))
-    return ops.where(hit, x - number, x)
+        return x.scatter_add_(-1, columns.long(), -numbers)
+    rows = ops.expand_dims(ops.arange(ops.shape(x)[0], dtype=columns.dtype), -1)
+    places = ops.concatenate([rows, columns], axis=-1)
+    return ops.scatter_update(x, places, -ops.squeeze(numbers, -1), reduction="add")
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
