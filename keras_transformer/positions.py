@@ -42,12 +42,14 @@ def rotated(x, positions=None):
     Source: Su et al. 2021 (RoFormer), equation 34.
     """
     x = ops.convert_to_tensor(x)
-    positions = ops.arange(ops.shape(x)[1]) if positions is None else positions
+    shape = ops.shape(x)
+    positions = ops.arange(shape[1]) if positions is None else positions
     angle = ops.expand_dims(_angles(positions, x.shape[-1]), 1)  # (length, 1, d / 2)
     cos, sin = (ops.cast(f(angle), x.dtype) for f in (ops.cos, ops.sin))
-    even, odd = x[..., 0::2], x[..., 1::2]
-    turned = ops.stack([even * cos - odd * sin, odd * cos + even * sin], axis=-1)
-    return ops.reshape(turned, ops.shape(x))
+    pairs = ops.reshape(x, (*shape[:-1], x.shape[-1] // 2, 2))
+    swapped = ops.flip(pairs, axis=-1)
+    turned = pairs * ops.stack([cos, cos], axis=-1) + swapped * ops.stack([-sin, sin], axis=-1)
+    return ops.reshape(turned, shape)
 
 
 def _angles(positions, width):
