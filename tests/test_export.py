@@ -20,27 +20,26 @@ def tokens(translator, texts):
 
 def by_engine(translator, folder, texts, beams):
     """What CTranslate2 says; without a length penalty, since it has another one than ours."""
-    ct2, results = engine(translator, folder), {}
-    for n, source in enumerate(tokens(translator, texts)):
+    target = translator.target_tokenizer
+    vocabulary = kt.tokenizers.token_strings(target, range(target.vocabulary_size()))
+    number = {token: n for n, token in enumerate(vocabulary)}
+    ct2, rows = engine(translator, folder), []
+    for source in tokens(translator, texts):
         limit = 2 * (len(source) + 1) + 16  # ours
         search = dict(beam_size=beams, length_penalty=0, max_decoding_length=limit)
-        (found,) = ct2.translate_batch([source], return_scores=True, **search)
-        results[n] = found.hypotheses[0], found.scores[0]
-    return zip(*(results[n] for n in range(len(texts))))
+        (found,) = ct2.translate_batch([source], **search)
+        rows.append([number[token] for token in found.hypotheses[0]])
+    return kt.decode(target, rows)
 
 
 def share_that_agrees(translator, folder, texts, beams):
     """Of texts, after it is checked that no difference is more than a tie."""
-    theirs, their_scores = by_engine(translator, folder, texts, beams)
-    target = translator.target_tokenizer
-    vocabulary = kt.tokenizers.token_strings(target, range(target.vocabulary_size()))
-    number = {token: n for n, token in enumerate(vocabulary)}
-    theirs = kt.decode(target, [[number[token] for token in row] for row in theirs])
+    theirs = by_engine(translator, folder, texts, beams)
     ours = translator.translate(texts, beams=beams, length_penalty=0.0)
-    differ = [n for n in range(len(texts)) if ours[n] != theirs[n]]
-    scores = translator.score([texts[n] for n in differ], [ours[n] for n in differ], 0.0)
-    for n, score in zip(differ, scores):
-        assert score == pytest.approx(their_scores[n], abs=1e-3), (texts[n], ours[n], theirs[n])
+    differ = [pair for pair in zip(texts, ours, theirs, strict=True) if pair[1] != pair[2]]
+    for text, our, their in differ:
+        one, other = translator.score([text, text], [our, their], 0.0)
+        assert one == pytest.approx(other, abs=1e-3), (text, our, their)
     return 1 - len(differ) / len(texts)
 
 
