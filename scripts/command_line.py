@@ -201,22 +201,31 @@ def sizes(args):
     return {name: getattr(args, name) for name in names}
 
 
-def optimizer(args, updates):
-    """Adam with a rate that climbs to its peak and then falls, as 1/sqrt(step) or to 0."""
+def optimizer(args, batches):
+    """Adam with a rate that climbs to its peak and then falls, as 1/sqrt(step) or to 0.
+
+    Keras's schedules and its running mean of the weights count batches. The options count updates,
+    which --accumulate makes fewer.
+
+    Args:
+        args: of `parse`.
+        batches: int, of all epochs.
+    """
+    warmup_steps = args.warmup_steps * args.accumulate
     if args.schedule == "cosine":
         rate = keras.optimizers.schedules.CosineDecay(
             initial_learning_rate=0.0,
             warmup_target=args.learning_rate,
-            warmup_steps=args.warmup_steps,
-            decay_steps=max(1, updates - args.warmup_steps),
+            warmup_steps=warmup_steps,
+            decay_steps=max(1, batches - warmup_steps),
         )
     else:
-        rate = kt.WarmupSchedule.with_peak(args.learning_rate, args.warmup_steps)
+        rate = kt.WarmupSchedule.with_peak(args.learning_rate, warmup_steps)
     return kt.paper_optimizer(
         rate,
         global_clipnorm=args.clip_norm,
         use_ema=bool(args.ema),
-        ema_momentum=args.ema or 0.99,
+        ema_momentum=(args.ema or 0.99) ** (1 / args.accumulate),
         gradient_accumulation_steps=args.accumulate if args.accumulate > 1 else None,
     )
 
@@ -234,7 +243,7 @@ def compile_model(model, args, train):
     """
     model = training.RDrop(model, args.r_drop) if args.r_drop else model
     model.compile(
-        optimizer(args, updates=args.epochs * len(train) // args.accumulate),
+        optimizer(args, batches=args.epochs * len(train)),
         loss=kt.TokenCrossEntropy(args.label_smoothing),
         metrics=[kt.TokenAccuracy(), kt.Perplexity()],
         jit_compile=training.pays_to_compile(),

@@ -45,7 +45,8 @@ def paper_optimizer(learning_rate, **kwargs):
 
     Args:
         learning_rate: float or schedule, for instance `WarmupSchedule`.
-        **kwargs: of keras.optimizers.Adam, such as clipnorm or use_ema.
+        **kwargs: of keras.optimizers.Adam, such as clipnorm or use_ema. With
+            gradient_accumulation_steps, a schedule and a running mean count batches, not updates.
 
     Source: Vaswani et al. 2017, section 5.3.
     """
