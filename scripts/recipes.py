@@ -40,7 +40,7 @@ TRANSLATION = dict(
         threads=1,  # its operations are too small to share out: 40 % more steps a second
         schedule="cosine",  # down to 0: the last epoch settles, no mean of weights is needed
     ),
-    quick=THIN,  # some 30,000 sentence pairs within the hour on two cores
+    quick=THIN,  # some 30,000 sentence pairs in half an hour on two cores
     # Up to some 100,000 pairs, and hours: two more pairs for each, from a teacher each way. With
     # 4,000 subwords they brought 1.7 BLEU on Multi30k's validation set.
     small=dict(THIN, diversify=1),

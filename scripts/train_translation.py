@@ -13,7 +13,7 @@ tensorflow-datasets (or a folder for its TranslateFolder):
     python scripts/train_translation.py --pairs pairs.tsv --output runs/mine
     python scripts/train_translation.py --dataset tfds:ted_hrlr_translate/pt_to_en --download
 
-What suits how much data is in scripts/recipes.py: --recipe quick (an hour on two cores, the
+What suits how much data is in scripts/recipes.py: --recipe quick (half an hour on two cores, the
 default), small, medium, large. The run folder then holds model.keras, history.csv, settings.json,
 scores.json, learning_curve.png and attention.png. Killed? The same command with --resume goes on.
 KERAS_BACKEND=tensorflow, jax or torch chooses the backend.
