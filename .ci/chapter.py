@@ -1,7 +1,7 @@
 """Runs one chapter as a reader would, and checks it: python .ci/chapter.py chapters/NN_name.py
 
-It must end, in less than a minute of a processor's time, with every assertion of its text run, and
-with figures that are not blank and lack no character.
+It must take less than a minute of processor time, pass every assertion of its text, and draw
+figures that are not blank and lack no character.
 """
 
 import ast
@@ -10,12 +10,12 @@ import sys
 import time
 import warnings
 
-LIMIT = 60  # seconds of a processor: a busy machine does not count
+LIMIT = 60  # seconds of processor time: waiting on a busy machine does not count
 ROOT = pathlib.Path(__file__).parents[1]
 
 
 class Counting(ast.NodeTransformer):
-    """Notes after each assertion, `assert` or `np.testing.assert_...`, that it was passed."""
+    """Records after each assertion, `assert` or `np.testing.assert_...`, that it has passed."""
 
     def __init__(self):
         self.lines = set()

@@ -29,9 +29,9 @@ rng = np.random.default_rng(1)
 # Article 001 takes its example from part-of-speech tagging: *I saw a saw*, with the tags N V DET N
 # (today's universal tags are PRON VERB DET NOUN). The second word and the fourth are one word, and
 # the answer differs. Let's make a grammar of such phrases. A pronoun makes "saw" a verb, a
-# determiner makes it a noun, and any number of hesitations may come between them, which tell
-# nothing: "I um er saw", "a oh saw". The distance from "saw" to the word that decides is ours to
-# choose.
+# determiner makes it a noun, and any number of hesitations may come between them, which carry no
+# information: "I um er saw", "a oh saw". The distance from "saw" to the word that decides is ours
+# to choose.
 
 # %%
 DECIDING = {"VERB": ["I", "we", "they"], "NOUN": ["a", "the", "my"]}
@@ -49,9 +49,9 @@ def phrase(saw, distance):
 
 
 def ids_of(rows, names):
-    """One row of ids a sentence, filled up with 0."""
+    """One row of ids per sentence, padded with 0."""
     ids = np.zeros((len(rows), max(map(len, rows))), "int32")
-    for row, names_of_row in zip(ids, rows):
+    for row, names_of_row in zip(ids, rows, strict=True):
         row[: len(names_of_row)] = [names.index(name) for name in names_of_row]
     return ids
 
@@ -65,16 +65,16 @@ for _ in range(1_920):
     sentences.append(words + more)
     tags.append(of_words + of_more)
 for n in range(3):
-    print(*map("/".join, zip(sentences[n], tags[n])))
+    print(*map("/".join, zip(sentences[n], tags[n], strict=True)))
 word_ids, tag_ids = ids_of(sentences, WORDS), ids_of(tags, TAGS)
 i_saw_a_saw = ids_of([["I", "saw", "a", "saw"]], WORDS)
 
 # %% [markdown]
 # ## From words to vectors
 #
-# The plainest vector for a word is one-hot: 1 at its own place, 0 elsewhere. It carries no
-# meaning: every two words are equally far apart. An embedding is a trained vector a word, and
-# looking it up *is* the product of the one-hot vector with the table:
+# The plainest vector for a word is one-hot: 1 at its own place, 0 elsewhere. It carries no meaning:
+# every two words are equally far apart. An embedding is one trained vector per word, and looking it
+# up *is* the product of the one-hot vector with the table:
 
 # %%
 one_hot = np.eye(len(WORDS))
@@ -92,10 +92,10 @@ np.testing.assert_allclose(embedded, by_product, rtol=1e-6)
 # ## One word at a time: equal in, equal out
 #
 # A fully connected layer applied to each vector alone is a function of that vector, so the two
-# "saw" get the same answer, whatever its weights. The best it can do is to guess the commoner
-# tag. Article 001 goes on to self-attention, and here is a surprise: self-attention *alone* cannot
-# tell them apart either. Equal vectors ask equal questions of the same set of words. It takes the
-# positions (chapter 5), which make a set of vectors a sequence:
+# "saw" get the same answer, whatever its weights. The best it can do is to guess the more frequent
+# tag. Article 001 continues with self-attention, and here is a surprise: self-attention *alone*
+# cannot distinguish them either. Equal vectors ask equal questions of the same set of words. It
+# takes the positions (chapter 5), which make a set of vectors a sequence:
 
 # %%
 x = embedding(i_saw_a_saw)
@@ -123,7 +123,7 @@ assert best < 0.53
 # %% [markdown]
 # ## A window
 #
-# Article 001's way out: let each vector see its neighbours. A window is a fully connected layer on
+# Article 001's way out: let each vector see its neighbors. A window is a fully connected layer on
 # the concatenation of a word's vector and those around it, and applied at each word it is a
 # convolution, `Conv1D`:
 
@@ -164,7 +164,7 @@ for n in lengths:
     layer = kt.MultiHeadAttention(num_heads=1)
     layer.build((None, n, D_MODEL), (None, n, D_MODEL))
     attentions.append(layer.count_params())
-for n, of_window, of_attention in zip(lengths, windows, attentions):
+for n, of_window, of_attention in zip(lengths, windows, attentions, strict=True):
     ratio = of_window / of_attention
     print(f"{n:3} words: window {of_window:9,}, attention {of_attention:,}; ratio {ratio:.2f}")
 assert windows == [(2 * n - 1) * D_MODEL**2 + D_MODEL for n in lengths]
@@ -209,16 +209,16 @@ losses = {name: kt.TokenCrossEntropy() for name in taggers}
 losses["has_noun"] = keras.losses.BinaryCrossentropy(from_logits=True)
 loss_weights = {**dict.fromkeys(taggers, 1.0), "has_noun": 0.1}
 model.compile(keras.optimizers.Adam(4e-3), losses, loss_weights)
-targets = {name: tag_ids for name in taggers}
+targets = dict.fromkeys(taggers, tag_ids)
 targets["has_noun"] = np.array([["NOUN" in sentence] for sentence in tags], "float32")
 history = model.fit(word_ids, targets, batch_size=64, epochs=7, verbose=0).history
-print("nats a word:", {name: round(history[f"{name}_loss"][-1], 3) for name in taggers})
+print("nats per word:", {name: round(history[f"{name}_loss"][-1], 3) for name in taggers})
 
 # %% [markdown]
 # The test leaves nothing to luck. Each sentence comes with a twin in which only the word that
-# decides on the last "saw" is exchanged, "I" for "a", and with it the right answer. Who does not
-# see that word answers both alike, and is right in exactly one of the two. We also go twice as
-# far back as in training.
+# decides on the last "saw" is exchanged, "I" for "a", and with it the right answer. A network that
+# cannot see that word must answer both alike, and is right in exactly one of the two. We also go
+# twice as far back as in training.
 
 # %%
 distances = np.arange(1, 2 * FARTHEST + 1)
@@ -257,19 +257,19 @@ styles = {
     "window_11": ("s--", figures.ORANGE, "window of 11 words"),
     "attention": ("o-", figures.BLUE, "attention with positions"),
 }
-for name, (line, colour, label) in styles.items():
-    panel.plot(distances, 100 * accuracy[name], line, color=colour, label=label, markersize=5)
+for name, (line, color, label) in styles.items():
+    panel.plot(distances, 100 * accuracy[name], line, color=color, label=label, markersize=5)
 panel.set(xlabel="distance from 'saw' to the word that decides (words)", ylim=(40, 104))
-panel.set_ylabel("tags of 'saw' that are right (%)")
+panel.set_ylabel("accuracy on the last 'saw' (%)")
 panel.set(xlim=(0.5, distances[-1] + 0.5), xticks=distances)
 panel.legend(loc="center right", bbox_to_anchor=(1, 0.42))
 figures.show(figure, "01_distance")
 
 # %% [markdown]
-# A window is right as far as it reaches, half its width, and beyond that it is a coin, to the
-# last digit. Attention is right at every distance that it was trained on. (Farther than that its
+# A window is right as far as it reaches, half its width, and beyond that it is a coin toss: exactly
+# 50 %. Attention is right at every distance that it was trained on. (Farther than that its
 # *weights* still run, on any length. Whether the answers stay right is another matter, and differs
-# from seed to seed: see the grey part.)
+# from seed to seed: see the gray part.)
 #
 # What did the embeddings learn? In the one-hot table all words were equally far apart. Now:
 
@@ -285,10 +285,10 @@ assert within < 0.8 * between
 # %% [markdown]
 # ## N to N, N to 1, N to M
 #
-# The tagger was **N to N**: a label for each vector. For **N to 1**, one label a sentence (in the
-# article: sentiment), put a pooling layer on the same encoder: a mean over the words, of real
-# words only. That is the second output from above, which answers whether any "saw" in the sentence
-# is a noun:
+# The tagger was **N to N**: a label for each vector. For **N to 1**, one label per sentence (in the
+# article: sentiment), put a pooling layer on the same encoder: a mean over the words, of real words
+# only. That is the second output from above, which answers whether any "saw" in the sentence is a
+# noun:
 
 # %%
 near = np.repeat(distances, 100) <= FARTHEST
@@ -308,7 +308,9 @@ assert right[near].mean() > 0.95 > 0.85 > np.mean(with_noun)
 # %%
 source, characters = "I saw a saw".split(), "我看见一把锯子"  # I · see · one · (measure) · saw
 source_ids = [[4 + WORDS.index(word) for word in source]]  # 0 to 3 are padding, START and the like
-transformer = kt.Transformer(4 + len(WORDS), 4 + len(characters), 1, 32, num_heads=2, d_ff=64)
+transformer = kt.Transformer(
+    4 + len(WORDS), 4 + len(characters), num_layers=1, d_model=32, num_heads=2, d_ff=64
+)
 for target in (characters, "我看见"):
     target_ids = [[4 + characters.index(character) for character in target]]
     pair, labels = kt.TranslationBatches(source_ids, target_ids, multiple=1)[0]
@@ -337,12 +339,12 @@ print(f"a window of 41: {count_window(41):,} parameters; attention: {attentions[
 assert count_window(41) > 9 * attentions[0]
 
 # %% [markdown]
-# 2. For each bag, the commoner of its answers. Only kinds of words matter, which saves us from
+# 2. For each bag, the more frequent of its answers. Only kinds of words matter, which saves us from
 #    counting every bag once:
 
 # %%
 bags = {}
-for words, answer in zip(test, ["VERB", "NOUN"] * (len(test) // 2)):
+for words, answer in zip(test, ["VERB", "NOUN"] * (len(test) // 2), strict=True):
     kinds = frozenset(tag for tag in DECIDING for word in words if word in DECIDING[tag])
     bags.setdefault(kinds, Counter())[answer] += 1
 share = sum(max(bag.values()) for bag in bags.values()) / len(test)

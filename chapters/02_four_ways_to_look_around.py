@@ -3,8 +3,8 @@
 #
 # **How far is it from one word of a sentence to another: through a recurrent layer, a convolution,
 # a fully connected layer, and attention?** Let's see which words reach which, count the steps on
-# the way, train all four on a task in which only the distance matters, and take the time.
-# Run time: about 35 s.
+# the way, train all four on a task in which only the distance matters, and measure the time. Run
+# time: about 35 s.
 #
 # *Paper: section 4 and Table 1. Géron: chapter 15, "Handling Long Sequences", and chapter 16,
 # "Bidirectional RNNs". Articles: 000, 001, 002 and 004.*
@@ -25,9 +25,9 @@ rng = np.random.default_rng(2)
 # %% [markdown]
 # ## One after the other
 #
-# A recurrent layer keeps a state and changes it word by word,
-# $h_t = \tanh(x_t W + h_{t-1} U + b)$: from the present input and the step before, as article 000
-# says. A bidirectional one is two of them, the second of which reads from the end.
+# A recurrent layer keeps a state and changes it word by word, $h_t = \tanh(x_t W + h_{t-1} U + b)$:
+# from the present input and the step before, as article 000 says. A bidirectional layer is two of
+# them, the second of which reads from the end.
 
 
 # %%
@@ -50,10 +50,10 @@ def bidirectional(x, W, U, b, *backward_weights):
 # Here are both as Keras layers beside four others. Each maps N vectors to N vectors; that much is
 # true of article 002's remark that self-attention fits wherever a recurrent layer does. (The
 # article also says what is then missing, the order of the words. Chapter 5 adds it.) To find out
-# who sees whom, we nudge one input after the other and look which outputs move.
+# who sees whom, we nudge one input after the other and see which outputs move.
 
 # %%
-N, D, WIDTH = 12, 16, 5  # words, numbers a word, words that one convolution sees
+N, D, WIDTH = 12, 16, 5  # words, numbers per word, words that one convolution sees
 x_in = keras.Input((N, D))
 both_ways = layers.Bidirectional(layers.SimpleRNN(D, return_sequences=True))
 convolution, *two = (layers.Conv1D(D, WIDTH, padding="same") for _ in range(3))
@@ -97,7 +97,7 @@ for name, matrix in influence.items():
 # %%
 # extra code – influence as six pictures
 figure, panels = figures.panels(3, 2, width=2.6, height=2.4)
-for panel, (name, matrix) in zip(panels.flat, influence.items()):
+for panel, (name, matrix) in zip(panels.flat, influence.items(), strict=True):
     shown = np.ma.masked_where(matrix < 1e-5, matrix)
     image = panel.imshow(shown, norm="log", cmap="Blues", vmin=1e-3, vmax=1)
     panel.set_title(name, fontsize=10)
@@ -111,9 +111,9 @@ figures.show(figure, "02_influence")
 
 # %% [markdown]
 # Article 004 sums it up: a convolution is local, a fully connected layer and attention are global,
-# a recurrent layer has the present and everything before. We may add that the last ends with one
-# direction, and the first with one layer. And "global" is not the whole story. How strongly does
-# the first word still move the last?
+# a recurrent layer has the present and everything before. We may add that the recurrent layer is
+# limited only because it reads one way, the convolution only because there is one layer. And
+# "global" is not the whole story. How strongly does the first word still move the last?
 
 # %%
 for name in ("recurrent", "fully connected", "self-attention"):
@@ -194,7 +194,7 @@ print("The graphs connect what the layers connect.")
 
 # %% [markdown]
 # One convolution does not see everything; article 002 says that it takes many layers on top of one
-# another. So we add layers until each word sees each other word: with neighbouring inputs, and with
+# another. So we add layers until each word sees each other word: with neighboring inputs, and with
 # gaps that grow threefold from layer to layer (dilated convolutions; with fivefold gaps some pairs
 # could only meet beyond the ends of the sentence):
 
@@ -239,16 +239,16 @@ assert longest["attention"] == [1] * len(lengths)
 # | convolutions, dilated | O(1) | O(log_k n) | 4 |
 # | convolutions, not dilated | O(1) | O(n / k) | 32 |
 #
-# The table's O(1) for a convolution is one layer, which does not see everything; a stack
-# that does waits once a layer. (In the fully connected layer each output has each input: its graph
-# is that of attention.)
+# The table's O(1) for a convolution is one layer, which does not see everything; a stack that does
+# waits once per layer. (In the fully connected layer each output has each input: its graph is that
+# of attention.)
 
 # %% [markdown]
 # ## A task of distance alone
 #
-# Now let's train them. A sentence has 33 letters, 16 on each side of a question mark. One letter
-# is a capital, and the network is to say at the question mark which. Nothing is hard about it but
-# that the capital stands so and so many places to the left or to the right:
+# Now let's train them. A sentence has 33 letters, 16 on each side of a question mark. One letter is
+# a capital, and the network must say which one at the question mark. The only difficulty is how far
+# away the capital stands:
 
 # %%
 LETTERS, SIDE = "abcdefgh", 16
@@ -268,11 +268,11 @@ def examples(number):
 
 train_ids, train_answers = examples(48 * len(offsets))
 test_ids, test_answers = examples(50 * len(offsets))
-for ids, answer in zip(train_ids[:40:13], train_answers[:40:13]):
+for ids, answer in zip(train_ids[:40:13], train_answers[:40:13], strict=True):
     print("".join(VOCABULARY[n] for n in ids), "->", LETTERS[answer])
 
 # %% [markdown]
-# As in chapter 1, one model holds them all, and they share nothing but the input. (With one
+# As in chapter 1, one model contains them all, and they share nothing but the input. (With one
 # exception: a bidirectional layer's first half *is* a recurrent layer, so we read it off there.)
 # The cell of the recurrent layer is a GRU, which forgets less than the plain one above.
 
@@ -300,10 +300,12 @@ model.compile(keras.optimizers.Adam(4e-3), [loss] * len(names))
 
 
 def accuracy(ids, answers):
-    """For each network, the share of right answers at each offset."""
+    """The accuracy of each network at each offset."""
     logits = model.predict(ids, batch_size=len(offsets) * 25, verbose=0)
     right = [(of_network.argmax(axis=-1) == answers) for of_network in logits]
-    return {name: r.reshape(-1, len(offsets)).mean(axis=0) for name, r in zip(names, right)}
+    return {
+        name: r.reshape(-1, len(offsets)).mean(axis=0) for name, r in zip(names, right, strict=True)
+    }
 
 
 epochs = []
@@ -342,7 +344,7 @@ image = panel.imshow(
 )
 panel.set(yticks=range(len(names)), yticklabels=names, xlabel="offset of the capital (letters)")
 panel.set(xticks=range(0, 2 * SIDE + 1, 4), xticklabels=range(-SIDE, SIDE + 1, 4))
-figure.colorbar(image, label="right (%)")
+figure.colorbar(image, label="accuracy (%)")
 figures.show(figure, "02_who_finds_it")
 
 # %% [markdown]
@@ -366,14 +368,14 @@ assert lead["recurrent"] > 0.3 and lead["recurrent"] > lead["self-attention"] + 
 # %%
 # extra code – epochs against distance
 figure, panels = figures.panels(2, width=3.6, height=2.6)
-for panel, name in zip(panels, ("recurrent", "self-attention")):
+for panel, name in zip(panels, ("recurrent", "self-attention"), strict=True):
     shares = 100 * np.array([epoch[name][:SIDE][::-1] for epoch in epochs])
     image = panel.imshow(shares, cmap="Blues", vmin=0, vmax=100, aspect="auto")
     panel.set_title(name, fontsize=10)
     panel.set(yticks=range(7), yticklabels=range(1, 8), xlabel="distance back (letters)")
     panel.set(xticks=range(0, SIDE, 3), xticklabels=range(1, SIDE + 1, 3))
 panels[0].set_ylabel("epoch")
-figure.colorbar(image, ax=panels, label="right (%)")
+figure.colorbar(image, ax=panels, label="accuracy (%)")
 figures.show(figure, "02_near_first")
 
 # %% [markdown]
@@ -383,8 +385,8 @@ figures.show(figure, "02_near_first")
 # ## Time
 #
 # Dependent steps are what no machine can do at once. We can count multiplications, from the
-# weights, and take the time: what a layer does in one large product runs faster than the
-# same amount in many small ones, even on a single core.
+# weights, and measure the time: what a layer does in one large product runs faster than the same
+# amount in many small ones, even on a single core.
 
 # %%
 D_TIME, timed = 64, {"recurrent": [], "attention": []}
@@ -398,7 +400,7 @@ products = {
     name: sum(w.size for w in m.get_weights() if w.shape[0] == D_TIME and w.ndim == 2)
     for name, m in models.items()
 }
-assert products == {"recurrent": 6 * D_TIME**2, "attention": 4 * D_TIME**2}  # a word
+assert products == {"recurrent": 6 * D_TIME**2, "attention": 4 * D_TIME**2}  # per word
 times_at = [16, 64, 256]
 for n in times_at:
     batch = np.ones((8, n, D_TIME), "float32")
@@ -417,11 +419,11 @@ for n in times_at:
 # %%
 # extra code – time against length
 figure, panel = figures.panels(width=4.2, height=2.6)
-for name, style, colour in (
+for name, style, color in (
     ("recurrent", "o-", figures.ORANGE),
     ("attention", "s--", figures.BLUE),
 ):
-    panel.plot(times_at, timed[name], style, color=colour, label=name)
+    panel.plot(times_at, timed[name], style, color=color, label=name)
 panel.set(
     xscale="log", xlabel="words in a sentence", ylabel="time (ms), 8 sentences", ylim=(0, None)
 )
@@ -464,8 +466,8 @@ assert num_layers == int(np.ceil(np.log2(1000))) == 10
 
 # %% [markdown]
 # 3\. It does: a capital is known by what it is, not by where it stands. Distance is no obstacle to
-# attention, and without positions it is not even an information. (Chapter 1 has a task in which the
-# neighbours matter; there the same network fails.)
+# attention, and position is not even information here. (Chapter 1 has a task in which the neighbors
+# matter; there the same network fails.)
 
 # %%
 h = kt.EncoderBlock(num_heads=1, d_ff=64)(embed())

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # 3 · Scaled dot-product attention
 #
-# **How does one word decide which other words to listen to, and why does it divide by √d_k?**
-# Let's build equation 1 of the paper three times (a loop, an `einsum`, the package), then break
-# it in the ways that are in circulation and measure what each costs. Run time: about 20 s.
+# **How does one word decide which other words to listen to, and why does it divide by √d_k?** Let's
+# build equation 1 of the paper three times (a loop, an `einsum`, the package), then break it in the
+# ways that circulate and measure what each costs. Run time: about 20 s.
 #
 # *Paper: section 3.2.1, equation 1 and footnote 4. Géron: chapter 16, "Attention Mechanisms" and
 # "Multi-head attention". Articles: all five.*
@@ -39,7 +39,7 @@ def softmax(scores):
 def attention_of_one(q, keys, values):
     scores = [q @ k / np.sqrt(len(k)) for k in keys]
     weights = softmax(np.array(scores))
-    return sum(weight * v for weight, v in zip(weights, values))
+    return sum(weight * v for weight, v in zip(weights, values, strict=True))
 
 
 Q, K, V = rng.normal(size=(4, 8)), rng.normal(size=(6, 8)), rng.normal(size=(6, 3))
@@ -78,7 +78,7 @@ np.testing.assert_allclose(ops.convert_to_numpy(package_weights), weights, atol=
 assert inside.all()
 
 # %% [markdown]
-# ## Attention as a matrix: 我 是 谁 ("I am who")
+# ## Attention as a matrix: 我 是 谁 ("who am I", word by word "I am who")
 #
 # Article 004 explains the weights with three words. Entry (1, 1) is what the first word gives to
 # itself; row 谁 says: to encode 谁, take 0.2 of 我, 0.1 of 是 and 0.7 of 谁 (the other two rows are
@@ -102,7 +102,7 @@ assert (Q[:3] @ K[:3].T).shape == (3, 3)  # of vectors of width 8
 
 # %%
 # extra code – the matrix as a picture
-labels = [figures.glossed(*pair) for pair in zip(words, ["I", "am", "who"])]
+labels = [figures.glossed(*pair) for pair in zip(words, ["I", "am", "who"], strict=True)]
 figures.show(plots.plot_attention(article, labels, labels), "03_matrix")
 
 # %% [markdown]
@@ -117,7 +117,7 @@ figures.show(plots.plot_attention(article, labels, labels), "03_matrix")
 
 # %%
 def jacobian(weights):
-    """d softmax / d scores, one matrix a row."""
+    """d softmax / d scores, one matrix per row."""
     return weights[:, :, None] * np.eye(weights.shape[-1]) - weights[:, :, None] * weights[:, None]
 
 
@@ -187,7 +187,8 @@ assert at_query.max() > 5 > 0.5 > at_query_scaled.max()
 # The code of article 001 computes `nn.Softmax(dim=-1)(torch.bmm(Q,K.permute(0,2,1))) *
 # self._norm_fact`, where the factor is $1/\sqrt{d_k}$: it scales the weights instead of the scores.
 # Article 004 divides the scores by $d_k$, without the root. And, a surprise, Keras's own
-# `keras.layers.Attention` does not divide at all. Side by side, for 500 queries of width 256:
+# `keras.layers.Attention` does not divide at all (`keras.layers.MultiHeadAttention` does). Side by
+# side, for 500 queries of width 256:
 
 # %%
 d_k = 256
@@ -197,7 +198,7 @@ forms = {  # softmax(scores * before) * after
     "paper: softmax(s / √d_k)": (1 / 16, 1),
     "001: softmax(s) / √d_k": (1, 1 / 16),
     "004: softmax(s / d_k)": (1 / 256, 1),
-    "Keras: softmax(s)": (1, 1),
+    "keras.layers.Attention: softmax(s)": (1, 1),
 }
 curves, totals, gradients = {}, {}, {}
 for name, (before, after) in forms.items():
@@ -206,7 +207,7 @@ for name, (before, after) in forms.items():
     totals[name] = (after * weights).sum(axis=-1).mean()
     gradients[name] = np.median(norm(before * after * jacobian(weights) @ keys))
     print(
-        f"{name:24}  rows sum to {totals[name]:.4f}; best key {curves[name][0]:.3f}; "
+        f"{name:34}  rows sum to {totals[name]:.4f}; best key {curves[name][0]:.3f}; "
         f"median gradient at the query {gradients[name]:.4f}"
     )
 paper, article_001, article_004, unscaled = forms
@@ -228,8 +229,8 @@ np.testing.assert_allclose(ops.convert_to_numpy(keras_weights)[:, 0], softmax(sc
 # extra code – who gets how much, from the best key to the worst
 figure, panel = figures.panels(width=5.5)
 styles = [("o-", figures.BLUE), ("s--", figures.ORANGE), ("^:", figures.GREEN), ("x-.", "0.4")]
-for (name, curve), (style, colour) in zip(curves.items(), styles):
-    panel.plot(range(1, 17), curve, style, color=colour, label=name, markersize=4)
+for (name, curve), (style, color) in zip(curves.items(), styles, strict=True):
+    panel.plot(range(1, 17), curve, style, color=color, label=name, markersize=4)
 panel.set(xlabel="key, from the best to the worst of 16", ylabel="weight (mean of 500 rows)")
 panel.legend(title="scores s = q·k, d_k = 256")
 figures.show(figure, "03_misplaced")
@@ -257,9 +258,9 @@ assert cosines.argmax() == 0 and dots.argmax() == int(ops.argmax(weights)) == 1
 # ## Additive or dot product?
 #
 # The older score function is a small network, $v^T \tanh(W q + U k)$ (Bahdanau et al. 2015).
-# Article 001 has the paper say that it beats the dot product when $d_k$ is small. Section 3.2.1
-# says something else: for small $d_k$ the two are much alike; for large $d_k$ additive attention
-# beats a dot product *without* the scale. Here are all three:
+# According to article 001 the paper says that it beats the dot product when $d_k$ is small. Section
+# 3.2.1 says something else: for small $d_k$ the two are much alike; for large $d_k$ additive
+# attention beats a dot product *without* the scale. Here are all three:
 
 
 # %%
@@ -329,11 +330,11 @@ assert min(errors["dot_256"]) > 0.7 and min(errors["additive_256"]) < 0.1
 assert max(errors["scaled_dot_256"]) < 0.1 and min(errors["dot_256_small_start"]) < 0.1
 
 # %% [markdown]
-# The paper is right. At $d_k = 4$ all three learn the dictionary, and additive attention has no
-# lead to speak of: with the higher learning rate the dot product is ahead. At $d_k = 256$ the
-# unscaled dot product does about as badly as equal weights, at either rate; additive attention
-# learns at the lower one, the scaled dot product at both. And it was the variance, not the width:
-# started small, the unscaled dot product learns, too.
+# In this task the paper is right. At $d_k = 4$ all three learn the dictionary, and additive
+# attention has no lead to speak of: with the higher learning rate the dot product is ahead. At $d_k
+# = 256$ the unscaled dot product does about as badly as equal weights, at either rate; additive
+# attention learns at the lower one, the scaled dot product at both. And it was the variance, not
+# the width: started small, the unscaled dot product learns, too.
 #
 # ## What Q and K are for
 #

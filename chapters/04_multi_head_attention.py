@@ -1,10 +1,10 @@
 # %% [markdown]
 # # 4 · Multi-head attention
 #
-# **Why several attentions side by side, if together they cost what one does?**
-# Let's cut the heads out of one projection, count what they cost, see where Q, K and V come from in
-# each of a Transformer's attentions, and train one head and two on a task with two relations, over
-# the sentence of article 003. Run time: about 25 s.
+# **Why several attentions side by side, if together they cost no more than one?** Let's cut the
+# heads out of one projection, count what they cost, see where Q, K and V come from in each of a
+# Transformer's attentions, and train one head and two on a task with two relations, over the
+# sentence of article 003. Run time: about 25 s.
 #
 # *Paper: sections 3.2.2 and 3.2.3. Géron: chapter 16, "Attention Is All You Need: The Original
 # Transformer Architecture" ("Multi-head attention"). Articles: all but 001, above all 003 and 004.*
@@ -52,7 +52,7 @@ np.testing.assert_allclose(by_equation, by_layer, atol=1e-5)
 # each head has its own eight rows of $W^O$, and adds what it found to the output.
 
 # %%
-by_sum = sum(head @ W_O[i] for head, i in zip(heads, slices)) + b_O
+by_sum = sum(head @ W_O[i] for head, i in zip(heads, slices, strict=True)) + b_O
 np.testing.assert_allclose(by_sum, by_equation, atol=1e-5)
 
 # %% [markdown]
@@ -85,9 +85,9 @@ for h in (1, 2, 4, 8):
 assert set(counts.values()) == {(4 * 128 * 128 + 4 * 128, counts[1][1])}
 
 # %% [markdown]
-# Equal to the last parameter, as article 003 says; only the softmax has more to do. Beware: in
-# `keras.layers.MultiHeadAttention` the argument `key_dim` is the width of *one* head, and whoever
-# passes $d_{model}$ gets eight heads of full width:
+# Exactly the same number, as article 003 says; only the softmax has more to do. Beware: in
+# `keras.layers.MultiHeadAttention` the argument `key_dim` is the width of *one* head, and passing
+# $d_{model}$ makes eight heads of full width:
 
 # %%
 wide = parameters(keras.layers.MultiHeadAttention(num_heads=8, key_dim=128))
@@ -101,8 +101,8 @@ assert multiplications(100, 128, 8, key_dim=128) == 8 * counts[8][1]
 #
 # Article 003 has a table of four attentions. Here it is as code: one layer class, and the kinds
 # differ in what is passed. (Mind the order, Keras's: `query, value, key`, and the key is the value
-# unless we say otherwise.) "Multi-head", the table's fourth row, is no fourth kind: all three have
-# heads.
+# unless we say otherwise.) "Multi-head", the table's fourth row, is not a fourth kind: all three
+# have heads.
 
 # %%
 source = rng.normal(size=(1, 5, 32)).astype("float32")  # 5 tokens, for the encoder
@@ -120,7 +120,7 @@ for kind, (query, value, causal) in kinds.items():
     assert weights.shape == (1, 4, query.shape[1], value.shape[1])
 
 # %% [markdown]
-# What can each output know? Let's change one input token after the other and watch which outputs
+# What can each output know? Let's change one input token after the other and see which outputs
 # move:
 
 
@@ -141,7 +141,9 @@ hears = {
     "cross: memory to target": moves(lambda x: attend(target, x), source),
     "cross: target to target": moves(lambda x: attend(x, source), target),
 }
-for wanted, found in zip((np.ones((5, 5)), np.tri(3), np.ones((3, 5)), np.eye(3)), hears.values()):
+for wanted, found in zip(
+    (np.ones((5, 5)), np.tri(3), np.ones((3, 5)), np.eye(3)), hears.values(), strict=True
+):
     np.testing.assert_array_equal(found, wanted)
 
 block = kt.DecoderBlock(num_heads=4, d_ff=64)
@@ -150,7 +152,7 @@ np.testing.assert_array_equal(moves(lambda x: block(x, source), target), np.tri(
 # %%
 # extra code – who hears whom
 figure, row = figures.panels(4, width=2.4, height=2.4)
-for panel, (title, matrix) in zip(row, hears.items()):
+for panel, (title, matrix) in zip(row, hears.items(), strict=True):
     panel.pcolormesh(matrix, cmap="Blues", vmin=-0.1, vmax=1.4, edgecolors="white", linewidth=2)
     panel.set(xlabel="input token that changes", ylabel="outputs that move (dark)", title=title)
     panel.set_xticks(np.arange(matrix.shape[1]) + 0.5, range(1, matrix.shape[1] + 1))
@@ -175,7 +177,7 @@ figures.show(figure, "04_sources")
 
 # %%
 words = "那天 雨 很大 他 等了 很久 水汽 打湿了 衣服 也 没有 等到 她".split()
-glosses = "that day,rain,heavy,he,waited,long,mist,soaked,clothes,also,not,met,her".split(",")
+glosses = "that day,rain,heavy,he,waited,long,mist,soaked,clothes,and still,not,came,she".split(",")
 shifts = {"before": 1, "itself": 0, "after": -1}
 
 
@@ -193,7 +195,7 @@ def reader(name, num_heads, asked, hidden=0):
     x, maps[name] = attention(x, x, return_attention_scores=True)
     if hidden:
         x = keras.layers.Dense(hidden, activation="relu")(x)
-    for relation in asked:  # a linear readout each
+    for relation in asked:  # one linear readout for each
         logits[f"{name}_{relation}"] = keras.layers.Dense(len(words))(x)
     return attention.count_params()
 
@@ -244,10 +246,10 @@ figure, panel = figures.panels(width=7.5)
 bars = [("one head", weights["one"][0], figures.ORANGE, "")]
 bars += [("two heads: head 1", weights["two"][0], figures.BLUE, "//")]
 bars += [("two heads: head 2", weights["two"][1], figures.GREEN, "..")]
-for offset, (label, matrix, colour, hatch) in zip((-0.27, 0, 0.27), bars):
+for offset, (label, matrix, color, hatch) in zip((-0.27, 0, 0.27), bars, strict=True):
     places = np.arange(len(words)) + offset
-    panel.bar(places, matrix[he], 0.25, color=colour, hatch=hatch, edgecolor="white", label=label)
-labels = [figures.glossed(word, gloss) for word, gloss in zip(words, glosses)]
+    panel.bar(places, matrix[he], 0.25, color=color, hatch=hatch, edgecolor="white", label=label)
+labels = [figures.glossed(word, gloss) for word, gloss in zip(words, glosses, strict=True)]
 panel.set_xticks(range(len(words)), labels, rotation=40, ha="right")
 panel.set(xlabel="word attended to", ylabel=f"weight that {labels[he]} gives", ylim=(0, 1))
 panel.legend()
@@ -285,22 +287,22 @@ for name, weights in measured.items():
     diagonal = np.diagonal(ops.convert_to_numpy(weights), axis1=-2, axis2=-1)
     own[name] = diagonal.mean()
     print(f"{name:36} {own[name]:.2f}")
-bare, one, eight, one_neighbours, two_neighbours, one_own, two_own = own.values()
+bare, one, eight, one_neighbors, two_neighbors, one_own, two_own = own.values()
 assert bare > 0.7 and abs(one - 1 / 13) < 0.04 and abs(eight - 1 / 13) < 0.04
-assert max(one_neighbours, two_neighbours) < 0.1 < 0.13 < min(one_own, two_own)
+assert max(one_neighbors, two_neighbors) < 0.1 < 0.13 < min(one_own, two_own)
 
 # %% [markdown]
 # What looks at itself too much is attention without $W^Q$ and $W^K$: every vector is its own best
 # match. One projected head starts near 1/13, just as eight do, and after training the diagonal gets
-# what the task asks of it, with one head and with two. Heads are no cure for it, then; it is no
-# disease of a single head.
+# what the task asks of it, with one head and with two. So more heads are not the cure, because one
+# head was never ill.
 #
 # ## 那天雨很大，他等了很久，水汽打湿了衣服，也没有等到她。
 #
-# "It rained heavily that day, he waited long, the mist soaked his clothes, and still he did not
-# meet her." For the query 他 article 003 tells large weights for 等了很久 (waited long) and 她
-# (her), a moderate one for 雨很大 (rain), a low one for 水汽打湿了衣服 (mist): a story of what
-# weights could mean, not a measurement. How often do untrained heads tell it?
+# "It rained heavily that day, he waited long, the mist soaked his clothes, and still she never
+# came." For the query 他 article 003 predicts large weights for 等了很久 (waited long) and 她
+# (she), a moderate one for 雨很大 (rain), a low one for 水汽打湿了衣服 (mist): a story of what
+# weights could mean, not a measurement. How often do untrained heads show it?
 
 # %%
 x = ops.convert_to_tensor(rng.normal(size=(1000, 13, 32)), "float32")  # the words as random vectors
@@ -309,7 +311,8 @@ columns = [words.index(word) for word in ("等了", "她", "雨", "水汽")]
 waited, her, rain, mist = np.moveaxis(ops.convert_to_numpy(weights)[:, :, he, columns], -1, 0)
 as_told = ((np.minimum(waited, her) > rain) & (rain > mist)).mean()
 print(
-    f"in the article's order: {as_told:.3f} of 4,000 untrained heads; 2 of 24 orders: {2 / 24:.3f}"
+    f"4 untrained heads on 1,000 sentences each, in the article's order: {as_told:.3f};",
+    f"2 of 24 orders: {2 / 24:.3f}",
 )
 assert abs(as_told - 2 / 24) < 0.04
 
@@ -328,10 +331,10 @@ columns = words if figures.CHINESE else glosses
 figures.show(plots.plot_attention(layers, columns, labels), "04_sentence")
 
 # %% [markdown]
-# As often as chance has it. The upper maps are two such heads and mean nothing: noise that is
-# easily mistaken for insight. The lower ones have learned what they were asked for, and only that:
-# 他 attends to 等了 because the two stand side by side, and hardly to 她. A head that links 他 and
-# 她 needs a task that rewards it.
+# Exactly as often as chance predicts. The upper maps are two such heads and mean nothing: noise
+# that is easily mistaken for insight. The lower ones have learned what they were asked for, and
+# only that: 他 attends to 等了 because the two stand side by side, and hardly to 她. A head that
+# links 他 and 她 needs a task that rewards it.
 #
 # ## Exercises
 #
@@ -348,7 +351,9 @@ x = rng.normal(size=(1, 6, 32)).astype("float32")
 keras_layer = keras.layers.MultiHeadAttention(num_heads=4, key_dim=8)
 keras_layer.build(x.shape, x.shape)
 shapes = [w.shape for w in keras_layer.get_weights()]
-keras_layer.set_weights([w.reshape(shape) for w, shape in zip(layer.get_weights(), shapes)])
+keras_layer.set_weights(
+    [w.reshape(shape) for w, shape in zip(layer.get_weights(), shapes, strict=True)]
+)
 expected = ops.convert_to_numpy(layer(x, x))
 np.testing.assert_allclose(ops.convert_to_numpy(keras_layer(x, x)), expected, atol=1e-5)
 print("kernels:", shapes[0], "for", W_Q.shape, "and", shapes[6], "for", W_O.shape)

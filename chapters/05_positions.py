@@ -3,8 +3,8 @@
 #
 # **Attention reads a sentence as a bag of words: where does the order come from, and why from waves
 # that are added to the embeddings?** Let's show that attention is blind to order, build the waves,
-# measure what is said of them, and train one small model with three kinds of positions. Run time:
-# about 20 s.
+# test what people say about them, and train one small model with three kinds of positions. Run
+# time: about 20 s.
 #
 # *Paper: section 3.5 and row (E) of Table 3. Géron: chapter 16, "Positional encodings" and its
 # figure 16-9. Articles: 000, 002 and 004.*
@@ -93,8 +93,8 @@ assert moving["i a dimension"] < 0.55 * moving["paper"]
 assert circle["i a pair"] < 0.1 < 0.999 < circle["paper"]
 
 # %% [markdown]
-# The first reading leaves half as many dimensions that tell much of the first 1,000 positions. The
-# second breaks the pairs, on which the rest of this chapter stands.
+# The first reading leaves half as many dimensions that vary much over the first 1,000 positions.
+# The second breaks the pairs, on which the rest of this chapter stands.
 #
 # ## The picture
 #
@@ -108,7 +108,7 @@ print(f"wavelength {wavelength:.2f}; 22 to 60: {apart[60]:.3f}, 22 to 66: {apart
 assert round(wavelength) == 60 - 22 and apart[60] < 0.01 and apart[66] > 0.5
 
 # %% [markdown]
-# 22 and 60 are one wavelength apart and agree; 66 is a slip of the pen.
+# 22 and 60 are one wavelength apart and agree; 66 is a typo.
 
 # %%
 # extra code – the table, and two of its rows
@@ -129,7 +129,7 @@ panel.legend(loc="upper right", ncols=2)
 figures.show(figure, "05_wave")
 
 # %% [markdown]
-# ## What the dot product of two positions tells
+# ## What the dot product of two positions shows
 #
 # Article 004: $PE_t \cdot PE_{t+k} = \sum_j \cos(c_j k)$ with $c_j = 10000^{-2j/d_{model}}$, the
 # same for $+k$ and $-k$. Each pair contributes $\sin a \sin b + \cos a \cos b = \cos(a - b)$. Let's
@@ -161,7 +161,7 @@ np.testing.assert_array_equal(array(kt.sinusoids(1000, 512))[:10], array(kt.sinu
 # %% [markdown]
 # ## A step is a rotation
 #
-# The paper chose waves because $PE_{t+k}$ is a linear function of $PE_t$: each pair turns by the
+# The paper chose waves because $PE_{t+k}$ is a linear function of $PE_t$: each pair rotates by the
 # angle $c_j k$, whatever $t$. Let's build that matrix.
 
 
@@ -170,8 +170,8 @@ def rotation(k):
     """M with M @ PE[t] == PE[t + k], for every t."""
     M = np.zeros((d_model, d_model))
     for j, angle in enumerate(k * frequencies):
-        turn = [[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]]
-        M[2 * j : 2 * j + 2, 2 * j : 2 * j + 2] = turn
+        block = [[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]]
+        M[2 * j : 2 * j + 2, 2 * j : 2 * j + 2] = block
     return M
 
 
@@ -186,13 +186,15 @@ assert error < 1e-12
 # article 002's "equal spacing, equal values in some dimensions" (those whose wavelength fits).
 #
 # Article 004 says that the code has no direction. The bare product has none, but attention
-# multiplies by $W^Q$ and $W^K$ first, and these can hold a rotation. Let's turn the query by −3:
+# multiplies by $W^Q$ and $W^K$ first, and these can contain a rotation. Let's rotate the query by
+# −3:
 
 # %%
-bare, turned = PE[100] @ PE.T, rotation(-3) @ PE[100] @ PE.T
+bare, rotated = PE[100] @ PE.T, rotation(-3) @ PE[100] @ PE.T
 print(f"bare: {bare[97]:.1f} at -3, {bare[103]:.1f} at +3;", end=" ")
-print(f"turned: {turned[97]:.1f} at -3, {turned[103]:.1f} at +3")
-assert np.isclose(bare[97], bare[103]) and turned.argmax() == 97 and turned[97] > turned[103] + 20
+print(f"rotated: {rotated[97]:.1f} at -3, {rotated[103]:.1f} at +3")
+assert np.isclose(bare[97], bare[103])
+assert rotated.argmax() == 97 and rotated[97] > rotated[103] + 20
 
 # %% [markdown]
 # Each position now scores highest at the one three places *before* it: a head can learn to look
@@ -202,18 +204,17 @@ assert np.isclose(bare[97], bare[103]) and turned.argmax() == 97 and turned[97] 
 # extra code – the product against the distance
 figure, panel = figures.panels(width=6.5)
 panel.plot(range(-40, 41), bare[60:141], "-", color=figures.BLUE, label="bare: symmetric")
-panel.plot(range(-40, 41), turned[60:141], "--", color=figures.ORANGE, label="query turned by −3")
+panel.plot(range(-40, 41), rotated[60:141], "--", color=figures.ORANGE, label="query rotated by −3")
 panel.axvline(-3, color="0.6", linestyle=":")
 panel.set(xlabel="distance k (tokens)", ylabel="dot product of t and t + k")
 panel.legend()
 figures.show(figure, "05_distance")
 
 # %% [markdown]
-# ## Half precision merges neighbours
+# ## In practice: half precision merges neighbors
 #
-# bfloat16 keeps 8 bits: between 256 and 512 it knows only the even numbers. The package takes
-# angles in float32 and rounds the finished wave. Let's count how many of 2,048 positions stay
-# apart:
+# bfloat16 keeps 8 bits: between 256 and 512 it has only the even numbers. The package takes angles
+# in float32 and rounds the finished wave. Let's count how many of 2,048 positions stay apart:
 
 # %%
 c = ops.convert_to_tensor(frequencies.astype("float32"))
@@ -242,9 +243,18 @@ np.testing.assert_allclose(np.hstack([W_x, W_x]) @ np.concatenate([x, p]), W_x @
 # Concatenation can do more, and all that follows is wider. Let's count what that costs, and what
 # adding costs the words: how many of 512 directions do 100 positions fill?
 
+
 # %%
-added = kt.count_parameters(0, num_layers=6, d_model=512, d_ff=2048)
-concatenated = kt.count_parameters(0, num_layers=6, d_model=1024, d_ff=2048)
+def parameters_of_blocks(d_model):
+    """Parameters of six blocks on either side, as in the base model."""
+    shape = (1, 8, d_model)
+    encoder_block, decoder_block = kt.EncoderBlock(8, d_ff=2048), kt.DecoderBlock(8, d_ff=2048)
+    encoder_block.build(shape)
+    decoder_block.build(shape, shape)
+    return 6 * (encoder_block.count_params() + decoder_block.count_params())
+
+
+added, concatenated = parameters_of_blocks(512), parameters_of_blocks(1024)
 singular = np.linalg.svd(PE[:100] - PE[:100].mean(axis=0), compute_uv=False)
 directions = 1 + np.searchsorted(np.cumsum(singular**2) / np.sum(singular**2), 0.99)
 print(f"the blocks of the base model: {added:,} parameters, concatenated {concatenated:,}")
@@ -252,12 +262,12 @@ print(f"99 % of the variance of 100 positions lies in {directions} of 512 direct
 assert 2.5 < concatenated / added < 3 and directions < 64
 
 # %% [markdown]
-# Adding is far cheaper, and most of the room is left to the words.
+# Adding is far cheaper, and for the first 100 positions most of the room is left to the words.
 #
 # ## Three models and a question of order
 #
 # At each place, name the token of two places before. We train one block of one head without
-# positions, with waves, and with learned positions (one trained vector a place).
+# positions, with waves, and with learned positions (one trained vector per place).
 
 # %%
 LENGTH, TOKENS, BACK = 12, 10, 2
@@ -290,12 +300,12 @@ assert 0.15 < curves["none"][-1] < 0.4 < 0.95 < min(curves["waves"][-1], curves[
 # Without positions the model knows which tokens there are and guesses among them. Waves and learned
 # positions both learn the task (the paper: "nearly identical results", row (E)).
 #
-# Now to inputs twice as long, to which the paper hoped that waves would carry over. Learned
-# positions end there with a clear error; waves go on:
+# Now to inputs twice as long: the paper hoped that waves would generalize to them. Learned
+# positions end there with a clear error; waves continue:
 
 # %%
 try:
-    learned.table(2 * LENGTH)
+    learned.call(ops.zeros((1, 2 * LENGTH, 32)))
     raise AssertionError("a position that was never learned was read")
 except ValueError as error:
     print(error)
@@ -307,15 +317,15 @@ print(f"waves in new inputs of 24: accuracy {within:.2f} up to place {LENGTH}, {
 assert within > 0.9 > after
 
 # %% [markdown]
-# Surprise: the waves go on, but the *model* does not, which was never trained at these places. No
-# length limit is not the same as working at any length.
+# Surprise: the waves continue, but the *model* does not, for it was never trained at these places.
+# No length limit is not the same as working at any length.
 
 # %%
 # extra code – learning curves, and accuracy beyond the trained length
 figure, (left, right) = figures.panels(2)
 looks = ("o-", figures.BLACK), ("s-", figures.BLUE), ("^--", figures.ORANGE)
-for (kind, curve), (style, colour) in zip(curves.items(), looks):
-    left.plot(range(1, 8), curve, style, color=colour, label=kind, markersize=4)
+for (kind, curve), (style, color) in zip(curves.items(), looks, strict=True):
+    left.plot(range(1, 8), curve, style, color=color, label=kind, markersize=4)
 places = range(BACK + 1, 2 * LENGTH + 1)
 right.plot(places, by_place, "s-", color=figures.BLUE, markersize=4, label="waves")
 right.axhline(1 / TOKENS, color="0.5", linestyle=":", label="guessing")
@@ -359,8 +369,8 @@ print(f"largest error: {left_over[0]:.2f} with sines alone, {left_over[1]:.0e} w
 assert left_over[0] > 0.1 and left_over[1] < 1e-9
 
 # %% [markdown]
-# 3\. All waves are then the same one, of length $2\pi$, and $710 \approx 113 \cdot 2\pi$: the slow
-# waves are what tells distant positions apart.
+# 3\. All waves are then the same one, of length $2\pi$, and $710 \approx 113 \cdot 2\pi$: it takes
+# the slow waves to distinguish distant positions.
 
 # %%
 apart = np.sqrt(d_model - d_model * np.cos(np.arange(1, 1000)))

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 6 · Masks, and the target shifted right
 #
-# **How can a decoder learn all words of a sentence in one pass, and never see the word that it is
-# to write?** Let's write the two masks out, apply them rightly and wrongly, shift a target, and
+# **How can a decoder learn every word of a sentence in one pass without ever seeing the word it
+# must predict?** Let's write the two masks out, apply them rightly and wrongly, shift a target, and
 # train the same small model with the look-ahead mask and without: the one without has a loss that
 # is too good to be true. Run time: about 25 s.
 #
@@ -30,17 +30,17 @@ def softmax(scores):
 
 
 # %% [markdown]
-# ## The look-ahead mask of 我 爱 吃 苹果 ("I love eating apples")
+# ## The look-ahead mask of 我 爱 吃 苹果 ("I love to eat apples")
 #
 # Article 003: to predict 爱 the decoder may see 我 only, to predict 吃 it may see 我 爱, and so on.
-# One row for each word that looks, one column for each word looked at; True, as everywhere in the
-# package, means *may be attended to*.
+# One row for each query, one column for each key; True, as everywhere in the package, means *may be
+# attended to*.
 
 # %%
 words = ["我", "爱", "吃", "苹果"]
 mask = np.array([[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]], bool)
 np.testing.assert_array_equal(mask, array(kt.look_ahead_mask(4)))
-for row, predicted in zip(mask, words[1:]):
+for row, predicted in zip(mask[:3], words[1:], strict=True):
     print(f"to predict {predicted} it sees", *np.array(words)[row])
 
 # %% [markdown]
@@ -95,8 +95,8 @@ for way, weights in three_ways(scores).items():
 #
 # ## −10⁹, −∞, and a row without any key
 #
-# Many programs add $-10^9$. The result is the same to the last bit, with one exception:
-# a row in which nothing may be seen. Such rows exist: the last batch of an epoch is filled up with
+# Many programs put $-10^9$ instead. The result is the same to the last bit, with one exception: a
+# row in which nothing may be seen. Such rows exist: the last batch of an epoch is filled up with
 # rows of padding.
 
 # %%
@@ -119,7 +119,7 @@ assert np.isnan(0 * rows["−∞"]).all()
 #
 # ## The future cannot reach back
 #
-# Now a whole block of the decoder. Let's change one word after the other and note which outputs
+# Now a whole block of the decoder. Let's change one word after the other and see which outputs
 # move. The table that results should be the mask itself. A block of the encoder has no such mask:
 
 # %%
@@ -146,7 +146,9 @@ for name, block in blocks.items():
 pairs = ("我 爱 吃 苹果", "I love to eat apples"), ("我 吃 苹果", "I eat an apple")
 vocabulary = ["·", "?", "START", "END", *"我 爱 吃 苹果 I love to eat apples an apple".split()]
 number = {word: i for i, word in enumerate(vocabulary)}
-sides = [[[number[word] for word in text.split()] for text in side] for side in zip(*pairs)]
+sides = [
+    [[number[word] for word in text.split()] for text in side] for side in zip(*pairs, strict=True)
+]
 inputs, labels = kt.TranslationBatches(*sides, num_buckets=1, shuffle=False)[0]
 for name, ids in (*inputs.items(), ("labels", labels)):
     print(f"{name:11}", *(" ".join(f"{vocabulary[i]:7}" for i in row) for row in ids), sep="\n  ")
@@ -171,19 +173,19 @@ for t in (2, 5):
 # %% [markdown]
 # ## The padding mask
 #
-# The shorter sentence was filled up with padding (·). What a model says of it must not depend on
-# that, nor on the other sentence: padding has to be invisible as a key, in the encoder and in the
+# The shorter sentence was filled up with padding (·). Its logits must not depend on that, nor on
+# the other sentence: padding has to be invisible as a key, in the encoder and in the
 # cross-attention, where the keys are the *source's*. The target's own padding needs no mask: it
 # stands in the future of every real word. Let's take the model apart and vary its two masks:
 
 
 # %%
 def read(source_ids, target_ids, encoder_mask, cross_mask):
-    x = model.source_positions(model.embed_source(source_ids))
+    x = model.source_positions(model.source_embedding(source_ids))
     memory = model.encoder(x, attention_mask=encoder_mask)
-    y = model.target_positions(model.embed_target(target_ids))
+    y = model.target_positions(model.target_embedding(target_ids))
     y = model.decoder(y, memory, cross_attention_mask=cross_mask)
-    return array(model.embed_target(y, reverse=True))
+    return array(model.target_embedding(y, reverse=True))
 
 
 of_source, of_target = kt.padding_mask(source_ids), kt.padding_mask(target_ids)
@@ -213,7 +215,7 @@ tokens = [figures.glossed(*pair) for pair in (("我", "I"), ("爱", "love"), ("�
 tokens = ["START", *tokens, "padding", "padding"]
 look_ahead, padding = array(kt.look_ahead_mask(6)), np.tile(np.arange(6) < 4, (6, 1))
 masks = {"look-ahead": look_ahead, "padding": padding, "both": look_ahead & padding}
-for panel, (name, matrix) in zip(row_of_panels, masks.items()):
+for panel, (name, matrix) in zip(row_of_panels, masks.items(), strict=True):
     panel.imshow(matrix, cmap="Blues", vmin=0, vmax=1.4)
     for (i, j), seen in np.ndenumerate(matrix):
         panel.text(j, i, int(seen), ha="center", va="center", color="white" if seen else "0.5")
@@ -221,8 +223,8 @@ for panel, (name, matrix) in zip(row_of_panels, masks.items()):
     panel.set_xticks(range(6), tokens, rotation=45, ha="right", rotation_mode="anchor")
     panel.set_yticks(range(6), tokens if name == "look-ahead" else [""] * 6)
     panel.tick_params(length=0)
-    panel.set_xlabel("token looked at (key)")
-row_of_panels[0].set_ylabel("token that looks (query)")
+    panel.set_xlabel("key token")
+row_of_panels[0].set_ylabel("query token")
 figures.show(figure, "06_masks")
 
 # %% [markdown]
@@ -231,8 +233,8 @@ figures.show(figure, "06_masks")
 # What if the look-ahead mask is forgotten? Article 003: the model "knows the answer in advance".
 # Let's commit the crime on a small task written as one line: four different digits, =, and the same
 # digits sorted, in Chinese, as in 7 1 4 9 = 一 四 七 九. The digits are drawn at random, so that no
-# honest model can guess them: on average a line costs it at least $\ln(10 \cdot 9 \cdot 8 \cdot
-# 7)$ nats.
+# honest model can guess them: on average each line costs at least $\ln(10 \cdot 9 \cdot 8 \cdot 7)$
+# nats.
 
 # %%
 vocabulary = ["·", "?", "START", "END", "=", *"0123456789", *"零一二三四五六七八九"]
@@ -252,7 +254,7 @@ print(*(vocabulary[i] for i in training[0]), f"(the floor is {floor:.2f} nats pe
 # %% [markdown]
 # One block of the encoder will do, as its mask comes from outside: padding alone, or padding and
 # look-ahead together. In training it reads the true beginning. To *write*, it gets the line up to =
-# and adds one token after the other; what is not yet written is padding, which nobody sees.
+# and adds one token after the other; what is not yet written is padding, which no token attends to.
 
 
 # %%
@@ -265,14 +267,12 @@ class LanguageModel(keras.Model):
         self.block = kt.EncoderBlock(num_heads=1, d_ff=128)
         self.logits = keras.layers.Dense(len(vocabulary))
 
-    def attend(self, ids, **options):
+    def call(self, ids):
         mask = kt.padding_mask(ids)
         if self.look_ahead:
             mask = ops.logical_and(mask, kt.look_ahead_mask(ids.shape[1]))
-        return self.block(self.positions(self.embedding(ids)), attention_mask=mask, **options)
-
-    def call(self, ids):
-        return self.logits(self.attend(ids))
+        x = self.block(self.positions(self.embedding(ids)), attention_mask=mask)
+        return self.logits(x)
 
 
 def write(model, lines):
@@ -302,33 +302,35 @@ assert shares["with the mask"][-1] > 0.7 > 0.5 > shares["without"][-1]
 # The model without the mask wins on the loss by far and cannot do the task. The other comes down to
 # the floor, and sorts. So beware of a loss that is better than the data allow. How does the cheat
 # work? Let's look at the question, whose four digits were drawn at random, and at how much
-# attention each place pays to the next one.
+# attention each place pays to the next one: `kt.attention_scores` returns the weights of every
+# attention in a layer or a model, by its path, from one pass.
 
 # %%
 attention = {}
 for name, model in models.items():
     guesses = model.predict_on_batch(test[:, :-1])[:, :4].argmax(axis=-1)
     guessed = (guesses == test[:, 1:5]).mean()
-    attention[name] = array(model.attend(test[:, :-1], return_attention_scores=True)[1])[:, 0]
+    (weights,) = kt.attention_scores(model, test[:, :-1]).values()  # of its only attention
+    attention[name] = array(weights)[:, 0]
     ahead = attention[name][:, range(9), range(1, 10)].mean()
     print(f"{name:13}: {guessed:.0%} of the random digits guessed, {ahead:.0%} of attention ahead")
     assert (guessed > 0.9) == (guessed > 0.2) == (ahead > 0.05) == (name == "without")
 
 # %% [markdown]
-# It looks up the next token and repeats it, also where nobody can know it. When it has to write,
+# It looks up the next token and repeats it, even where nobody could know it. When it has to write,
 # nothing stands there.
 
 # %%
 # extra code – the learning curves, and where both models look
 figure, (left, right) = figures.panels(2)
 looks = {"with the mask": ("o-", figures.BLUE), "without": ("s--", figures.ORANGE)}
-for name, (style, colour) in looks.items():
-    left.plot(range(1, 9), losses[name], style, color=colour, label=name)
-    right.plot(range(1, 9), 100 * np.array(shares[name]), style, color=colour, label=name)
+for name, (style, color) in looks.items():
+    left.plot(range(1, 9), losses[name], style, color=color, label=name)
+    right.plot(range(1, 9), 100 * np.array(shares[name]), style, color=color, label=name)
 left.axhline(floor, color="0.5", linestyle=":")
 left.text(8.1, floor - 0.12, "floor: what nobody can know", ha="right", color="0.3")
 left.set(xlabel="epoch", ylabel="loss (nats per token)", ylim=(0, None))
-right.set(xlabel="epoch", ylabel="new lines written right (%)", ylim=(-3, 103))
+right.set(xlabel="epoch", ylabel="new lines that are right (%)", ylim=(-3, 103))
 right.legend(loc="center right")
 figures.show(figure, "06_leak")
 labels = [vocabulary[i] if figures.CHINESE or i < 15 else str(i - 15) for i in test[0, :10]]

@@ -1,13 +1,13 @@
 # %% [markdown]
 # # 8 · Add & Norm, and the feed-forward network
 #
-# **Two thirds of an encoder block is not attention: what are the other two boxes for?**
-# Let's build layer normalisation, the residual path and the feed-forward network by hand, measure
-# what each keeps alive through 12 blocks, and find out who mixes what. Run time: about 40 s.
+# **Two thirds of an encoder block is not attention: what are the other two boxes for?** Let's build
+# layer normalization, the residual path and the feed-forward network by hand, measure what each
+# keeps alive through 12 blocks, and find out what mixes what. Run time: about 40 s.
 #
 # *Paper: sections 3.1, 3.3 and 5.4. Géron: chapter 16, "Attention Is All You Need: The Original
-# Transformer Architecture"; he introduces layer normalisation in chapter 15, "Fighting the
-# Unstable Gradients Problem", and residual connections with ResNet in chapter 14. Article: 002.*
+# Transformer Architecture"; he introduces layer normalization in chapter 15, "Fighting the Unstable
+# Gradients Problem", and residual connections with ResNet in chapter 14. Article: 002.*
 
 # %%
 import keras
@@ -28,14 +28,14 @@ def array(tensor):
 # %% [markdown]
 # ## Which axis?
 #
-# Both normalisations subtract a mean and divide by a standard deviation. The whole difference is
-# what the mean is taken over. Article 002: batch normalisation treats one dimension of all inputs
-# of a batch, layer normalisation treats each input. Right, and let's add what "each input" is: each
+# Both normalizations subtract a mean and divide by a standard deviation. The whole difference is
+# what the mean is taken over. Article 002: batch normalization treats one dimension of all inputs
+# of a batch, layer normalization treats each input. Right, and let's add what "each input" is: each
 # *token*, not each sentence.
 
 
 # %%
-def normalised(x, axes, epsilon=1e-6):
+def normalized(x, axes, epsilon=1e-6):
     mean, variance = x.mean(axis=axes, keepdims=True), x.var(axis=axes, keepdims=True)
     return (x - mean) / np.sqrt(variance + epsilon), mean.size
 
@@ -44,22 +44,26 @@ x = rng.normal(0.5, 1.0, size=(3, 5, 8)).astype("float32")  # sentence, token, d
 x[1, 2] *= 5  # a loud token
 x[:, :, 6] *= 5  # a wide dimension
 
-over_dimensions, num_tokens = normalised(x, axes=-1)
-over_tokens, num_dimensions = normalised(x, axes=(0, 1))
+over_dimensions, num_tokens = normalized(x, axes=-1)
+over_tokens, num_dimensions = normalized(x, axes=(0, 1))
 layer_norm = keras.layers.LayerNormalization(epsilon=1e-6)
 batch_norm = keras.layers.BatchNormalization(epsilon=1e-6)
 np.testing.assert_allclose(over_dimensions, array(layer_norm(x)), atol=1e-5)
 np.testing.assert_allclose(over_tokens, array(batch_norm(x, training=True)), atol=1e-5)
-np.testing.assert_allclose(over_dimensions, array(kt.AddNorm()(x, np.zeros_like(x))), atol=1e-5)
-print(f"layer normalisation: {num_tokens} means, one a token, each of 8 numbers")
-print(f"batch normalisation: {num_dimensions} means, one a dimension, each of 15 numbers")
+by_add_norm = kt.AddNorm()(x, sublayer=ops.zeros_like)
+np.testing.assert_allclose(over_dimensions, array(by_add_norm), atol=1e-5)
+print(f"layer normalization: {num_tokens} means, one per token, each of 8 numbers")
+print(f"batch normalization: {num_dimensions} means, one per dimension, each of 15 numbers")
 assert (num_tokens, num_dimensions) == (15, 8)
 
 # %%
 # extra code – the same numbers three times
 figure, rows = figures.panels(3, width=2.6, height=3.4)
 for panel, table, title in zip(
-    rows, (x, over_dimensions, over_tokens), ("x", "layer norm of x", "batch norm of x")
+    rows,
+    (x, over_dimensions, over_tokens),
+    ("x", "layer norm of x", "batch norm of x"),
+    strict=True,
 ):
     table = table.reshape(15, 8)
     limit = 6 if title == "x" else 2.5
@@ -72,9 +76,9 @@ rows[0].set_ylabel("token (3 sentences of 5)")
 figures.show(figure, "08_axes")
 
 # %% [markdown]
-# ## Neighbours and padding
+# ## Neighbors and padding
 #
-# The consequence: a batch statistic belongs to the batch. Let's normalise one sentence alone, then
+# The consequence: a batch statistic belongs to the batch. Let's normalize one sentence alone, then
 # beside three others, then padded with zeros as a batch of unequal lengths is, and see how far its
 # own numbers move.
 
@@ -94,9 +98,9 @@ for how, batch in company.items():
     assert moved["layer"] < 1e-6 and moved["batch"] > 0.1
 
 # %% [markdown]
-# A sentence that means something else in other company would be a strange translator (chapter 6
-# took pains to mask padding; here nothing needs masking). Batch normalisation has a second face,
-# too: at inference it uses running averages of what it saw in training. Layer normalisation is the
+# A translator that read a sentence differently in different company would be strange (chapter 6
+# took pains to mask padding; here nothing needs masking). Batch normalization has a second face,
+# too: at inference it uses running averages of what it saw in training. Layer normalization is the
 # same function in both modes:
 
 # %%
@@ -116,10 +120,9 @@ for name, norm in (("layer", layer_norm), ("batch", batch_norm)):
 token = rng.normal(size=(1, 512)).astype("float32")
 token = (token - token.mean()) / token.std()
 for scale in (1.0, 0.1, 0.02):
-    sizes = [
-        array(norm(token * scale)).std()
-        for norm in (kt.AddNorm().norm, keras.layers.LayerNormalization())
-    ]
+    add_norm, keras_norm = kt.AddNorm(), keras.layers.LayerNormalization()
+    of_package = add_norm(token * scale, sublayer=ops.zeros_like)
+    sizes = [array(output).std() for output in (of_package, keras_norm(token * scale))]
     print(f"standard deviation {scale:4} becomes {sizes[0]:.3f} (1e-6), {sizes[1]:.3f} (1e-3)")
     by_hand = [scale / np.sqrt(scale**2 + epsilon) for epsilon in (1e-6, 1e-3)]
     np.testing.assert_allclose(sizes, by_hand, rtol=1e-3)
@@ -133,16 +136,14 @@ assert sizes[0] > 0.99 and sizes[1] < 0.6
 # \text{pre-norm:}\quad x \leftarrow x + \mathrm{Sublayer}(\mathrm{LayerNorm}(x))$$
 #
 # The sum needs both sides to be equally wide, so every sublayer of the paper ends in $d_{model}$
-# dimensions. Any function will do as a sublayer:
+# dimensions. `kt.AddNorm` is called with $x$ and the sublayer, and any function will do as one:
 
 # %%
-sublayer = np.tanh
 post, pre = kt.AddNorm(), kt.AddNorm(norm_first=True)
-post_norm = normalised(x + sublayer(x), -1)[0]
-pre_norm = x + sublayer(normalised(x, -1)[0])
+post_norm = normalized(x + np.tanh(x), -1)[0]
+pre_norm = x + np.tanh(normalized(x, -1)[0])
 for add_norm, by_hand in ((post, post_norm), (pre, pre_norm)):
-    by_package = add_norm(x, sublayer(array(add_norm.sublayer_input(x))))
-    np.testing.assert_allclose(array(by_package), by_hand, atol=1e-5)
+    np.testing.assert_allclose(array(add_norm(x, sublayer=ops.tanh)), by_hand, atol=1e-5)
 print(f"size of a token: post-norm {post_norm.std():.2f}, pre-norm {pre_norm.std():.2f}")
 np.testing.assert_allclose(post_norm.std(axis=-1), 1, atol=1e-4)
 
@@ -179,12 +180,12 @@ kernels = [
 ]
 
 
-def attention_of(x, W_q, W_k, W_v):
-    return kt.scaled_dot_product_attention(x @ W_q, x @ W_k, x @ W_v)[0]
+def attention_with(W_q, W_k, W_v):
+    return lambda x: kt.scaled_dot_product_attention(x @ W_q, x @ W_k, x @ W_v)[0]
 
 
-def network_of(x, W_1, W_2):
-    return ops.relu(x @ W_1) @ W_2
+def network_with(W_1, W_2):
+    return lambda x: ops.relu(x @ W_1) @ W_2
 
 
 class Stack(keras.layers.Layer):
@@ -198,11 +199,11 @@ class Stack(keras.layers.Layer):
 
     def call(self, x):
         self.depths = []
-        for zero, (*W_qkv, W_1, W_2) in zip(self.zeros, kernels):
+        for zero, (*W_qkv, W_1, W_2) in zip(self.zeros[:-1], kernels, strict=True):
             x = x + zero
             self.depths.append(x)
-            x = self.join(x, lambda x: attention_of(x, *W_qkv))
-            x = self.join(x, lambda x: network_of(x, W_1, W_2))
+            x = self.join(x, attention_with(*W_qkv))
+            x = self.join(x, network_with(W_1, W_2))
         self.depths.append(x)
         return x + self.zeros[-1]
 
@@ -232,15 +233,15 @@ for name, join in JOINS.items():
     )
 
 # %% [markdown]
-# Read the table from above. With **neither**, signal and gradient both fade. **Add alone** keeps
-# every path open, and they add up: both grow with each block. **Norm alone** holds the size,
-# but look at the cosine: after a few blocks all tokens are the same vector. It takes **both**.
-# Post-norm still lets the tokens grow alike, but later; pre-norm least, and its $x$ grows a little
-# with each block. Who makes them alike? Mostly attention, which averages:
+# Read the table from the top. With **neither**, signal and gradient both fade. **Add alone** keeps
+# every path open, and they add up: both grow with each block. **Norm alone** holds the size, but
+# look at the cosine: after a few blocks all tokens are the same vector. It takes **both**.
+# Post-norm still lets the tokens become alike, but later; pre-norm least, and its $x$ grows a
+# little with each block. What makes them alike? Mostly attention, which averages:
 
 # %%
 x = ops.convert_to_tensor(start)
-after = [attention_of(x, *kernels[0][:3]), network_of(x, *kernels[0][3:])]
+after = [attention_with(*kernels[0][:3])(x), network_with(*kernels[0][3:])(x)]
 cosine, *after = (mean_cosine(array(x)[0]) for x in (start, *after))
 print(f"cosine {cosine:.2f}; after one attention {after[0]:.2f}, after one network {after[1]:.2f}")
 assert after[0] > after[1] + 0.1 and after[0] > cosine + 0.3
@@ -261,9 +262,10 @@ for name, color, line in zip(
     JOINS,
     (figures.BLACK, figures.PURPLE, figures.ORANGE, figures.BLUE, figures.GREEN),
     (":", "--", "-.", "o-", "s-"),
+    strict=True,
 ):
     relative = np.array(gradients[name]) / gradients[name][-1]
-    for panel, values in zip(panels, (relative, sizes[name], cosines[name])):
+    for panel, values in zip(panels, (relative, sizes[name], cosines[name]), strict=True):
         panel.plot(values, line, color=color, label=name, markersize=3)
 panels[0].set(yscale="log", ylabel="gradient (that at the top = 1)")
 panels[1].set(yscale="log", ylabel="standard deviation of x")
@@ -276,7 +278,7 @@ figures.show(figure, "08_depth")
 # %% [markdown]
 # ## Post-norm or pre-norm?
 #
-# The paper normalises after the addition; GPT-2 and most of its successors do so before. Let's
+# The paper normalizes after the addition; GPT-2 and most of its successors do so before. Let's
 # train both on a task that needs attention, to write a sequence backwards, at a learning rate that
 # is high from the first step.
 
@@ -304,9 +306,9 @@ for name, norm_first in (("post-norm", False), ("pre-norm", True)):
 assert curves["pre-norm"][-1] > 0.9 > 0.7 > curves["post-norm"][-1]
 
 # %% [markdown]
-# At this rate pre-norm learns at once, and post-norm hardly gets off the ground. Xiong et al.
-# (2020) put it down to large gradients near the output at initialisation; the paper's own remedy is
-# to begin with tiny steps, the warm-up of chapter 10.
+# At this rate pre-norm learns at once, and post-norm lags far behind. Xiong et al. (2020) put it
+# down to large gradients near the output at initialization; the paper's own remedy is to begin with
+# tiny steps, the warm-up of chapter 10.
 #
 # ## The feed-forward network
 #
@@ -332,7 +334,8 @@ print(f"kernels of shape {W_1[None].shape} and {W_2[None].shape}: they differ by
 assert gap < 1e-5
 
 # %% [markdown]
-# A network at one position does not see the others. Change the last token and look who notices:
+# A network at one position does not see the others. Change the last token and see which positions
+# notice:
 
 # %%
 attention = kt.MultiHeadAttention(num_heads=2)
@@ -346,7 +349,7 @@ assert notices["feed-forward"][:5].max() == 0 < notices["feed-forward"][5]
 assert notices["attention"].min() > 1e-3
 
 # %% [markdown]
-# ## Who mixes dimensions?
+# ## What mixes dimensions?
 #
 # Article 002: before the feed-forward network the dimensions of an input have not interacted, and
 # combining them is what this network is for. Let's nudge one input dimension of a token and see
@@ -375,7 +378,7 @@ for name, layer in LAYERS.items():
 # %%
 # extra code – who moves whom
 figure, panels = figures.panels(4, width=2.3, height=2.7)
-for panel, (name, table) in zip(panels, moves.items()):
+for panel, (name, table) in zip(panels, moves.items(), strict=True):
     image = panel.imshow(table / table.max(), cmap="Blues", vmin=0, vmax=1)
     panel.set(title=name, xlabel="output dimension", xticks=[0, 7], yticks=[0, 7])
 panels[0].set_ylabel("nudged input dimension")
@@ -435,14 +438,14 @@ for name, block in (("encoder", encoder_block), ("decoder", decoder_block)):
 # ## Exercises
 #
 # 1. Keras's `BatchNormalization` takes a `mask`. Does it mend the padding? Does it mend the
-#    neighbours?
+#    neighbors?
 # 2. `keras.layers.RMSNormalization` divides by the root mean square and subtracts nothing. For
-#    which tokens does it agree with layer normalisation?
+#    which tokens does it agree with layer normalization?
 # 3. Which $d_{ff}$ gives the feed-forward network as many weights as the attention has?
 #
 # ## Answers
 #
-# 1. The padding, yes. The neighbours, no: they are not padding.
+# 1. The padding, yes. The neighbors, no: they are not padding.
 
 # %%
 alone = array(batch_norm(sentence, training=True))
@@ -458,8 +461,8 @@ for how, batch in company.items():
 
 # %%
 rms_norm = keras.layers.RMSNormalization(epsilon=1e-6)
-centred = x - x.mean(axis=-1, keepdims=True)
-gaps = [np.abs(array(rms_norm(v)) - normalised(v, -1)[0]).max() for v in (x, centred)]
+centered = x - x.mean(axis=-1, keepdims=True)
+gaps = [np.abs(array(rms_norm(v)) - normalized(v, -1)[0]).max() for v in (x, centered)]
 print(f"they differ by {gaps[0]:.2f}, on tokens with mean 0 by {gaps[1]:.0e}")
 assert gaps[1] < 1e-4 < 0.1 < gaps[0]
 

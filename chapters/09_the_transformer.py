@@ -49,8 +49,8 @@ add_norm_1, add_norm_2 = kt.AddNorm(), kt.AddNorm()
 
 
 def opened_block(x):
-    x = add_norm_1(x, attention(x, x, attention_mask=mask))
-    return add_norm_2(x, feed_forward(x))
+    x = add_norm_1(x, sublayer=lambda x: attention(x, x, attention_mask=mask))
+    return add_norm_2(x, sublayer=feed_forward)
 
 
 block = kt.EncoderBlock(HEADS, D_FF)
@@ -65,7 +65,7 @@ print(f"with other weights they differ by {other_weights:.1f}, with the same by 
 assert same_weights < 1e-5 < 0.1 < other_weights
 
 # %% [markdown]
-# ## What a decoder block has more
+# ## What a decoder block adds
 #
 # Article 002 says of the decoder: 它和 encoder 的唯一不同就是多了 Masked Multi-Head Attention 部分
 # ("its only difference from the encoder is the additional masked multi-head attention"). Let's
@@ -81,14 +81,14 @@ for sublayer in ("self_attention", "cross_attention", "feed_forward"):
         counts = ["none" if part is None else f"{part.count_params():,}" for part in both]
         print(f"{name:25} encoder block {counts[0]:>7}, decoder block {counts[1]:>7}")
 more = decoder_block.count_params() - block.count_params()
-print(f"a decoder block has {more:,} parameters more")
+print(f"a decoder block has {more:,} more parameters")
 assert more == 4 * (D_MODEL**2 + D_MODEL) + 2 * D_MODEL
 
 # %% [markdown]
-# What is more is the *cross*-attention with its LayerNorm (the article comes to it three sentences
-# later). The masked attention is the encoder's self-attention, for a mask has no weights. Let's
-# prove it: silence the cross-attention with a zero output projection, and what remains of a decoder
-# block is an encoder block under a look-ahead mask.
+# The extra part is the *cross*-attention with its LayerNorm (the article comes to it three
+# sentences later). The masked attention is the encoder's self-attention, for a mask has no weights.
+# Let's prove it: silence the cross-attention with a zero output projection, and what remains of a
+# decoder block is an encoder block under a look-ahead mask.
 
 # %%
 plain, silenced = kt.EncoderBlock(HEADS, D_FF), kt.DecoderBlock(HEADS, D_FF)
@@ -110,7 +110,7 @@ assert after < 1e-4 < 0.1 < min(before, unmasked)
 # *shape* of a block. Each of the N has weights of its own:
 
 # %%
-encoder = kt.Encoder(3, HEADS, D_FF)
+encoder = kt.Encoder(3, num_heads=HEADS, d_ff=D_FF)
 encoder(x, attention_mask=mask)
 draw_weights(encoder)
 in_a_row = repeated = x
@@ -164,8 +164,8 @@ ids = {
 }
 before = distance(by_hand(ids), transformer(ids))
 mine = [embed, *encoder_blocks, *decoder_blocks]
-theirs = [transformer.embed_target, *transformer.encoder.blocks, *transformer.decoder.blocks]
-for my_part, their_part in zip(mine, theirs):
+theirs = [transformer.target_embedding, *transformer.encoder.blocks, *transformer.decoder.blocks]
+for my_part, their_part in zip(mine, theirs, strict=True):
     my_part.set_weights(their_part.get_weights())
 after, shape = distance(by_hand(ids), transformer(ids)), tuple(transformer(ids).shape)
 print(f"logits {shape} differ by {before:.1f} before, by {after:.0e} after")
@@ -177,8 +177,8 @@ assert by_hand.count_params() == transformer.count_params()
 #
 # Each part has a closed form. With $V$ words: the embedding has $Vd$; an attention $4(d^2 + d)$,
 # for queries, keys, values and output (heads and sinusoids are free); a feed-forward network
-# $2dd_{ff} + d_{ff} + d$; a LayerNorm $2d$. A Keras weight knows its path, so each sum can be held
-# against the model:
+# $2dd_{ff} + d_{ff} + d$; a LayerNorm $2d$. A Keras weight has a path, so each sum can be compared
+# with the model:
 
 
 # %%
@@ -196,6 +196,10 @@ def parameters(vocabulary, num_layers, d_model, d_ff, d_keys=None, biases=True, 
     return counts
 
 
+def count_parameters(vocabulary, **sizes):
+    return sum(parameters(vocabulary, **sizes).values())
+
+
 counted = parameters(VOCABULARY, **sizes)
 found = dict.fromkeys(counted, 0)
 for weight in transformer.weights:
@@ -206,24 +210,25 @@ for part, number in found.items():
     print(f"{part:24}{number:8,} {number / sum(found.values()):6.1%}")
 print(f"{'sum':24}{sum(found.values()):8,}")
 assert found == counted
-assert sum(found.values()) == transformer.count_params() == kt.count_parameters(VOCABULARY, **sizes)
+assert sum(found.values()) == transformer.count_params() == count_parameters(VOCABULARY, **sizes)
 
 # %% [markdown]
 # ## The paper's 65 and 213 million
 #
-# So says Table 3 of its base and its big model (in `kt.PRESETS`, each row a `kt.Preset`); section
-# 5.1 has "about 37000" ids. We get:
+# These are Table 3's numbers for its base and its big model (in `kt.PRESETS`, each row a
+# `kt.TransformerConfig`); section 5.1 has "about 37000" ids. We get:
 
 # %%
 base, big = vars(kt.PRESETS["base"]), vars(kt.PRESETS["big"])
 for preset, paper in ((base, 65), (big, 213)):
-    number = kt.count_parameters(37_000, **preset)
+    number = count_parameters(37_000, **preset)
     print(f"d_model {preset['d_model']:4}: {number:11,}; the paper: {paper} million")
-    assert number == sum(parameters(37_000, **preset).values())
     assert 1e6 < abs(number - paper * 1e6) < 2e6
+built = kt.Transformer(37_000, config=kt.PRESETS["base"])
+assert built.count_params() == count_parameters(37_000, **base)
 
 # %% [markdown]
-# One is too small and the other too large. Let's turn the question round. The number of ids is the
+# One is too small and the other too large. Let's reverse the question. The number of ids is the
 # only size that Table 3 does not state: how many make each row's number, up to rounding?
 
 # %%
@@ -242,7 +247,7 @@ def range_of_ids(row, millions, biases=True):
 
 
 for biases in (False, True):
-    lows, highs = zip(*(range_of_ids(*row, biases) for row in table_3))
+    lows, highs = zip(*(range_of_ids(*row, biases) for row in table_3), strict=True)
     low, high = max(lows[:-1]), min(highs[:-1])
     print(f"{'with' if biases else 'without'} biases in the attention: ten rows agree on", end=" ")
     print(f"{low:,.0f} to {high:,.0f} ids, big needs {lows[-1]:,.0f} to {highs[-1]:,.0f}")
@@ -260,9 +265,9 @@ labels = []
 for height, (row, millions) in enumerate(reversed(table_3)):
     name = "big" if row is big else ", ".join(f"{k} = {v}" for k, v in row.items()) or "base"
     labels.append(f"{name.replace('d_keys', 'h d_k')}: {millions} million")
-    colour = figures.ORANGE if row is big else figures.BLUE
+    color = figures.ORANGE if row is big else figures.BLUE
     ids_needed = range_of_ids(row, millions)
-    panel.plot(ids_needed, [height, height], color=colour, linewidth=6, solid_capstyle="butt")
+    panel.plot(ids_needed, [height, height], color=color, linewidth=6, solid_capstyle="butt")
 panel.axvspan(low, high, color="0.8", zorder=0)
 panel.axvline(37_000, color=figures.BLACK, linestyle="--", linewidth=1)
 panel.text(37_080, 10.6, "section 5.1")
@@ -280,7 +285,7 @@ figures.show(figure, "09_table_3")
 # %%
 # extra code – shares of the parameters, as bars
 kinds = ["embedding", "self_attention", "cross_attention", "feed_forward"]
-vocabularies = {"tiny": 60, "small": 8_000, "base": 37_000, "big": 37_000}
+vocabularies = {"tiny": 60, "mini": 8_000, "base": 37_000, "big": 37_000}
 shares, labels = [], []
 for name, vocabulary in vocabularies.items():
     parts = parameters(vocabulary, **vars(kt.PRESETS[name]))
@@ -289,10 +294,12 @@ for name, vocabulary in vocabularies.items():
     shares.append(np.divide(of_kinds, total))
     labels.append(f"{name}: {total / 1e6:.1f} M\n{vocabulary:,} ids")
 figure, panel = figures.panels(width=6.4, height=2.9)
-colours = [figures.ORANGE, figures.BLUE, figures.PURPLE, figures.GREEN]
+colors = [figures.ORANGE, figures.BLUE, figures.PURPLE, figures.GREEN]
 left = np.zeros(len(labels))
-for kind, share, colour, hatch in zip(kinds, np.transpose(shares), colours, ["//", "", "..", ""]):
-    style = dict(color=colour, alpha=0.6, hatch=hatch, edgecolor="white", label=kind)
+for kind, share, color, hatch in zip(
+    kinds, np.transpose(shares), colors, ["//", "", "..", ""], strict=True
+):
+    style = dict(color=color, alpha=0.6, hatch=hatch, edgecolor="white", label=kind)
     bars = panel.barh(labels, 100 * share, left=left, **style)
     panel.bar_label(bars, fmt="%.0f", label_type="center")
     left += 100 * share
@@ -302,11 +309,11 @@ figure.legend(*panel.get_legend_handles_labels(), loc="outside upper center", nc
 figures.show(figure, "09_parameters")
 
 # %%
-embedding = dict(zip(vocabularies, np.array(shares)[:, 0]))
+embedding = dict(zip(vocabularies, np.array(shares)[:, 0], strict=True))
 print("the embedding's share:", ", ".join(f"{name} {s:.0%}" for name, s in embedding.items()))
 print(f"LayerNorms have at most {1 - min(map(sum, shares)):.1%} everywhere")
 assert embedding["tiny"] < 0.05 < embedding["big"] < 0.7 * embedding["base"]
-assert 0.98 < min(map(sum, shares))
+assert min(map(sum, shares)) > 0.98
 
 # %% [markdown]
 # ## One matrix, three jobs
@@ -315,13 +322,13 @@ assert 0.98 < min(map(sum, shares))
 # goes in as $\sqrt{d}\,E_w$, and the logits are $hE^T$. That saves two matrices of three:
 
 # %%
-E = ops.convert_to_numpy(transformer.embed_target.embeddings)
+E = ops.convert_to_numpy(transformer.target_embedding.embeddings)
 h = rng.normal(size=(1, 3, D_MODEL)).astype("float32")
 np.testing.assert_allclose(ops.convert_to_numpy(embed(h, reverse=True)), h @ E.T, atol=1e-4)
 words = ids["source_ids"]
 np.testing.assert_allclose(ops.convert_to_numpy(embed(words)), 8 * E[words], atol=1e-5)
 saved = 2 * parameters(37_000, **base)["embedding"]
-tied = kt.count_parameters(37_000, **base)
+tied = count_parameters(37_000, **base)
 print(f"base: {saved:,} saved of {tied + saved:,}, {saved / (tied + saved):.0%}")
 two_sides = kt.Transformer(VOCABULARY, VOCABULARY, **sizes)  # a vocabulary for each language
 assert two_sides.count_params() - transformer.count_params() == VOCABULARY * D_MODEL
@@ -342,15 +349,16 @@ np.testing.assert_allclose(rms, [512**-0.5, 1, 0.5**0.5], rtol=0.02)
 # ## What `norm_first` changes
 #
 # Pre-norm, $x + \mathrm{Sublayer}(\mathrm{LayerNorm}(x))$, leaves the residual path without any
-# normalisation, so each stack needs a last LayerNorm. Let's send 250 words through two fresh
-# models, and watch the path in the encoder, and what comes out:
+# normalization, so each stack needs a last LayerNorm. Let's send 250 words through two fresh
+# models, and follow the path in the encoder, and what comes out:
 
 # %%
 words = rng.integers(4, 1_000, (10, 25))
 counts, echoes, paths = [], [], []
 for norm_first in (False, True):
-    model = kt.Transformer(1_000, None, 3, 128, HEADS, 256, norm_first=norm_first)
-    path = [model.source_positions(model.embed_source(words))]
+    config = kt.TransformerConfig(3, 128, HEADS, 256, norm_first=norm_first)
+    model = kt.Transformer(1_000, config=config)
+    path = [model.source_positions(model.source_embedding(words))]
     for each in model.encoder.blocks:
         path.append(each(path[-1]))
     paths.append([ops.convert_to_numpy(each).std() for each in path])
@@ -364,7 +372,7 @@ assert np.allclose(paths[0][1:], 1, atol=0.01) and paths[1] == sorted(paths[1])
 assert echoes[1] > 0.6 > 0.2 > echoes[0]
 
 # %% [markdown]
-# Two LayerNorms more, a path that grows, and a surprise: an untrained pre-norm model is an echo.
+# Two more LayerNorms, a path that grows, and a surprise: an untrained pre-norm model is an echo.
 # The likeliest next word is the one just read, because the free path carries $\sqrt{d}\,E_w$ to the
 # end and the tied output reads it off again.
 
@@ -376,7 +384,7 @@ assert echoes[1] > 0.6 > 0.2 > echoes[0]
 # 2. The paper's attention has matrices only; its code of 2017 has biases too, and so has the
 #    package. How many are they in base? Show that the biases of the *keys* do nothing at all.
 # 3. Every LayerNorm adds an ε to the variance. The paper does not say which, the authors' code and
-#    the package have $10^{-6}$, and Keras has $10^{-3}$ unless told. When does it matter?
+#    the package have $10^{-6}$, and Keras's default is $10^{-3}$. When does it matter?
 #
 # ## Answers
 #
@@ -386,7 +394,7 @@ assert echoes[1] > 0.6 > 0.2 > echoes[0]
 # %%
 inputs = keras.Input((None, D_MODEL))
 shared = keras.Model(inputs, block(block(block(inputs))))
-one_layer = kt.count_parameters(37_000, **base | {"num_layers": 1})
+one_layer = count_parameters(37_000, **base | {"num_layers": 1})
 share = 37_000 * 512 / one_layer
 print(
     f"three calls: {shared.count_params():,}; base: {one_layer:,}, the embedding {share:.0%} of it"
@@ -411,7 +419,7 @@ for name, least, most in (("key", 0, 1e-4), ("value", 0.1, np.inf)):
 assert number == 18 * 4 * 512
 
 # %% [markdown]
-# 3\. When what is normalised is small. In a post-norm block it is not; but 0.01 times standard
+# 3\. When what is normalized is small. In a post-norm block it is not; but 0.01 times standard
 # normal noise, of variance $10^{-4}$, comes out a third as large as it should:
 
 # %%

@@ -1,10 +1,10 @@
 # %% [markdown]
 # # 10 · Training
 #
-# **What goes into a Transformer, what is to come out, and what moves its weights?**
-# Let's train one on dates ("April 22, 2019" becomes "2019-04-22"), and check each part of the
-# recipe by hand on the way: batches, loss, perplexity, schedule, optimiser, dropout. At the end one
-# file answers on two backends. Run time: about 35 s.
+# **What goes into a Transformer, what must come out, and what moves its weights?** Let's train one
+# on dates ("April 22, 2019" becomes "2019-04-22"), and check each part of the recipe by hand on the
+# way: batches, loss, perplexity, schedule, optimizer, dropout. At the end one file answers on two
+# backends. Run time: about 35 s.
 #
 # *Paper: sections 5.1, 5.3 and 5.4, equation 3. Géron: chapter 16, "An Encoder–Decoder Network for
 # Neural Machine Translation" and exercise 9. Articles: 000 ("shifted right"), 002.*
@@ -25,7 +25,7 @@ from keras import ops
 
 import figures
 import keras_transformer as kt
-from keras_transformer import corpora, evaluation, plots, training
+from keras_transformer import backend, data, evaluation, plots
 
 keras.utils.set_random_seed(10)
 rng = np.random.default_rng(10)
@@ -33,17 +33,17 @@ rng = np.random.default_rng(10)
 # %% [markdown]
 # ## Dates
 #
-# `corpora.dates` writes any date in one of 21 forms; to learn them all takes some minutes (it is
-# the first command of the README). For a chapter we take the form of Géron's exercise and two
+# `data.dates` writes any date in one of 21 forms; to learn them all takes some minutes (it is the
+# first command of the README). For a chapter we take the form of Géron's exercise and two
 # centuries, and no date twice:
 
 # %%
-print("; ".join(corpora.dates(num_train=6).train.source))
-first = datetime.date(1900, 1, 1)
-days = [first + datetime.timedelta(int(n)) for n in rng.choice(73_000, 1_836, replace=False)]
-pairs = [(corpora.write_date(day, "{month} {day}, {year}"), day.isoformat()) for day in days]
+print("; ".join(data.dates(num_train=6).train.source))
+start = datetime.date(1900, 1, 1)
+days = [start + datetime.timedelta(int(n)) for n in rng.choice(73_000, 1_836, replace=False)]
+pairs = [(data.write_date(day, "{month} {day}, {year}"), day.isoformat()) for day in days]
 train, valid, test = (
-    corpora.Examples(*map(list, zip(*part)))
+    data.Examples(*map(list, zip(*part, strict=True)))
     for part in (pairs[:1_600], pairs[1_600:1_800], pairs[1_800:])
 )
 print(f"{len(train.source)} to learn from; the first: {train.source[0]} -> {train.target[0]}")
@@ -52,35 +52,37 @@ print(f"{len(train.source)} to learn from; the first: {train.source[0]} -> {trai
 # ## Text becomes ids
 #
 # Digits are copied one by one, so each character gets an id of its own, after four special ones.
-# What was learnt can be decoded again; what was never seen is unknown.
+# What was learned can be decoded again; what was never seen is unknown. (The result of
+# `kt.train_tokenizer` is a `kt.SentencePieceTokenizer`.)
 
 # %%
-tokenizer = kt.learn_tokenizer(train.source + train.target, model_type="char")
+tokenizer = kt.train_tokenizer(train.source + train.target, model_type="char")
 V = tokenizer.vocabulary_size()
-ids = [kt.encode(tokenizer, side) for side in train]
+ids = [tokenizer.encode(side) for side in train]
 print(f"{V} ids: padding {kt.PADDING}, unknown {kt.UNKNOWN}, start {kt.START}, end {kt.END}, ...")
-print(f"{train.target[0]} is {ids[1][0]}, and 四 ('four') is {kt.encode(tokenizer, ['四'])[0]}")
-assert [kt.decode(tokenizer, side) for side in ids] == list(train)
-assert kt.encode(tokenizer, ["四"]) == [[kt.UNKNOWN]]
+print(f"{train.target[0]} is {ids[1][0]}, and 四 ('four') is {tokenizer.encode(['四'])[0]}")
+assert [tokenizer.decode(side) for side in ids] == list(train)
+assert tokenizer.encode(["四"]) == [[kt.UNKNOWN]]
 
 # %% [markdown]
-# Real languages are cut into pieces by BPE, as in the paper. `encode_at_random` cuts them otherwise
-# each time, so that a model sees one sentence in many guises. The text stays the same:
+# Real languages are cut into pieces by BPE, as in the paper. With `sample=True` (BPE-dropout) each
+# merge is left out with probability `alpha`, so that a model sees one sentence in many guises. The
+# text stays the same (▁ is a space):
 
 # %%
-pieces = kt.learn_tokenizer(train.source, vocabulary_size=150, model_type="bpe")
+pieces = kt.train_tokenizer(train.source, vocabulary_size=150, model_type="bpe")
 text = "September 9, 1999"
-plain = kt.encode(pieces, [text])
-cuts = [kt.encode_at_random(pieces, [text], alpha=0.3, seed=seed)[0] for seed in range(20)]
+plain = pieces.encode([text])
+cuts = [pieces.encode([text], sample=True, alpha=0.3, seed=seed)[0] for seed in range(20)]
 for cut in (plain[0], *cuts[:2]):
-    print("|".join(kt.decode(pieces, [[i]])[0] for i in cut))
-assert kt.decode(pieces, cuts) == [text] * 20 and len(set(map(tuple, cuts))) > 5
-assert kt.encode_at_random(pieces, [text], alpha=0.0) == plain
+    print("|".join(pieces.tokens(cut)))
+assert pieces.decode(cuts) == [text] * 20 and len(set(map(tuple, cuts))) > 5
+assert pieces.encode([text], sample=True, alpha=0.0) == plain
 
 # %% [markdown]
 # ## Shifted right
 #
-# The decoder reads the target moved by one place and is to write the target: `target_ids` has at
+# The decoder reads the target moved by one place and must write the target: `target_ids` has at
 # each position what `labels` asked for at the position before.
 
 # %%
@@ -97,7 +99,7 @@ assert (inputs["target_ids"][:, 0] == kt.START).all()
 # So it is given the *true* beginning, whatever it would have written: teacher forcing (教师强制,
 # 000). Article 002 says "Decoder 必须要一个一个地解码" (the decoder has to decode one by one). In
 # use it has to; in training one pass does for all positions, thanks to the look-ahead mask. Let's
-# compare it with every beginning on its own, one a row:
+# compare it with every beginning on its own, one per row:
 
 # %%
 model = kt.Transformer(V, num_layers=1, d_model=64, num_heads=4, d_ff=128, dropout=0.0)
@@ -138,8 +140,8 @@ print("by hand {:.6f}, package {:.6f}, with more padding {:.6f}".format(*losses)
 np.testing.assert_allclose(losses, losses[0], rtol=1e-6)
 
 # %% [markdown]
-# A warning: this loss does not go to 0. The best a model can say is $q$, and that costs its
-# entropy.
+# A warning: this loss does not go to 0. It is smallest when the model predicts $q$ itself, and then
+# equals the entropy of $q$.
 
 # %%
 q = np.append(np.full(V - 1, 0.1 / V), 0.9 + 0.1 / V)
@@ -151,14 +153,14 @@ np.testing.assert_allclose(best, floor, rtol=1e-5)
 # %% [markdown]
 # ## Perplexity and accuracy
 #
-# Perplexity is exp(nats per token): 1 for a model that knows, $V$ for one that guesses. Mind the
-# mean: *all* nats by *all* tokens, and only then the exp. Let's try two batches, of nine tokens and
-# of one:
+# Perplexity is exp(nats per token): 1 for a model that is certain and right, $V$ for one that
+# guesses. Careful with averages: total nats divided by total tokens first, the exponential last.
+# Let's try two batches, of nine tokens and of one:
 
 
 # %%
 def logits_costing(nats):
-    """Logits of ids 0, 1, 2 by which id 1 costs so many nats."""
+    """Logits of ids 0, 1, 2 by which id 1 costs these nats."""
     p = np.exp(-np.array(nats))[None, :, None]
     return np.log(np.concatenate([(1 - p) / 2, p, (1 - p) / 2], axis=-1)).astype("float32")
 
@@ -209,22 +211,23 @@ np.testing.assert_allclose(rates["base"][4 * 4000 - 1], rates["base"].max() / 2,
 # %%
 # extra code – the schedules
 figure, panel = figures.panels(width=5.5)
-colours, styles = (figures.BLUE, figures.GREEN, figures.ORANGE), ("-", ":", "--")
-for (name, curve), colour, style in zip(rates.items(), colours, styles):
-    panel.plot(step, curve, style, color=colour, label=name)
+colors, styles = (figures.BLUE, figures.GREEN, figures.ORANGE), ("-", ":", "--")
+for (name, curve), color, style in zip(rates.items(), colors, styles, strict=True):
+    panel.plot(step, curve, style, color=color, label=name)
 panel.set(xscale="log", yscale="log", xlabel="step", ylabel="learning rate", ylim=(1e-7, 0.02))
 panel.legend(loc="lower right")
 figures.show(figure, "10_schedule")
 
 # %% [markdown]
-# At four times the warm-up, half of the peak is left. Small models bear large rates: our peak is
-# eleven times that of base.
+# At four times the warm-up, half of the peak is left. Small models tolerate large learning rates:
+# our peak is eleven times that of base.
 #
 # ## Adam
 #
 # Adam divides a running mean of the gradient by the root of a running mean of its square. So a lone
-# first step moves *every* weight by the learning rate, be its gradient 1000 or 0.001; that is one
-# reason to begin with small rates. Let's do three steps by hand, with the paper's $\beta$ and ε:
+# first step moves *every* weight by the learning rate, whether its gradient is 1000 or 0.001; that
+# is one reason to begin with small rates. Let's do three steps by hand, with the paper's $\beta$
+# and ε:
 
 # %%
 gradients = np.array([[1000.0, 1.0, -0.001], [-500.0, 1.0, 0.002], [10.0, 1.0, -0.001]], "float32")
@@ -259,22 +262,22 @@ assert abs(np.mean(ones == 0) - 0.1) < 0.01 and np.isclose(ones.max(), 1 / 0.9)
 # ## `fit`
 #
 # Everything together. (`shuffle=False`: these batches shuffle themselves. And no dropout: 1,600
-# dates seen seven times are not learnt by heart, as the last lines check.)
+# dates seen seven times are not learned by heart, as the last lines check.)
 
 # %%
 model.compile(
     kt.paper_optimizer(schedules["this chapter"]),
     kt.TokenCrossEntropy(label_smoothing=0.1),
     metrics=[kt.TokenAccuracy(), kt.Perplexity()],
-    jit_compile=training.pays_to_compile(),
+    jit_compile=backend.prefers_jit(),
 )
-valid_ids = [kt.encode(tokenizer, side) for side in valid]
+valid_ids = [tokenizer.encode(side) for side in valid]
 valid_batches = kt.TranslationBatches(*valid_ids, batch_size=200, num_buckets=1)
 history = model.fit(
     batches, validation_data=valid_batches, epochs=7, shuffle=False, verbose=2
 ).history
-first, last = ({name: values[n] for name, values in history.items()} for n in (1, -1))
-assert first["val_token_accuracy"] > first["token_accuracy"]
+second, last = ({name: values[n] for name, values in history.items()} for n in (1, -1))
+assert second["val_token_accuracy"] > second["token_accuracy"]
 assert last["val_token_accuracy"] > max(0.95, last["token_accuracy"] - 0.02)
 assert floor < last["val_loss"] < floor + 0.15
 
@@ -291,8 +294,8 @@ figures.show(plots.plot_history(history), "10_history")
 # ## Save, load, use, on any backend
 #
 # A `Translator` is the model with its tokenizer, text in and text out, in one `.keras` file. Let's
-# load it here; and in a second process, on another backend, which works while we go on. We ask for
-# dates that neither has seen, and for some of them in CAPITALS:
+# load it here; and in a second process, on another backend, which works while we continue. We ask
+# for dates that neither has seen, and for some of them in CAPITALS:
 
 # %%
 path = pathlib.Path(tempfile.mkdtemp()) / "dates.keras"
@@ -316,7 +319,7 @@ if others:
     there = subprocess.Popen([sys.executable, "-c", USE, path, *asked], env=environment, **pipes)
 
 answers = translator.translate(asked)
-for question, answer in list(zip(asked, answers))[33:39]:
+for question, answer in list(zip(asked, answers, strict=True))[33:39]:
     print(f"{question} -> {answer}")
 exact = evaluation.exact_match(answers[:36], test.target)
 in_capitals = evaluation.exact_match(answers[36:], test.target[:16])
@@ -327,14 +330,15 @@ assert exact > 0.7 and in_capitals < 0.5
 if not others:
     print(f"There is no backend here but {here}: nothing to compare.")
 else:
-    said, errors = there.communicate()
+    output, errors = there.communicate()
     assert there.returncode == 0, errors
-    same = np.mean([a == b for a, b in zip(json.loads(said.splitlines()[-1]), answers)])
+    elsewhere = json.loads(output.splitlines()[-1])
+    same = np.mean([a == b for a, b in zip(elsewhere, answers, strict=True)])
     print(f"trained on {here}, used on {others[0]}: {same:.0%} of the answers are the same")
     assert same == 1
 
 # %% [markdown]
-# What it has learnt it can do anywhere; what it was never shown (capitals are unknown ids to it,
+# What it has learned it can do anywhere; what it was never shown (capitals are unknown ids to it,
 # except initials) it cannot do.
 #
 # ## Exercises
@@ -344,7 +348,7 @@ else:
 # 2. With which `warmup_steps` does equation 3 have a peak of 0.001 for `d_model=64`? How does the
 #    package get that peak after 150 steps?
 # 3. The paper takes $\beta_2 = 0.98$, Keras 0.999. Let a gradient be 1 for 1,000 steps and 0.01
-#    from then on. How large are Adam's moves, in learning rates, 200 steps later?
+#    from then on. How large are Adam's updates, in learning rates, 200 steps later?
 #
 # ## Answers
 #
@@ -380,5 +384,5 @@ for beta_2 in (0.98, 0.999):
         mean = 0.9 * mean + 0.1 * gradient
         square = beta_2 * square + (1 - beta_2) * gradient**2
     moves[beta_2] = mean / (1 - 0.9**t) / np.sqrt(square / (1 - beta_2**t))
-    print(f"beta_2 = {beta_2}: a move of {moves[beta_2]:.3f} learning rates")
+    print(f"beta_2 = {beta_2}: an update of {moves[beta_2]:.3f} learning rates")
 assert moves[0.98] > 4 * moves[0.999]

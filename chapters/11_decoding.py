@@ -1,33 +1,35 @@
 # %% [markdown]
 # # 11 · Decoding, one token at a time
 #
-# **How does a model that only ranks next tokens write a sentence, and is it the best one?** Let's
-# build greedy decoding, the key/value cache, beam search and sampling small, judge them by a list
-# of every sentence there is, and hold the package's searches against them. Run time: about 30 s.
+# **How does a model that only ranks next tokens write a sentence, and is that sentence the best
+# one?** Let's build greedy decoding, the key/value cache, beam search and sampling small, judge
+# them by a list of every possible sentence, and compare the package's searches with them. Run time:
+# about 30 s.
 #
 # *Paper: sections 3.1 ("auto-regressive") and 6.1 (beam 4, length penalty 0.6). Géron: chapter 16,
 # "Beam Search" and "Generating Fake Shakespearean Text". Article: 002, "Decoder".*
 
 # %%
+import importlib.util
+
 import keras
-import keras_hub
 import numpy as np
 from keras import ops
 
 import figures
 import keras_transformer as kt
+from keras_transformer import backend
 from keras_transformer.generation import length_penalty
-from keras_transformer.training import pays_to_compile
 
 array = ops.convert_to_numpy
 keras.utils.set_random_seed(11)
 rng = np.random.default_rng(11)
 
 # %% [markdown]
-# ## A model of which we know everything
+# ## A model we know everything about
 #
-# 那天雨很大 ("it rained heavily that day") has more than one translation. Let a table tell how
-# probable each word is after the last one ("." is END). All its sentences can be listed:
+# 那天雨很大 ("it rained heavily that day") has more than one translation. Let a table give the
+# probability of each word after the last one ("." is END). All its sentences can be listed:
 
 # %%
 rain = {
@@ -66,29 +68,34 @@ np.testing.assert_allclose(sum(true.values()), 1)
 TEXTS, LONG = ["那天雨很大", "水汽打湿了衣服"], "damp air had soaked all the clothes he wore"
 counts = [*(round(1500 * p) for p in true.values()), 500]
 pairs = np.repeat(TEXTS, [1500, 500]).tolist(), np.repeat([*true, LONG], counts).tolist()
-tokenizers = kt.learn_tokenizer(pairs[0], model_type="char"), kt.learn_tokenizer(pairs[1])
+tokenizers = kt.train_tokenizer(pairs[0], model_type="char"), kt.train_tokenizer(pairs[1])
 sizes = [tokenizer.vocabulary_size() for tokenizer in tokenizers]
 model = kt.Transformer(*sizes, num_layers=1, d_model=32, num_heads=2, d_ff=64, dropout=0.0)
 cooling = keras.optimizers.schedules.CosineDecay(0.01, 80)
-model.compile(kt.paper_optimizer(cooling), kt.TokenCrossEntropy(), jit_compile=pays_to_compile())
-batches = kt.TranslationBatches(*map(kt.encode, tokenizers, pairs), batch_size=200, num_buckets=1)
-model.fit(batches, epochs=8, shuffle=False, verbose=0)
+model.compile(
+    kt.paper_optimizer(cooling), kt.TokenCrossEntropy(), jit_compile=backend.prefers_jit()
+)
+
+
+def batches_of(pairs, batch_size, **options):
+    ids = [tokenizer.encode(side) for tokenizer, side in zip(tokenizers, pairs, strict=True)]
+    return kt.TranslationBatches(*ids, batch_size=batch_size, num_buckets=1, **options)
+
+
+model.fit(batches_of(pairs, batch_size=200), epochs=8, shuffle=False, verbose=0)
 
 every = TEXTS[:1] * len(true) + TEXTS[1:], [*true, LONG]
-batches = kt.TranslationBatches(
-    *map(kt.encode, tokenizers, every), batch_size=2, num_buckets=1, shuffle=False
-)
 learned = {}
-for inputs, labels in batches:
+for inputs, labels in batches_of(every, batch_size=2, shuffle=False):
     p = ops.softmax(model.predict_on_batch(inputs))
     of_labels = np.take_along_axis(array(p), labels[..., None], axis=-1)[..., 0]
     p_of_sentence = np.where(labels == kt.PADDING, 1, of_labels).prod(axis=1)
-    learned |= zip(kt.decode(tokenizers[1], labels), p_of_sentence)
+    learned |= zip(tokenizers[1].decode(labels), p_of_sentence, strict=True)
 print("learned:", ", ".join(f"{p:.3f} {text}" for text, p in learned.items()))
 assert all(abs(learned[text] - true[text]) < 0.04 for text in true) and learned[LONG] > 0.8
 
 # %% [markdown]
-# ## Greedy: the best next token, again and again
+# ## Greedy: the best next token, repeatedly
 #
 # Article 002: the encoder reads its input at once, the decoder "必须要一个一个地解码" (must decode
 # one by one). Let's do just that: read what is written so far, keep the logits at its end, append
@@ -102,7 +109,7 @@ for t in range(10):
     at_the_end.append(logits[:, t])
     target_ids[:, t + 1] = logits[:, t].argmax(axis=-1)
     read += t + 1
-written = kt.decode(tokenizers[1], target_ids[:, 1:])
+written = tokenizers[1].decode(target_ids[:, 1:])
 print(f"{written}: {read} tokens of each read, to write ten with END")
 assert written == ["it rained hard", LONG] and target_ids[1, 10] == kt.END
 assert read == 10 * 11 / 2
@@ -155,13 +162,35 @@ for causal, low, high in ((False, 0.01, 10), (True, 0, 1e-6)):
     assert low <= moved <= high
 
 # %% [markdown]
-# Attention itself does not become free: token t still asks t keys. What is saved is everything
-# computed before; the price is memory:
+# So the package has no second program for decoding. Its `model(inputs)` is
+# `model.decode(target_ids, model.encode(source_ids))`, and a step is that same `decode`, called
+# with the next token only and a `kt.Cache`: each self-attention writes the token's key and value
+# into the next slot and asks all slots that the attention mask allows, here those written so far.
+# The keys and values of the memory never change: the cross-attention computes them once.
 
 # %%
-cache = keras.tree.flatten(model.empty_past(1, 10))
-print("a cache for ten tokens:", " + ".join(str(np.prod(part.shape)) for part in cache), "numbers")
-assert sum(np.prod(part.shape) for part in cache) == 2 * 10 * 32  # K and V, tokens, d_model
+memory = model.encode(source_ids)
+of_memory = model.cache_memory(memory)
+decoded = model.empty_cache(batch_size=2, num_slots=10)
+by_cache = []
+for t in range(10):
+    cache = kt.Cache(decoded, of_memory, slot=t, positions=np.array([t]))
+    so_far = (np.arange(10) <= t)[None, None]  # row t of the look-ahead mask
+    next_ids = target_ids[:, t : t + 1]
+    by_cache.append(model.decode(next_ids, memory, attention_mask=so_far, cache=cache))
+    decoded = cache.decoded
+by_cache = np.concatenate([array(each) for each in by_cache], axis=1)
+print(f"one token of each read in a step: {np.abs(by_cache - logits[:, :10]).max():.0e} apart")
+np.testing.assert_allclose(by_cache, logits[:, :10], atol=1e-4)
+
+# %% [markdown]
+# Ten tokens of each are read, not 55. Attention itself does not become free: token t still asks t
+# keys. What is saved is everything computed before; the price is memory:
+
+# %%
+parts = keras.tree.flatten(model.empty_cache(batch_size=1, num_slots=10))
+print("a cache for ten tokens:", " + ".join(str(np.prod(part.shape)) for part in parts), "numbers")
+assert sum(np.prod(part.shape) for part in parts) == 2 * 10 * 32  # K and V, tokens, d_model
 
 # %% [markdown]
 # ## Beam search
@@ -204,8 +233,9 @@ assert list(beam_search(rain, 2)) == ["heavy rain", "it rained hard"]
 assert list(beam_search(rain, 3)) == list(true)[:3]
 
 # %% [markdown]
-# One beam is greedy decoding; two find the best sentence. They are no exhaustive search: *it
-# poured*, the second best, lost its place to *it rained* when that looked better. Three keep it.
+# One beam is greedy decoding; two find the best sentence. Even so, the search is not exhaustive:
+# *it poured*, the second best, lost its place to *it rained* when that looked better. Three keep
+# it.
 
 # %%
 # extra code – the tree, greedy's way and what two beams keep
@@ -219,11 +249,11 @@ for words in {leaf[:k] for leaf in leaves for k in range(1, len(leaf) + 1)}:
         for start in (words[:-1], words)
     )
     on_beam = any(leaf[: len(words)] == words for leaf in kept)
-    colour, width = (figures.BLUE, 2.5) if on_beam else ("0.6", 1)
-    box = dict(boxstyle="round", facecolor="white", edgecolor=colour)
+    color, width = (figures.BLUE, 2.5) if on_beam else ("0.6", 1)
+    box = dict(boxstyle="round", facecolor="white", edgecolor=color)
     panel.text(x1, y1, words[-1].replace(".", "END"), ha="center", va="center", bbox=box, zorder=3)
     if len(words) > 1:
-        panel.plot([x0, x1], [y0, y1], color=colour, linewidth=width)
+        panel.plot([x0, x1], [y0, y1], color=color, linewidth=width)
         if kept[1][: len(words)] == words:  # it rained hard
             panel.plot([x0, x1], [y0, y1], "--", color=figures.ORANGE, linewidth=2.5)
         p, back = rain[words[-2]][words[-1]], dict(facecolor="white", edgecolor="none", pad=0.5)
@@ -240,16 +270,18 @@ panel.spines["left"].set_visible(False)
 figures.show(figure, "11_tree")
 
 # %% [markdown]
-# `kt.Decoding` asks a model for three methods: what stays the same from step to step, an empty
-# cache, and one step. So the table can be its model. It must find what our beam of 2 finds, and a
-# beam wider than the list must return all of the list, in order:
+# `kt.Decoding` runs such a search around a model. It calls two methods of it, `empty_cache` and
+# `decode` (and of a model with a source two more, `encode` and `cache_memory`), so the table can be
+# its model: a language model, which needs only the last token and so remembers nothing. The search
+# must find what our beam of 2 finds, and a beam wider than the list must return all of the list, in
+# order:
 
 
 # %%
 class Table:
     """A model for `kt.Decoding` whose next token depends on the last one alone."""
 
-    variables = ()  # no weights
+    variables, max_length = (), None  # no weights, no limit
 
     def __init__(self, table):
         self.tokens = ["<pad>", "<unk>", "START", ".", *[word for word in table if word != "START"]]
@@ -260,20 +292,17 @@ class Table:
     def text(self, ids):
         return " ".join(self.tokens[i] for i in ids if i > kt.END)
 
-    def decoding_context(self, source_ids, max_length):
-        return source_ids
+    def empty_cache(self, batch_size, num_slots):
+        return {}
 
-    def empty_past(self, batch_size, places):
-        return ops.zeros((batch_size, places))
-
-    def step(self, ids, position, past, context, attention_mask):
-        return ops.take(self.log_p, ids, axis=0), past
+    def decode(self, ids, memory=None, attention_mask=None, cache=None):
+        return ops.take(self.log_p, ids, axis=0)
 
 
-rain_model, any_source = Table(rain), np.array([[4, kt.END]])
+rain_model = Table(rain)
 decoding = kt.Decoding(rain_model)
 for beams, alpha in ((2, 0.0), (2, 0.6), (8, 0.0), (8, 0.6), (8, 1.0)):
-    found = decoding.beam_search(any_source, 6, beams, alpha, n_best=min(beams, len(true)))
+    found = decoding.beam_search(None, 6, beams, alpha, n_best=min(beams, len(true)))
     of_all = {t: np.log(p) / length_penalty(len(t.split()) + 1, alpha) for t, p in true.items()}
     expected = beam_search(rain, beams, alpha) if beams == 2 else of_all
     expected = sorted(((score, text) for text, score in expected.items()), reverse=True)
@@ -283,18 +312,18 @@ for beams, alpha in ((2, 0.0), (2, 0.6), (8, 0.0), (8, 0.6), (8, 1.0)):
     np.testing.assert_allclose(found.scores[0], [score for score, _ in expected], atol=1e-5)
 
 # %% [markdown]
-# Streaming is the greedy loop, stopped after each step to hand over its token:
+# Streaming is the greedy loop, stopped after each step to return its token:
 
 # %%
-streamed = [rain_model.tokens[ids[0]] for ids in decoding.stream(any_source, 6)]
+streamed = [rain_model.tokens[ids[0]] for ids in decoding.stream(None, 6)]
 print("streamed:", " | ".join(streamed))
 assert " ".join(streamed) == "it rained hard ."
 
 # %% [markdown]
-# ## The finished must be kept apart
+# ## Keep finished hypotheses apart
 #
-# A tempting shortcut has one pool for all, and stops once each hypothesis contains an END. Then
-# the finished are extended past their END, pay for tokens that nobody reads, and are outranked.
+# A tempting shortcut has one pool for all, and stops once each hypothesis contains an END. Then the
+# finished ones are extended past their END, pay for tokens that nobody reads, and are outranked.
 
 
 # %%
@@ -308,17 +337,20 @@ def one_pool(table, beams):
 
 
 assert one_pool(rain, 2) == "it rained hard" != next(iter(beam_search(rain, 2)))
-theirs = keras_hub.samplers.BeamSampler(num_beams=2)(
-    next=lambda ids, cache, i: (ops.take(rain_model.log_p, ids[:, i - 1], axis=0), None, cache),
-    prompt=ops.convert_to_tensor([[kt.START, 0, 0, 0, 0, 0]], "int32"),
-    index=1,
-    stop_token_ids=(kt.END,),
-)
-print(f"KerasHub {keras_hub.__version__}, BeamSampler:", rain_model.text(array(theirs)[0]))
+if importlib.util.find_spec("keras_hub"):
+    import keras_hub
+
+    theirs = keras_hub.samplers.BeamSampler(num_beams=2)(
+        next=lambda ids, cache, i: (ops.take(rain_model.log_p, ids[:, i - 1], axis=0), None, cache),
+        prompt=ops.convert_to_tensor([[kt.START, 0, 0, 0, 0, 0]], "int32"),
+        index=1,
+        stop_token_ids=(kt.END,),
+    )
+    print(f"KerasHub {keras_hub.__version__}, BeamSampler:", rain_model.text(array(theirs)[0]))
 
 # %% [markdown]
-# *Heavy rain* had finished with 0.360; one more token, and it has 0.036. KerasHub's sampler works
-# like this pool, too.
+# *Heavy rain* had finished with 0.360; one more token, and it has 0.036. The sampler of KerasHub
+# 0.32 works like this pool, too.
 #
 # ## A wider beam can be worse
 #
@@ -328,7 +360,9 @@ print(f"KerasHub {keras_hub.__version__}, BeamSampler:", rain_model.text(array(t
 # %%
 words = ["START", *LONG.split(), "."]
 table = {
-    word: dict(zip([*words[i + 1 : i + 3], "."], (0.7, 0.2 - 0.01 * i, 0.1 + 0.01 * i)))
+    word: dict(
+        zip([*words[i + 1 : i + 3], "."], (0.7, 0.2 - 0.01 * i, 0.1 + 0.01 * i), strict=True)
+    )
     for i, word in enumerate(words[:8])
 }
 table |= {words[8]: {words[9]: 0.9, ".": 0.1}, words[9]: {".": 1.0}}
@@ -351,8 +385,9 @@ for alpha, expected in ((0.0, [9, 9, 0, 0, 0]), (0.6, [9] * 5), (1.0, [9] * 5)):
 # ## Sampling
 #
 # To sample is to draw the next token. The temperature T divides the logits ($p^{1/T}$,
-# renormalised), top-k keeps the k best tokens, top-p the fewest that together reach p. Each changes
-# the table; listing its sentences tells how often `kt.Decoding.sample` must write each.
+# renormalized), top-k keeps the k best tokens, top-p (nucleus sampling) the fewest that together
+# reach p; a `kt.SamplingConfig` has all three. Each changes the table; listing its sentences shows
+# how often `kt.Decoding.sample` must write each.
 
 
 # %%
@@ -363,14 +398,14 @@ def changed(table, temperature=1.0, top_k=None, top_p=1.0):
         p = np.array([row[token] for token in best]) ** (1 / temperature)
         p /= p.sum()
         p[np.cumsum(p) - p >= top_p] = 0  # the more probable ones suffice
-        result[word] = {token: q for token, q in zip(best, p / p.sum()) if q > 0}
+        result[word] = {token: q for token, q in zip(best, p / p.sum(), strict=True) if q > 0}
     return result
 
 
 temperatures, shares = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0), []
 for options in [dict(temperature=T) for T in temperatures] + [dict(top_k=2), dict(top_p=0.8)]:
     expected = sentences(changed(rain, **options))
-    ids = decoding.sample(np.repeat(any_source, 2000, axis=0), 6, seeds=range(2000), **options)
+    ids = decoding.sample(None, np.full(2000, 6), seeds=range(2000), **options)
     drawn = [rain_model.text(row) for row in ids]
     shares.append({text: drawn.count(text) / 2000 for text in true})
     off = max(abs(shares[-1][text] - expected.get(text, 0)) for text in true)
@@ -387,10 +422,10 @@ assert shares[0]["it rained hard"] > 0.9 and shares[0]["heavy rain"] < 0.05
 figure, panel = figures.panels(1, width=5.5)
 curve = np.geomspace(0.1, 4, 40)
 lists = [sentences(changed(rain, temperature=T)) for T in curve]
-colours = (figures.BLUE, figures.GREEN, figures.ORANGE, figures.PURPLE)
-for text, colour, marker in zip(true, colours, "os^D"):
-    panel.plot(curve, [each[text] for each in lists], color=colour)
-    panel.plot(temperatures, [s[text] for s in shares[:6]], marker, color=colour, label=text)
+colors = (figures.BLUE, figures.GREEN, figures.ORANGE, figures.PURPLE)
+for text, color, marker in zip(true, colors, "os^D", strict=False):  # the first four
+    panel.plot(curve, [each[text] for each in lists], color=color)
+    panel.plot(temperatures, [s[text] for s in shares[:6]], marker, color=color, label=text)
 panel.set(xscale="log", xlabel="temperature", ylabel="share of 2,000 samples")
 panel.set_xticks(temperatures, [f"{T:g}" for T in temperatures])
 panel.minorticks_off()
@@ -400,13 +435,14 @@ figures.show(figure, "11_temperature")
 # %% [markdown]
 # ## The trained model
 #
-# Back to the Transformer, as a `kt.Translator`. With `beams` it makes up for greedy's mistake;
-# `n_best` and `return_scores` give what it knows as `kt.Hypothesis`. Its scores were made step by
-# step with a cache in every block, and are those of one pass without:
+# Back to the Transformer, as a `kt.Translator`. With `beams`, an option of `kt.GenerationConfig`,
+# it makes up for greedy's mistake; `n_best` and `return_scores` return more than one
+# `kt.Hypothesis`. Its scores were computed step by step with a cache in every block, and are those
+# of one pass without:
 
 # %%
 translator = kt.Translator(model, *tokenizers, beams=4)
-for text, expected in zip(TEXTS, ("heavy rain", LONG)):
+for text, expected in zip(TEXTS, ("heavy rain", LONG), strict=True):
     (found,) = translator.translate([text], n_best=3, return_scores=True)
     print(*found, sep="\n")
     assert found[0].text == expected and found[0].finished
@@ -435,13 +471,16 @@ above, below, missed = 0, 0, {1: 0, 2: 0, 4: 0}
 for _ in range(500):
     words = ["START", *"abcdef"]  # each may be followed by END or a later word
     rows = [(".", *words[i + 1 :]) for i in range(7)]
-    random = {w: dict(zip(row, rng.dirichlet([0.5] * len(row)))) for w, row in zip(words, rows)}
+    random = {
+        w: dict(zip(row, rng.dirichlet([0.5] * len(row)), strict=True))
+        for w, row in zip(words, rows, strict=False)
+    }
     best, p = next(iter(sentences(random).items()))
     found = {beams: next(iter(beam_search(random, beams))) for beams in missed}
     above, below = above + (p > 0.5), below + (p <= 0.5)
     assert p <= 0.5 or found[1] == best
     missed = {beams: number + (found[beams] != best) for beams, number in missed.items()}
-print(f"{above} above one half, all found; of the other {below}, missed by so many beams: {missed}")
+print(f"{above} above one half, all found; missed of the other {below}, by beams: {missed}")
 assert min(above, below) > 30 and missed[4] <= missed[2] < missed[1]
 
 # %% [markdown]
@@ -449,9 +488,9 @@ assert min(above, below) > 30 and missed[4] <= missed[2] < missed[1]
 #    with penalty $(15/6)^\alpha$. They are equal where $(15/6)^\alpha$ is the ratio of the two.
 
 # %%
-turn = np.log(np.log(of_long[LONG]) / np.log(of_long[""])) / np.log(15 / 6)
-found = [next(iter(beam_search(table, 8, turn + off))) for off in (-0.02, 0.02)]
-print(f"alpha {turn:.3f}; just below it {found[0]!r}, just above {found[1]!r}")
+equal = np.log(np.log(of_long[LONG]) / np.log(of_long[""])) / np.log(15 / 6)
+found = [next(iter(beam_search(table, 8, equal + off))) for off in (-0.02, 0.02)]
+print(f"alpha {equal:.3f}; just below it {found[0]!r}, just above {found[1]!r}")
 assert found == ["", LONG]
 
 # %% [markdown]

@@ -30,8 +30,8 @@ def tensors(*arrays):
 # %% [markdown]
 # ## A convolution is multi-head attention
 #
-# A convolution of width 3 adds three terms, each a neighbour times its own matrix; multi-head
-# attention adds one term a head, a weighted mean of all positions times $W^V_h W^O_h$:
+# A convolution of width 3 adds three terms, each a neighbor times its own matrix; multi-head
+# attention adds one term per head, a weighted mean of all positions times $W^V_h W^O_h$:
 #
 # $$y_t = \sum_{\delta=-1}^{1} x_{t+\delta}\,K_\delta \qquad\qquad
 #   y_t = \sum_h \Big(\sum_s w^h_{ts}\, x_s\Big) W^V_h W^O_h$$
@@ -108,10 +108,10 @@ figures.show(plots.plot_attention(picture, labels, labels[1:-1]), "12_heads")
 
 # %% [markdown]
 # So article 000 is right: "CNN可以看作是一种特殊的Transformer" (a CNN can be seen as a special
-# Transformer). It goes on: "把CNN的卷积核看作是一种特殊的注意力机制" (the kernel as a special
+# Transformer). It continues: "把CNN的卷积核看作是一种特殊的注意力机制" (the kernel as a special
 # attention). Here we must be careful: the kernel is not the weights, it is $W^V W^O$. Weights are
-# positive and sum to 1: on a constant input one head says that constant (times its $W^V W^O$). It
-# can blur, but the kernel (-1, 0, 1) says 0 there: a difference takes two heads.
+# positive and sum to 1: given a constant input, one head returns that constant (times its $W^V
+# W^O$). It can blur, but the kernel (-1, 0, 1) returns 0 there: a difference takes two heads.
 
 # %%
 left, right = hard[0], hard[2]
@@ -148,8 +148,8 @@ np.testing.assert_allclose(masked, convolved[0], atol=1e-5)
 # %% [markdown]
 # With such a mask no score matters any more (queries and keys were zeros): keep that in mind for
 # the graphs. In two dimensions a 3 × 3 kernel has nine heads. The score is Cordonnier's,
-# $-\alpha\lVert p + \delta - q \rVert^2$, which a dot product of three numbers a pixel can say:
-# $2(p + \delta) \cdot q - \lVert q \rVert^2$ is the same but for a constant in each row.
+# $-\alpha\lVert p + \delta - q \rVert^2$, which a dot product of three numbers per pixel can
+# express: $2(p + \delta) \cdot q - \lVert q \rVert^2$ is the same up to a constant in each row.
 
 # %%
 image = rng.normal(size=(1, 6, 7, 4)).astype("float32")
@@ -157,9 +157,9 @@ convolution_2d = keras.layers.Conv2D(5, 3, padding="same")
 expected = array(convolution_2d(image)).reshape(-1, 5)
 kernel_2d, bias_2d = convolution_2d.get_weights()  # (3, 3, 4, 5) and (5,)
 pixels = np.stack(np.mgrid[-1:7, -1:8], axis=-1).reshape(-1, 2)  # with a frame of zeros
-centres = np.stack(np.mgrid[:6, :7], axis=-1).reshape(-1, 2)
+centers = np.stack(np.mgrid[:6, :7], axis=-1).reshape(-1, 2)
 shifts = np.stack(np.mgrid[-1:2, -1:2], axis=-1).reshape(-1, 1, 2)
-queries = np.concatenate([2 * (centres + shifts), np.full((9, 42, 1), -1)], axis=-1)
+queries = np.concatenate([2 * (centers + shifts), np.full((9, 42, 1), -1)], axis=-1)
 keys = np.concatenate([pixels, (pixels**2).sum(axis=-1, keepdims=True)], axis=-1)
 framed = np.pad(image[0], ((1, 1), (1, 1), (0, 0))).reshape(-1, 4)
 given = tensors(100 * queries, keys, framed @ kernel_2d.reshape(9, 4, 5))
@@ -171,7 +171,7 @@ np.testing.assert_allclose(output, expected, atol=1e-5)
 # %% [markdown]
 # ## What a convolution does not have
 #
-# Its weights do not look at what they weigh. Let's swap two tokens, 1 and 5:
+# Its weights do not depend on what they weigh. Let's swap two tokens, 1 and 5:
 
 # %%
 swapped = x.copy()
@@ -212,17 +212,17 @@ assert linear < 1e-5 and curved > 0.01
 #
 # Article 000 quotes on graphs: "message passing and convolution are operations to aggregate and
 # process the information of an element's neighbors in order to update the element's value". Let's
-# pass messages as it says, in a loop over neighbours, itself included; then as $D^{-1}AXW$ with the
+# pass messages as it says, in a loop over neighbors, itself included; then as $D^{-1}AXW$ with the
 # adjacency matrix $A$; then as attention whose queries are all zero, with $A$ as its mask.
 
 # %%
-neighbours = {0: [1, 2], 1: [0, 2], 2: [0, 1, 3], 3: [2, 4, 5], 4: [3, 5], 5: [3, 4], 6: []}
+neighbors = {0: [1, 2], 1: [0, 2], 2: [0, 1, 3], 3: [2, 4, 5], 4: [3, 5], 5: [3, 4], 6: []}
 nodes, W = rng.normal(size=(7, 4)), rng.normal(size=(4, 4)) / 2
-A = np.array([[j in neighbours[i] for j in range(7)] for i in range(7)])
+A = np.array([[j in neighbors[i] for j in range(7)] for i in range(7)])
 loops = A | np.eye(7, dtype=bool)
 
 by_messages = np.stack(
-    [np.mean([nodes[j] @ W for j in [i, *near]], axis=0) for i, near in neighbours.items()]
+    [np.mean([nodes[j] @ W for j in [i, *near]], axis=0) for i, near in neighbors.items()]
 )
 by_matrix = loops / loops.sum(axis=1, keepdims=True) @ nodes @ W
 nothing, values = tensors(np.zeros((7, 4)), nodes @ W)
@@ -236,7 +236,7 @@ print("node 6, without the loop to itself:", array(alone)[6])
 assert not array(alone)[6].any()
 
 # %% [markdown]
-# That is a row-normalised graph convolution. Kipf and Welling's GCN (2017) normalises both sides,
+# That is a row-normalized graph convolution. Kipf and Welling's GCN (2017) normalizes both sides,
 # $D^{-1/2}AD^{-1/2}$: its rows do not sum to 1, so no softmax can give them. Scaling what goes in
 # by $D^{-1/2}$ and what comes out by $D^{1/2}$ makes up for it:
 
@@ -252,7 +252,7 @@ np.testing.assert_allclose(rescaled, symmetric @ nodes @ W, atol=1e-5)
 # %% [markdown]
 # ## Lines, grids, everything
 #
-# A sentence is a line graph, an image a grid, and without a mask all are neighbours of all:
+# A sentence is a line graph, an image a grid, and without a mask all are neighbors of all:
 
 # %%
 chain = np.abs(np.subtract.outer(range(length), range(length))) <= 1
@@ -271,25 +271,25 @@ print("full graph: every node gets the mean of all, as from GlobalAveragePooling
 inside = (pixels >= 0).all(axis=1) & (pixels < [6, 7]).all(axis=1)
 degrees = (array(weights_2d)[:, :, inside] > 0.5).sum(axis=(0, 2))
 seen = {int(degree): int((degrees == degree).sum()) for degree in np.unique(degrees)}
-print("neighbours of a pixel, itself included, and how many pixels have so many:", seen)
+print("neighbors of a pixel, itself included, and the number of such pixels:", seen)
 assert sorted(seen) == [4, 6, 9]
 
 # %% [markdown]
 # A line graph is the mean filter, but for the ends, where it divides by 2 and the convolution by
-# 3. And the quoted text goes on that in an image "each pixel has a set number of neighboring
+# 3. And the quoted text continues that in an image "each pixel has a set number of neighboring
 # elements": at the border it has fewer, and it is the zero padding that hides this.
 #
-# ## The Transformer is a graph network with weights that look
+# ## The Transformer is a graph network whose weights depend on content
 #
-# A graph attention network (Veličković et al. 2018) keeps neighbours and values, and changes only
-# the weights: a softmax of LeakyReLU($a \cdot [W h_i; W h_j]$) over the neighbours. With dot
-# products instead, and all nodes neighbours, "Transformer可以看作是一种特殊的GNN" (the Transformer
+# A graph attention network (Veličković et al. 2018) keeps neighbors and values, and changes only
+# the weights: a softmax of LeakyReLU($a \cdot [W h_i; W h_j]$) over the neighbors. With dot
+# products instead, and all nodes neighbors, "Transformer可以看作是一种特殊的GNN" (the Transformer
 # can be seen as a special graph network), as article 000 says. One loop passes all these messages:
 
 
 # %%
 def messages(scores, values, graph):
-    """For each node, a softmax over its neighbours, and the mean with those weights."""
+    """For each node, a softmax over its neighbors, and the mean with those weights."""
     output = []
     for i, near in enumerate(graph):
         j = np.flatnonzero(near)
@@ -315,7 +315,9 @@ for name, graph in (("this graph", loops), ("full graph", np.ones((7, 7), bool))
         of_graph = array(dot)[0, 0]
 shown = [each[3, loops[3]] for each in (array(uniform), of_graph)]
 shown.append(np.exp(leaky[3, loops[3]]) / np.exp(leaky[3, loops[3]]).sum())
-for name, weights_of_3 in zip(("convolution", "dot product", "graph attention"), shown):
+for name, weights_of_3 in zip(
+    ("convolution", "dot product", "graph attention"), shown, strict=True
+):
     print(f"node 3, {name}: weights of 2, 3, 4, 5 are", weights_of_3.round(2))
 assert not of_graph[~loops].any()
 
@@ -331,16 +333,16 @@ for i, (px, py) in enumerate(place):
 left.set(xlim=(-0.3, 2.8), ylim=(-0.3, 1.45), xticks=[], yticks=[], title="the graph")
 left.spines[["left", "bottom"]].set_visible(False)
 both_weights = {"convolution": array(uniform), "attention": of_graph}
-for panel, (title, matrix) in zip((middle, right), both_weights.items()):
+for panel, (title, matrix) in zip((middle, right), both_weights.items(), strict=True):
     shade = panel.imshow(np.where(loops, matrix, np.nan), cmap="Blues", vmin=0, vmax=1)
     panel.set(xticks=range(7), yticks=range(7), xlabel="from node", ylabel="to node", title=title)
     panel.set_facecolor("0.85")
-figure.colorbar(shade, ax=[middle, right], label="weight (grey: masked)")
+figure.colorbar(shade, ax=[middle, right], label="weight (gray: masked)")
 figures.show(figure, "12_graph")
 
 # %% [markdown]
 # A graph has no first node: numbered anew, each node gets what it got before. The same holds for a
-# Transformer without positions, and not for a convolution, which tells left from right.
+# Transformer without positions, and not for a convolution, which distinguishes left from right.
 
 # %%
 order = rng.permutation(7)
@@ -353,10 +355,10 @@ print(f"the convolution by {np.abs(mirrored - convolved[0]).max():.1f}")
 assert np.abs(shuffled - before).max() < 1e-5 and np.abs(mirrored - convolved[0]).max() > 0.1
 
 # %% [markdown]
-# ## Trained: who needs the mask, who needs the weights?
+# ## Trained: what are the mask and the weights for?
 #
-# 2,000 random graphs of eight nodes; each node has a key and a value, and is to say the value of
-# that neighbour (or itself) whose key is largest. Three models, the same but for one thing: the
+# 2,000 random graphs of eight nodes; each node has a key and a value, and must return the value of
+# that neighbor (or itself) whose key is largest. Three models, the same but for one thing: the
 # queries of one stay at zero, so its weights are uniform; another does not get the mask.
 
 # %%
@@ -396,16 +398,16 @@ assert both < 0.2 < 0.4 < min(uniform_only, unmasked)
 # %%
 # extra code – learning curves
 figure, panel = figures.panels(1, width=5.5)
-for (name, curve), colour, line in zip(
-    curves.items(), (figures.GREEN, figures.ORANGE, figures.BLUE), ("--", ":", "-")
+for (name, curve), color, line in zip(
+    curves.items(), (figures.GREEN, figures.ORANGE, figures.BLUE), ("--", ":", "-"), strict=True
 ):
-    panel.plot(range(1, len(curve) + 1), curve, line, color=colour, label=name)
+    panel.plot(range(1, len(curve) + 1), curve, line, color=color, label=name)
 panel.set(xlabel="epoch", ylabel="validation error / variance", ylim=(0, 1.25))
 panel.legend()
 figures.show(figure, "12_learning")
 
 # %% [markdown]
-# Only the one with both learns it: the mask says who is a neighbour, the weights say which one.
+# Only the one with both learns it: the mask shows what is a neighbor, the weights choose one.
 #
 # ## Exercises
 #

@@ -3,8 +3,8 @@
 #
 # **How do the same blocks fill in blanks, write text, and look at pictures?** Let's train the
 # encoder block three times: as BERT on masked words, as GPT on next characters, as ViT on the
-# patches of an image. What differs is the mask, the way in and the loss; and as we make the data,
-# we can count how good each can get. Run time: about 40 s.
+# patches of an image. What differs is the mask, the input layer and the loss; and as we make the
+# data, we can count how good each can get. Run time: about 40 s.
 #
 # *Paper: section 3.1, one half of Figure 1 at a time. Géron: chapter 16, "An Avalanche of
 # Transformer Models" and "Vision Transformers". Articles: 002, which names BERT and GPT-2, and
@@ -44,9 +44,9 @@ def compiled(inputs, outputs, loss, steps, peak=0.01):
 # %% [markdown]
 # ## A language that we can count
 #
-# The verb of these sentences hangs on words on both sides of it: on the subject (he *drinks*, we
-# *drink*), on the object (one drinks tea, and eats bread) and on the time (yesterday he *drank*).
-# A quarter of all sentences is never shown in training.
+# The verb of these sentences depends on words on both sides of it: on the subject (he *drinks*, we
+# *drink*), on the object (one drinks tea, and eats bread) and on the time (yesterday he *drank*). A
+# quarter of all sentences is never shown in training.
 
 # %%
 things = {"eat eats ate": "bread rice soup", "drink drinks drank": "tea milk water"}
@@ -62,8 +62,8 @@ for subject in ("he", "she", "we", "they"):
                     verb = past if time == "yesterday" else present
                     sentences.append([subject, verb, adjective, thing, *time.split()])
 rng.shuffle(sentences)
-held = len(sentences) // 4  # the first quarter is held out
-BATCH = 2 * held  # for predictions
+num_test = len(sentences) // 4  # the first quarter is for testing
+BATCH = 2 * num_test  # for predictions
 print(len(sentences), "sentences, such as", *(" ".join(s) + ";" for s in sentences[:4]))
 
 # %% [markdown]
@@ -79,7 +79,7 @@ MASK, FIRST = 1, 2  # 0 is kt.PADDING
 word_id = {word: FIRST + i for i, word in enumerate(words)}
 PLACES = ["subject", "verb", "adjective", "object", "time"]
 texts = np.zeros((len(sentences), 5), int)
-for row, sentence in zip(texts, sentences):
+for row, sentence in zip(texts, sentences, strict=True):
     row[: len(sentence)] = [word_id[word] for word in sentence]
 
 
@@ -92,7 +92,7 @@ def corrupted(ids):
 
 
 steps = 300
-drawn = texts[rng.integers(held, len(texts), 64 * steps)]
+drawn = texts[rng.integers(num_test, len(texts), 64 * steps)]
 given, labels = corrupted(drawn)
 asked = labels != kt.PADDING
 shares = [(given[asked] == MASK).mean(), (given[asked] == labels[asked]).mean()]
@@ -127,15 +127,15 @@ for sentence, verb in blanks.items():
     assert fill(sentence) == [verb]
 
 # %% [markdown]
-# Now by number. With one word masked, how often could anyone be right who sees only what stands
+# Now by number. With one word masked, how often could a reader be right that sees only what stands
 # to its left, to its right, or both? Count: for each thing seen, the most frequent word. Beside it,
-# BERT on the sentences that were held out.
+# BERT on the test sentences.
 
 
 # %%
 def ceiling(place, seen):
-    """The share right of the best guesser who sees `seen(row)`."""
-    counts = Counter((tuple(seen(row)), row[place]) for row in texts if row[place])
+    """The accuracy of the best guesser that sees these places."""
+    counts = Counter((tuple(row[list(seen)]), row[place]) for row in texts if row[place])
     best = {}
     for (known, _), count in counts.items():
         best[known] = max(best.get(known, 0), count)
@@ -144,15 +144,20 @@ def ceiling(place, seen):
 
 found = {"left only": [], "right only": [], "both sides": [], "BERT": []}
 for place in range(5):
-    found["left only"].append(ceiling(place, lambda row: row[:place]))
-    found["right only"].append(ceiling(place, lambda row: row[place + 1 :]))
-    found["both sides"].append(ceiling(place, lambda row: np.delete(row, place)))
-    masked, there = texts[:held].copy(), texts[:held, place] > 0
+    left, right = range(place), range(place + 1, 5)
+    found["left only"].append(ceiling(place, left))
+    found["right only"].append(ceiling(place, right))
+    found["both sides"].append(ceiling(place, [*left, *right]))
+    masked, there = texts[:num_test].copy(), texts[:num_test, place] > 0
     masked[there, place] = MASK
-    guess = bert.predict(masked, batch_size=held, verbose=0)[:, place].argmax(-1)
-    found["BERT"].append((guess == texts[:held, place])[there].mean())
+    guess = bert.predict(masked, batch_size=num_test, verbose=0)[:, place].argmax(-1)
+    found["BERT"].append((guess == texts[:num_test, place])[there].mean())
 for who, right in found.items():
-    print(f"{who:10}", *(f"{name} {share:.2f}" for name, share in zip(PLACES, right)), sep="  ")
+    print(
+        f"{who:10}",
+        *(f"{name} {share:.2f}" for name, share in zip(PLACES, right, strict=True)),
+        sep="  ",
+    )
 assert (np.subtract(found["BERT"], found["both sides"]) < 0.15).all()  # of 108 sentences
 one_side = max(found["left only"][1], found["right only"][1])
 assert found["both sides"][1] == 1 and found["BERT"][1] > 0.9 > one_side + 0.2
@@ -161,10 +166,10 @@ assert found["both sides"][1] == 1 and found["BERT"][1] > 0.9 > one_side + 0.2
 # extra code – how often the masked word is found, by place
 figure, panel = figures.panels(1, width=6.4)
 shades = (figures.ORANGE, figures.PURPLE, figures.BLUE)
-for i, (who, colour, hatch) in enumerate(zip(found, shades, ("//", "..", ""))):
+for i, (who, color, hatch) in enumerate(zip(found, shades, ("//", "..", ""), strict=False)):
     place = np.arange(5) + 0.25 * (i - 1)
-    panel.bar(place, found[who], 0.23, color=colour, alpha=0.75, hatch=hatch, ec="white", label=who)
-panel.plot(np.arange(5) + 0.25, found["BERT"], "D", color=figures.BLACK, label="BERT, held out")
+    panel.bar(place, found[who], 0.23, color=color, alpha=0.75, hatch=hatch, ec="white", label=who)
+panel.plot(np.arange(5) + 0.25, found["BERT"], "D", color=figures.BLACK, label="BERT, new text")
 panel.set_xticks(range(5), PLACES)
 panel.set(xlabel="word that is masked", ylabel="share found", ylim=(0, 1.05))
 figure.legend(*panel.get_legend_handles_labels(), loc="outside upper center", ncols=4)
@@ -189,7 +194,7 @@ START, LENGTH = 1, max(map(len, lines))
 def encoded(lines):
     """What goes into GPT, shifted right, and what is to come out."""
     following = np.zeros((len(lines), LENGTH), int)
-    for row, line in zip(following, lines):
+    for row, line in zip(following, lines, strict=True):
         row[: len(line)] = [2 + characters.index(character) for character in line]
     return np.pad(following[:, :-1], ((0, 0), (1, 0)), constant_values=START), following
 
@@ -199,19 +204,20 @@ ids = keras.Input((LENGTH,), dtype="int32")
 embedding = kt.TokenEmbedding(2 + len(characters), D_MODEL)
 h = encoder(2)(kt.PositionalEncoding()(embedding(ids)), attention_mask=kt.look_ahead_mask(LENGTH))
 gpt = compiled(ids, embedding(h, reverse=True), loss, steps)
-drawn = rng.integers(held, len(lines), 32 * steps)
+drawn = rng.integers(num_test, len(lines), 32 * steps)
 gpt.fit(preceding[drawn], following[drawn], batch_size=32, verbose=0)
 logits = gpt.predict(preceding, batch_size=BATCH, verbose=0)
 of_all, floor = float(loss(following, logits)), np.log(len(lines)) / np.mean([*map(len, lines)])
 _, counts = np.unique(following[following > 0], return_counts=True)
 by_frequency = -(counts * np.log(counts / counts.sum())).sum() / counts.sum()
-print(f"nats a character: by frequency alone {by_frequency:.2f}, GPT {of_all:.3f}", end=" ")
+print(f"nats per character: by frequency alone {by_frequency:.2f}, GPT {of_all:.3f}", end=" ")
 print(f"(of {gpt.count_params():,} parameters), floor log {len(lines)} / length = {floor:.3f}")
 assert floor < of_all < 1.3 * floor
 
 # %% [markdown]
-# GPT comes near the floor and stays above it. Does it spend its nats where it must? What a next
-# character costs who knows the language we can count: by the share of sentences that go on so.
+# GPT comes near the floor and stays above it. Does it spend its nats where it must? We can count
+# what the next character costs a reader who knows the language: by the share of sentences that
+# continue so.
 
 
 # %%
@@ -268,7 +274,7 @@ def write(model, number):
 
 written = write(gpt, BATCH)
 correct = np.isin(written, lines).mean()
-new = set(written) & set(lines[:held])
+new = set(written) & set(lines[:num_test])
 print(*(text + ";" for text in written[:5]))
 print(f"{correct:.0%} are in the language; {len(set(written))} different, of them", end=" ")
 print(f"{len(new)} that it has never seen")
@@ -279,7 +285,7 @@ assert correct > 0.7 and len(new) > 10
 # what the others became:
 
 # %%
-of_masks = bert.predict_on_batch(np.full((held, 5), MASK))
+of_masks = bert.predict_on_batch(np.full((num_test, 5), MASK))
 drawn = np.argmax(of_masks + rng.gumbel(size=of_masks.shape), axis=-1)
 drawn = [" ".join(words[i - FIRST] if i >= FIRST else "?" for i in row) for row in drawn]
 at_once = np.isin(drawn, [" ".join(sentence) for sentence in sentences]).mean()
@@ -287,8 +293,8 @@ print(*(text + ";" for text in drawn[:4]), f"{at_once:.0%} are in the language")
 assert at_once < 0.4 < correct - 0.3
 
 # %% [markdown]
-# And what GPT cannot: look right. Let's change the one word in the middle. In 000's words, masked
-# attention "只依赖已生成的内容" (depends on nothing but what is there already): so it does.
+# What GPT cannot do is look to the right. Let's change the one word in the middle. In 000's words,
+# masked attention "只依赖已生成的内容" (depends on nothing but what is there already): so it does.
 
 # %%
 other = line.replace("old", "new")
@@ -373,7 +379,7 @@ print(f"flattened and projected, or convolved: {np.abs(by_hand - convolved).max(
 np.testing.assert_allclose(by_hand, convolved, atol=1e-5)
 
 # %% [markdown]
-# Two things are learned besides: a position for each place, and a class token in front, from whose
+# Two more things are learned: a position for each place, and a class token in front, from whose
 # last state alone the class is read. To see what the positions are for, we train one without.
 
 
@@ -405,9 +411,9 @@ both = {"with": vit(inputs, positions=True), "without": vit(inputs, positions=Fa
 alone = keras.Model(inputs, both["with"])
 loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 steps = 300
-vits = compiled(inputs, both, {name: loss for name in both}, steps, peak=0.005)
+vits = compiled(inputs, both, dict.fromkeys(both, loss), steps, peak=0.005)
 (seen, kinds), (tested, expected) = images(64 * steps), images(1000)
-vits.fit(patches(seen), {name: kinds for name in both}, batch_size=64, verbose=0)
+vits.fit(patches(seen), dict.fromkeys(both, kinds), batch_size=64, verbose=0)
 order = rng.permutation(SIDE**2)
 of_images = vits.predict(patches(tested), 500, verbose=0)
 of_shuffled = vits.predict(patches(tested)[:, order], 500, verbose=0)
@@ -423,10 +429,12 @@ assert right["with"] > 0.8 and right["without"] < 0.32
 # %%
 # extra code – one image of each kind, and what is left of it without positions
 figure, panels = figures.panels(4, 2, width=1.7, height=1.75)
-for panels_of_kind, kind in zip(panels.T, range(4)):
+for panels_of_kind, kind in zip(panels.T, range(4), strict=True):
     image = tested[np.flatnonzero(expected == kind)[:1]]
     mixed = patches(image)[:, order].reshape(SIDE, SIDE, PATCH, PATCH).swapaxes(1, 2)
-    for panel, picture in zip(panels_of_kind, (image.reshape(12, 12), mixed.reshape(12, 12))):
+    for panel, picture in zip(
+        panels_of_kind, (image.reshape(12, 12), mixed.reshape(12, 12)), strict=True
+    ):
         panel.imshow(picture, cmap="gray", vmin=-0.5, vmax=1.5)
         panel.set_xticks(np.arange(-0.5, 12, PATCH), [""] * 5)
         panel.set_yticks(np.arange(-0.5, 12, PATCH), [""] * 5)
@@ -440,7 +448,7 @@ figures.show(figure, "14_vit")
 # %% [markdown]
 # Without positions the two rows are one and the same to it: a bag of patches. Three bright ones in
 # a bag look alike for all four kinds, so it guesses, 1 in 4, and no training could help. ViT's
-# positions are learned: nobody tells it that an image has rows.
+# positions are learned: nothing in it says that an image has rows.
 #
 # ## The real ones
 #
@@ -469,15 +477,15 @@ real = {  # words or patches (and the class token), positions, norm, and what el
 }
 block = kt.EncoderBlock(12, 3072)
 block.build((1, 8, 768))
-for (name, others), millions in zip(real.items(), (110, 124, 86)):
+for (name, others), millions in zip(real.items(), (110, 124, 86), strict=True):
     blocks, total = parameters(12, 768, 3072, *others)
     print(f"{name:11}: 12 blocks {blocks:,} + {total - blocks:10,} = {total:11,}")
     assert blocks == 12 * block.count_params() and abs(total / millions / 1e6 - 1) < 0.01
 
 # %% [markdown]
-# The same 85,054,464 in all three; the models differ in what they read. (BERT has two segment
-# vectors and a "pooler" besides, for its second task, whether two sentences follow each other,
-# which we left out; its blocks are post-norm. GPT-2's paper says 117 million: count again.)
+# The same 85,054,464 in all three; the models differ in what they read. (BERT also has two segment
+# vectors and a "pooler", for its second task, whether two sentences follow each other, which we
+# left out; its blocks are post-norm. GPT-2's paper says 117 million: count again.)
 #
 # ## Exercises
 #
@@ -489,7 +497,7 @@ for (name, others), millions in zip(real.items(), (110, 124, 86)):
 #
 # ## Answers
 #
-# 1. With two blocks it does: a state of the first is a mean over what stood before it, another
+# 1. With two blocks it does: a state of the first is a mean over what stood before it, a different
 #    one at each place. One block does not: its last row is a mean of all, in any order the same.
 
 # %%
@@ -502,20 +510,20 @@ for num_layers in (1, 2):
     assert (difference > 1e-3) == (num_layers == 2)
 
 # %% [markdown]
-# 2. Yes: write each verb into the blank and keep the sentence that is cheapest as a whole. After
-#    a wrong verb, what follows is dear. But that is nine sentences to score for one blank:
+# 2. Yes: write each verb into the blank and keep the sentence that is cheapest as a whole. After a
+#    wrong verb, what follows is expensive. But that is nine sentences to score for one blank:
 
 # %%
 verbs = " ".join(things).split()
-asked = sentences[: BATCH // len(verbs) * 4]  # held-out sentences, in full batches
+asked = sentences[: BATCH // len(verbs) * 4]  # test sentences, in full batches
 tried = [" ".join([s[0], verb, *s[2:]]) + "." for s in asked for verb in verbs]
 inputs, outputs = encoded(tried)
 total = nats(gpt.predict(inputs, batch_size=BATCH, verbose=0), outputs).sum(axis=-1)
 best = total.reshape(-1, len(verbs)).argmin(axis=-1)
-by_scoring = np.mean([verbs[i] == sentence[1] for i, sentence in zip(best, asked)])
+by_scoring = np.mean([verbs[i] == sentence[1] for i, sentence in zip(best, asked, strict=True)])
 print(f"verbs found: GPT {by_scoring:.2f} of {len(asked)}, BERT {found['BERT'][1]:.2f}", end=" ")
 print(f"(from the left alone {found['left only'][1]:.2f})")
-assert len(asked) <= held and by_scoring > 0.8
+assert len(asked) <= num_test and by_scoring > 0.8
 
 # %% [markdown]
 # 3. More, as its projection is four times as large; but its 49 patches need fewer positions and
@@ -526,5 +534,5 @@ for patch in (16, 32):
     tokens = (224 // patch) ** 2 + 1
     others = (3 * patch**2 + 1, 768), (1, 768), (tokens, 768), (2, 768), (768 + 1, 1000)
     total = parameters(12, 768, 3072, *others)[1]
-    print(f"ViT-B/{patch}: {total:,} parameters, {tokens} tokens, {tokens**2:,} weights a head")
+    print(f"ViT-B/{patch}: {total:,} parameters, {tokens} tokens, {tokens**2:,} weights per head")
 assert total > parameters(12, 768, 3072, *real["ViT-B/16"])[1]

@@ -2,8 +2,8 @@
 # # 15 · One architecture, four tasks
 #
 # **What has to change so that the blocks of a translator label words, label a text, or write one?**
-# Let's train the same two blocks four times: for a label at every word, for one label a text, for
-# text that goes on, and for masked words. What changes is what stands before and behind them. The
+# Let's train the same two blocks four times: for a label per word, for one label per text, for
+# continuing a text, and for masked words. What changes is what stands before and behind them. The
 # data comes from grammars, so we know what is right. Run time: under 60 s.
 #
 # *Paper: section 3.1. Géron: chapter 16, "Sentiment Analysis", "Generating Shakespearean
@@ -11,6 +11,7 @@
 # and out (N to N, N to 1, N to M), and 002 for encoder and decoder.*
 
 # %%
+import sys
 import zlib
 from collections import Counter
 
@@ -20,7 +21,10 @@ from keras import ops
 
 import figures
 import keras_transformer as kt
-from keras_transformer import corpora, evaluation, plots, training
+from keras_transformer import backend, data, evaluation, plots
+
+sys.path.append(str(figures.ROOT / "scripts"))
+import generated_english
 
 array = ops.convert_to_numpy
 keras.utils.set_random_seed(15)
@@ -30,28 +34,28 @@ SIZES["rotary"] = True
 
 
 def train(model, batches, epochs, peak=0.01):
-    """The whole recipe of this chapter: a warm-up, then half a cosine; labels of 0 do not count."""
+    """The recipe of this chapter: a warm-up, then half a cosine; labels of 0 do not count."""
     steps = epochs * len(batches)
     schedule = keras.optimizers.schedules.CosineDecay(
         0.0, steps - steps // 5, warmup_target=peak, warmup_steps=steps // 5
     )
     optimizer, loss = kt.paper_optimizer(schedule), kt.TokenCrossEntropy()
-    model.compile(optimizer, loss, jit_compile=training.pays_to_compile())
+    model.compile(optimizer, loss, jit_compile=backend.prefers_jit())
     optimizer.build(model.trainable_variables)  # or TensorFlow would trace the first step twice
     return model.fit(batches, epochs=epochs, shuffle=False, verbose=0).history["loss"]
 
 
 # %% [markdown]
-# ## Positions that turn
+# ## Positions that rotate
 #
-# Which tag a word has depends on its neighbours, not on its place in the sentence. Chapter 5 added
+# Which tag a word has depends on its neighbors, not on its place in the sentence. Chapter 5 added
 # waves to the embeddings, and found that a step is a rotation. RoFormer's *rotary* positions add
-# nothing: they turn each query and each key by its position, pair by pair. As complex numbers:
+# nothing: they rotate each query and each key by its position, pair by pair. As complex numbers:
 
 
 # %%
-def turned(x, positions):
-    """x, (length, d), with the pair 2i, 2i + 1 turned by position / 10000^(2i / d)."""
+def rotated(x, positions):
+    """x, (length, d), with the pair 2i, 2i + 1 rotated by position / 10000^(2i / d)."""
     d = x.shape[-1]
     angles = np.outer(positions, 10000.0 ** (-np.arange(0, d, 2) / d))
     pairs = (x[:, 0::2] + 1j * x[:, 1::2]) * np.exp(1j * angles)
@@ -59,13 +63,13 @@ def turned(x, positions):
 
 
 x = rng.normal(size=(12, 8)).astype("float32")
-by_package = array(kt.rotated(x[None, :, None]))[0, :, 0]  # (batch, length, heads, d)
-print(f"by hand and package differ by {np.abs(turned(x, np.arange(12)) - by_package).max():.0e}")
-np.testing.assert_allclose(turned(x, np.arange(12)), by_package, atol=1e-5)
+by_package = array(kt.apply_rotary_embedding(x))
+print(f"by hand and package differ by {np.abs(rotated(x, np.arange(12)) - by_package).max():.0e}")
+np.testing.assert_allclose(rotated(x, np.arange(12)), by_package, atol=1e-5)
 
 query, key = rng.normal(size=(2, 1, 8)) * np.ones((12, 1))  # the same pair of words everywhere
-scores = turned(query, np.arange(12)) @ turned(key, np.arange(12)).T
-later = turned(query, 100 + np.arange(12)) @ turned(key, 100 + np.arange(12)).T
+scores = rotated(query, np.arange(12)) @ rotated(key, np.arange(12)).T
+later = rotated(query, 100 + np.arange(12)) @ rotated(key, 100 + np.arange(12)).T
 print("row 0:", scores[0, :4].round(2), "row 8:", scores[8, 8:].round(2), "column 0:", end=" ")
 print(scores[:4, 0].round(2))
 np.testing.assert_allclose(scores[1:, 1:], scores[:-1, :-1])  # the distance decides,
@@ -74,22 +78,24 @@ assert np.abs(scores - scores.T).max() > 0.1  # and the side
 np.testing.assert_allclose(np.linalg.norm(by_package, axis=-1), np.linalg.norm(x, axis=-1), 1e-5)
 
 # %% [markdown]
-# A score knows how far apart two words stand, and on which side, and nothing else; no vector gets
-# longer. (Where nothing is added, `kt.NoPositionalEncoding` stands in the place of the waves.)
+# A score depends on how far apart two words stand, and on which side, and on nothing else; no
+# vector gets longer. (A model with `rotary=True` adds nothing to its embeddings: its `positions`
+# are None.)
 #
 # ## N to N: a label for every word
 #
-# The sentences of `corpora.tagged_sentences` are full of words with several tags, and 10 % of their
-# words are invented. We keep those of at most 12 words: one length, one shape to compile.
+# The sentences of `tagged_sentences` (in `scripts/generated_english.py`) are full of words with
+# several tags, and 10 % of their words are invented. We keep those of at most 12 words: one length,
+# one shape to compile.
 
 
 # %%
 def short(sentences, number):
     kept = [n for n, words in enumerate(sentences.words) if len(words) <= 12][:number]
-    return corpora.TaggedSentences(*([side[n] for n in kept] for side in sentences))
+    return data.TaggedSentences(*([side[n] for n in kept] for side in sentences))
 
 
-splits = corpora.tagged_sentences(num_train=4000, num_valid=0, num_test=1000)
+splits = generated_english.tagged_sentences(num_train=4000, num_valid=0, num_test=1000)
 seen, test = short(splits.train, 1536), short(splits.test, 256)
 tags = sorted({tag for sentence in seen.tags for tag in sentence})
 vocabulary = kt.WordVocabulary.learn(seen.words, max_characters=8)
@@ -97,47 +103,47 @@ word_ids, character_ids = vocabulary.encode(seen.words)
 tag_ids = [np.array([1 + tags.index(tag) for tag in sentence]) for sentence in seen.tags]
 known = {word for sentence in seen.words for word in sentence}
 unseen = Counter(w for sentence in test.words for w in sentence if w not in known)
-print(*(f"{word}/{tag}" for word, tag in zip(seen.words[0], seen.tags[0])))
+print(*(f"{word}/{tag}" for word, tag in zip(seen.words[0], seen.tags[0], strict=True)))
 print(f"{len(seen.words)} sentences, {vocabulary.num_words} word ids,", end=" ")
 print(f"{vocabulary.num_characters} of characters; never seen:", *list(unseen)[:8])
 
 # %% [markdown]
 # An unseen word has no vector of its own. But its letters say much: *-ed*, *-ly*, a capital. So
 # `kt.WordEmbedding` adds to each word's vector what a small convolution finds in its characters.
-# For the model to rely on them, `kt.forget_words` makes rare words unknown while we train: a word
-# seen $c$ times, with probability $1 / (1 + c)$, in each epoch anew.
+# For the model to rely on them, `kt.word_dropout` makes rare words unknown in training: a word seen
+# $c$ times, with probability $1 / (1 + c)$, drawn anew in each epoch.
 
 # %%
-forgotten = np.concatenate(kt.forget_words(word_ids)) == kt.UNKNOWN
+dropped = np.concatenate(kt.word_dropout(word_ids)) == kt.UNKNOWN
 count = np.bincount(np.concatenate(word_ids))[np.concatenate(word_ids)]
 for c in (1, 2):
-    print(f"of words seen {c} times, {forgotten[count == c].mean():.2f} are forgotten", end="; ")
-print(f"of those seen over 50 times, {forgotten[count > 50].mean():.3f}")
-assert abs(forgotten[count == 1].mean() - 1 / 2) < 0.1 > forgotten[count > 50].mean()
+    print(f"of words seen {c} times, {dropped[count == c].mean():.2f} are dropped", end="; ")
+print(f"of those seen over 50 times, {dropped[count > 50].mean():.3f}")
+assert abs(dropped[count == 1].mean() - 1 / 2) < 0.1 > dropped[count > 50].mean()
 
 
-def redraw(epoch):
-    return kt.forget_words(word_ids, seed=epoch), character_ids, tag_ids
+def resample(epoch):
+    return kt.word_dropout(word_ids, seed=epoch), character_ids, tag_ids
 
 
 batches = kt.WordBatches(
-    word_ids, character_ids, tag_ids, batch_size=64, num_buckets=1, redraw=redraw
+    word_ids, character_ids, tag_ids, batch_size=64, num_buckets=1, resample=resample
 )
 tagging = kt.TaggingModel(
     vocabulary.num_words, vocabulary.num_characters, 1 + len(tags), max_characters=8, **SIZES
 )
 train(tagging, batches, epochs=5)
 tagger = kt.Tagger(tagging, vocabulary, tags, batch_size=256)
-assert isinstance(tagging.positions, kt.NoPositionalEncoding)
+assert tagging.positions is None
 
 # %% [markdown]
-# Beside it, one who knows words alone: of each word its most frequent tag, of an unseen word the
-# most frequent tag of all.
+# As a baseline, a tagger that knows only words: each word gets its most frequent tag, an unseen
+# word the most frequent tag of all.
 
 # %%
 frequent = {}
-for sentence, right in zip(seen.words, seen.tags):
-    for word, tag in zip(sentence, right):
+for sentence, right in zip(seen.words, seen.tags, strict=True):
+    for word, tag in zip(sentence, right, strict=True):
         frequent.setdefault(word, Counter())[tag] += 1
 usual = sum(frequent.values(), Counter())
 guessed = [[frequent.get(w, usual).most_common(1)[0][0] for w in words] for words in test.words]
@@ -157,7 +163,7 @@ assert [tag for _, tag in i_saw_a_saw] == "PRON VERB DET NOUN PUNCT".split()
 assert len({("zilp", "NOUN"), ("zilped", "VERB"), ("zilply", "ADV")} & set(zilp)) >= 2
 
 # %%
-# extra code – what it takes for what
+# extra code – which tag it confuses with which
 figure = plots.plot_confusion(scores.confusion, list(scores.tags))
 figures.show(figure, "15_confusion")
 
@@ -175,15 +181,16 @@ h = rng.normal(size=(2, 5, 4)).astype("float32")
 length = np.array([5, 3])
 there = np.arange(5) < length[:, None]
 pooled = array(kt.Pooling()(h, there[:, None]))
-for each, words, n in zip(pooled, h, length):
+for each, words, n in zip(pooled, h, length, strict=True):
     np.testing.assert_allclose(each, [*words[:n].mean(axis=0), *words[:n].max(axis=0)], atol=1e-6)
 
 # %% [markdown]
-# That is all that is new. In the reviews of `corpora.reviews` praise may be denied ("not good"),
-# and by "but" or "although" another clause may outweigh it. We take those of up to 14 words:
+# That is all that is new. In the reviews of `generated_english.reviews` praise may be denied ("not
+# good"), and by "but" or "although" another clause may outweigh it. We take those of up to 14
+# words:
 
 # %%
-splits = corpora.reviews(num_train=9000, num_valid=0, num_test=1300)
+splits = generated_english.reviews(num_train=9000, num_valid=0, num_test=1300)
 LABELS = ["negative", "positive"]
 
 
@@ -226,9 +233,10 @@ texts = [text[0].upper() + text[1:] for text in map(" ".join, asked)]
 probabilities = classifier.probabilities([*texts, *pairs])
 by_model = probabilities[: len(texts)].argmax(axis=-1) == asked_labels
 by_bag = (bag(asked) @ weights > 0) == asked_labels
-print(f"right of {len(asked)} reviews: bag {by_bag.mean():.3f}, classifier {by_model.mean():.3f}")
-for text, of_labels in zip(pairs, probabilities[len(texts) :]):
-    label = kt.Label(LABELS[of_labels.argmax()], of_labels.max())
+print(f"{len(asked)} reviews: accuracy of the bag {by_bag.mean():.3f},", end=" ")
+print(f"of the classifier {by_model.mean():.3f}")
+for text, of_labels in zip(pairs, probabilities[len(texts) :], strict=True):
+    label = kt.Prediction(LABELS[of_labels.argmax()], of_labels.max())
     in_bag = (bag([kt.split_words(text)]) @ weights)[0]
     print(f"{text:39} bag {in_bag:+.2f}, {label.label} {label.probability:.2f}")
 np.testing.assert_array_equal(*(bag([kt.split_words(text)]) for text in pairs[2:]))
@@ -236,45 +244,45 @@ assert by_bag.mean() < 0.75 < 0.9 < by_model.mean()
 assert [LABELS[n] for n in probabilities[len(texts) :].argmax(axis=-1)] == LABELS[::-1] + LABELS
 
 # %% [markdown]
-# The last two hold the same words: no bag can tell them apart. Is the model as sure as it is right?
-# What `classifier.classify` returns, a `kt.Label`, has its probability beside it; over many answers
-# we can compare that with how many are right.
+# The last two have the same words: no bag can distinguish them. Is the model calibrated, that is,
+# right as often as its probabilities say? `classifier.classify` returns a `kt.Prediction`, a label
+# with its probability; over many answers we can compare that with how many are right.
 
 # %%
 sure = evaluation.calibration(probabilities[: len(texts)].max(axis=-1), by_model)
 low, high = evaluation.accuracy_interval(by_model.sum(), len(by_model))
-print(f"right between {low:.3f} and {high:.3f} (95 %); calibration error {sure.error:.3f}")
+print(f"accuracy {low:.3f} to {high:.3f} (95 %); calibration error {sure.error:.3f}")
 assert sure.error < 0.08
 
 # %%
-# extra code – how sure, and how often right
+# extra code – accuracy against confidence
 figures.show(plots.plot_calibration(sure.table), "15_calibration")
 
 # %% [markdown]
-# ## Text that goes on: no memory, and no looking ahead
+# ## Continuing a text: no memory, and no looking ahead
 #
 # A decoder block with no encoder to listen to is an encoder block with a look-ahead mask (chapter
-# 14). So `kt.LanguageModel` is the same stack again, over characters now. `kt.windows` cuts a long
-# text, in every epoch elsewhere, and `kt.TextBatches` shifts it right.
+# 14). So `kt.LanguageModel` is the same stack again, over characters now. `kt.chunks` cuts a long
+# text at different points in each epoch, and `kt.TextBatches` shifts it right.
 
 # %%
 WINDOW = 32
-text = corpora.grammar_text(4000)
-tokenizer = kt.learn_tokenizer(text.splitlines(keepends=True), model_type="char")
-ids = kt.encode(tokenizer, [text])[0]
+text = generated_english.grammar_text(4000)
+tokenizer = kt.train_tokenizer(text.splitlines(keepends=True), model_type="char")
+ids = tokenizer.encode([text])[0]
 batches = kt.TextBatches(
-    kt.windows(ids, WINDOW),
-    ends=False,  # a window is cut out of a text
+    kt.chunks(ids, WINDOW),
+    append_end=False,  # a chunk is cut out of a text
     batch_size=64,
     multiple=1,
-    redraw=lambda epoch: [kt.windows(ids, WINDOW, 7 * epoch)],
+    resample=lambda epoch: [kt.chunks(ids, WINDOW, 7 * epoch)],
 )
 inputs, labels = batches[0]
 print(text[: text.index("\n", 60)].replace("\n", " / "))
 np.testing.assert_array_equal(inputs["token_ids"][:, 1:], labels[:, :-1])
 language = kt.LanguageModel(tokenizer.vocabulary_size(), **SIZES)
 losses = train(language, batches, epochs=3, peak=0.02)
-writer = kt.TextGenerator(language, tokenizer, window=WINDOW, ends=False, batch_size=512)
+writer = kt.TextGenerator(language, tokenizer, window=WINDOW, append_end=False, batch_size=512)
 
 # %% [markdown]
 # Does it look ahead? Let's change one character in the middle, and see which logits move:
@@ -287,54 +295,55 @@ print("language model: logits move from", np.flatnonzero(moved > 1e-4).min(), "o
 assert np.flatnonzero(moved > 1e-4).min() == 20
 
 # %% [markdown]
-# How good can it get? The grammar knows how probable each of its sentences is. The exponential of
-# its nats a character is a perplexity that no model can beat on average; `kt.TextScore`, which
+# How good can it get? The grammar gives the probability of each of its sentences. The exponential
+# of its nats per character is a perplexity that no model can beat on average; `kt.TextScore`, which
 # `score` returns, has the model's. It reads the new text in windows that overlap by half.
 
 # %%
-new = corpora.grammar_text(200, seed=1)
+new = generated_english.grammar_text(200, seed=1)
 score = writer.score([new])[0]
-true = np.exp(corpora.grammar_nats(new))
+true = np.exp(generated_english.grammar_nats(new))
 _, frequencies = np.unique(list(text), return_counts=True)
 shares = frequencies / len(text)
 by_frequency = np.exp(-(shares * np.log(shares)).sum())
 print(f"perplexity of {score.tokens} characters: by frequency {by_frequency:.2f}, model", end=" ")
 print(f"{score.perplexity:.3f}, grammar {true:.3f} (in the long run", end=" ")
-print(f"{np.exp(corpora.grammar_entropy()):.3f}); {score.bits_per_character:.3f} bits a character")
+print(f"{np.exp(generated_english.grammar_entropy()):.3f});", end=" ")
+print(f"{score.bits_per_character:.3f} bits per character")
 assert true < score.perplexity < 1.3 * true < by_frequency / 5
 
 # %% [markdown]
-# Now let it write, the most probable character each time. By hand we read all that there is once
-# more for each character. `generate` keeps the keys and values of what it read (chapter 11), and
-# says the same. A rotary key is turned once, at its own place, and can stay in the cache.
+# Now let it write, the most probable character each time. By hand we reread everything for each
+# character. `generate` keeps the keys and values of what it read (chapter 11), and gives the same
+# result. A rotary key is rotated once, at its own place, and can stay in the cache.
 
 
 # %%
-def go_on(prompts, number):
+def continued(prompts, number):
     """Greedy, and without a cache."""
-    rows = [[kt.START, *row] for row in kt.encode(tokenizer, prompts)]
+    rows = [[kt.START, *row] for row in tokenizer.encode(prompts)]
     for _ in range(number):
         given = np.zeros((32, WINDOW), "int32")
-        for padded, row in zip(given, rows):
+        for padded, row in zip(given, rows, strict=False):
             padded[: len(row)] = row
         logits = language.predict_on_batch({"token_ids": given})
-        for row, of_row in zip(rows, logits):
+        for row, of_row in zip(rows, logits, strict=False):
             row.append(int(of_row[len(row) - 1].argmax()))
-    return kt.decode(tokenizer, [row[1:] for row in rows])
+    return tokenizer.decode([row[1:] for row in rows])
 
 
 prompts = ["\nthe dogs by the lake ", "\nthis cow ", "\ntwo girls in the park ", "\na shy boy "]
 written = writer.generate(prompts, max_tokens=8, temperature=0)
-for prompt, line in zip(prompts, written):
+for prompt, line in zip(prompts, written, strict=True):
     print(prompt.strip(), "|", line[len(prompt) :].replace("\n", " / "))
-assert written == go_on(prompts, 8)
+assert written == continued(prompts, 8)
 
 # %% [markdown]
 # ## Masked words
 #
-# Back to the encoder, which sees both sides. What could it learn of texts that nobody has labelled?
-# Chapter 14 hid words from BERT; `kt.mask_words` does it by BERT's rules, and hides the letters
-# with the word. With the hidden words as labels, the tagger's model becomes BERT's.
+# Back to the encoder, which sees both sides. What could it learn from texts that nobody has
+# labeled? Chapter 14 hid words from BERT; `kt.mask_words` does it by BERT's rules, and hides the
+# letters with the word. With the hidden words as labels, the tagger's model becomes BERT's.
 
 # %%
 sentences = [kt.split_words(line) for line in text.splitlines()]
@@ -348,8 +357,8 @@ def masked(seed):
 
 shown = [*np.array(["[PAD]", "[UNK]", "[MASK]", *words_of_text.words])]
 given, _, answers = masked(0)
-for ids, hidden in list(zip(given, answers))[:4]:
-    print(*(f"{shown[i]}" + f" ({shown[a]})" * bool(a) for i, a in zip(ids, hidden)))
+for ids, hidden in list(zip(given, answers, strict=True))[:4]:
+    print(*(f"{shown[i]}" + f" ({shown[a]})" * bool(a) for i, a in zip(ids, hidden, strict=True)))
 before, given, answers = map(np.concatenate, (plain[0], given, answers))
 shares = [np.mean(given[answers > 0] == other) for other in (2, before[answers > 0])]
 print(f"{np.mean(answers > 0):.3f} chosen; {shares[0]:.2f} masked, {shares[1]:.2f} as they were")
@@ -357,7 +366,7 @@ assert abs(np.mean(answers > 0) - 0.15) < 0.02 and abs(shares[0] - 0.8) < 0.05
 assert (given == before)[answers == 0].all()
 
 batches = kt.WordBatches(
-    *masked(0), batch_size=128, num_buckets=1, redraw=lambda epoch: masked((1, epoch))
+    *masked(0), batch_size=128, num_buckets=1, resample=lambda epoch: masked((1, epoch))
 )
 sizes_of_text = words_of_text.num_words, words_of_text.num_characters
 filling = kt.TaggingModel(*sizes_of_text, words_of_text.num_words, max_characters=2, **SIZES)
@@ -372,25 +381,27 @@ blanks = {
     "this hen [MASK] my dog": "sees likes fears saw liked feared",
 }
 filled = filler.fill(list(blanks), number=8)
-for (blank, fitting), answers in zip(blanks.items(), filled):
+for (blank, fitting), answers in zip(blanks.items(), filled, strict=True):
     fits = sum(each.probability for each in answers if each.label in fitting.split())
     print(f"{blank}:", *(f"{each.label} {each.probability:.2f}" for each in answers[:6]), end="; ")
     print(f"all that fit {fits:.2f}")
     assert fits > 0.3  # by chance: 6 of 72 words
 
 # %% [markdown]
-# In the first two only the word *behind* the blank says whether one hen is meant or several. That
-# the filler prefers what fits, it learned without a single label. A tagger or a classifier may
-# start there: `start_from` takes over the embedding and the encoder, and leaves the labels to be
-# learned.
+# In the first two only the word *behind* the blank shows whether one hen is meant or several. The
+# filler has learned that a noun is missing, and begins to prefer the number that fits, without a
+# single label. A tagger or a classifier may start there: `initialize_from` takes over the embedding
+# and the encoder, and leaves the labels to be learned.
 
 # %%
 starting = kt.TaggingModel(*sizes_of_text, 1 + len(tags), max_characters=2, **SIZES)
 new_labels = starting.get_layer("labels").get_weights()
-starting.start_from(filling)
-for own, of_filler in zip(starting.encoder.get_weights(), filling.encoder.get_weights()):
+starting.initialize_from(filling)
+for own, of_filler in zip(
+    starting.encoder.get_weights(), filling.encoder.get_weights(), strict=True
+):
     np.testing.assert_array_equal(own, of_filler)
-for own, before in zip(starting.get_layer("labels").get_weights(), new_labels):
+for own, before in zip(starting.get_layer("labels").get_weights(), new_labels, strict=True):
     np.testing.assert_array_equal(own, before)
 
 # %% [markdown]
@@ -408,7 +419,7 @@ translating = kt.Transformer(tokenizer.vocabulary_size(), **SIZES)
 stacks = {
     "N to N, tagger": (tagging, tagging.encoder),
     "N to 1, classifier": (classification, classification.encoder),
-    "goes on, language model": (language, language.decoder),
+    "text, language model": (language, language.decoder),
     "masked words, filler": (filling, filling.encoder),
     "N to M, translator": (translating, translating.encoder),
 }
@@ -419,10 +430,10 @@ for name, (model, stack) in stacks.items():
 x = rng.normal(size=(1, 6, 32)).astype("float32")
 translating.encoder.set_weights(tagging.encoder.get_weights())
 np.testing.assert_array_equal(array(translating.encoder(x)), array(tagging.encoder(x)))
-goes_on = kt.LanguageModel(tokenizer.vocabulary_size(), **SIZES).decoder
-goes_on.set_weights(tagging.encoder.get_weights())
+decoder = kt.LanguageModel(tokenizer.vocabulary_size(), **SIZES).decoder
+decoder.set_weights(tagging.encoder.get_weights())
 masked_by_hand = array(tagging.encoder(x, attention_mask=kt.look_ahead_mask(6)))
-np.testing.assert_allclose(array(goes_on(x, use_causal_mask=True)), masked_by_hand, atol=1e-5)
+np.testing.assert_allclose(array(decoder(x, use_causal_mask=True)), masked_by_hand, atol=1e-5)
 
 # %%
 # extra code – four tasks in four panels
@@ -438,7 +449,7 @@ for panel, shares in ((words, of_words), (reviews, of_reviews)):
     for i, (name, share) in enumerate(shares.items()):
         place = np.arange(2) + 0.35 * (i - 0.5)
         panel.bar(place, share, 0.33, alpha=0.75, ec="white", label=name, **styles[i])
-    panel.set(ylabel="share right", ylim=(0, 1.3), yticks=[0, 0.5, 1])
+    panel.set(ylabel="accuracy", ylim=(0, 1.3), yticks=[0, 0.5, 1])
     panel.legend(loc="upper center", ncols=2)
 words.set_title("a label for every word")
 words.set_xticks(range(2), ["all words", "unseen words"])
@@ -448,10 +459,10 @@ epochs = range(1, 1 + len(losses))
 characters.plot(epochs, np.exp(losses), "o-", color=figures.BLUE, label="training")
 characters.plot(epochs[-1], score.perplexity, "D", color=figures.BLACK, label="new text")
 characters.axhline(true, color=figures.ORANGE, linestyle="--", label="grammar")
-characters.set(title="text that goes on", xlabel="epoch", ylabel="perplexity of a character")
+characters.set(title="continuing a text", xlabel="epoch", ylabel="perplexity per character")
 characters.set_xticks(epochs)
 characters.legend()
-(text, fitting), answers = list(blanks.items())[0], filled[0][::-1]
+(text, fitting), answers = next(iter(blanks.items())), filled[0][::-1]
 for place, each in enumerate(answers):
     style = styles[each.label in fitting.split()]
     blank.barh(place, each.probability, 0.7, alpha=0.75, ec="white", **style)
@@ -462,13 +473,13 @@ figures.show(figure, "15_four_tasks")
 
 # %% [markdown]
 # One stack of 17,152 parameters, five models. The tasks sit at its ends: what is embedded, which
-# mask, and what the logits are of.
+# mask, and what the logits stand for.
 #
 # ## Exercises
 #
 # 1. Take the rotation out of the trained tagger's blocks. What becomes of *I saw a saw*?
-# 2. A model that predicts is a compressor. How many bits a character does `zlib` need for the text
-#    that the language model has scored?
+# 2. A model that predicts is a compressor. How many bits per character does `zlib` need for the
+#    text that the language model has scored?
 # 3. The tagger has 66,287 parameters, of them 17,152 in the blocks. Where are the others?
 #
 # ## Answers
@@ -476,7 +487,7 @@ figures.show(figure, "15_four_tasks")
 # 1\. It becomes a set: both *saw* get the same vector, and so the same tag.
 
 # %%
-x = tagging.embed(*(np.array(ids)[:1] for ids in vocabulary.encode(["I saw a saw .".split()])))
+x = tagging.embedding(*(np.array(ids)[:1] for ids in vocabulary.encode(["I saw a saw .".split()])))
 for rotary in (True, False):
     stack = kt.Encoder(2, num_heads=2, d_ff=64, norm_first=True, rotary=rotary)
     stack.build(x.shape)
@@ -491,8 +502,8 @@ for rotary in (True, False):
 
 # %%
 by_zlib = 8 * len(zlib.compress(new.encode(), 9)) / len(new)
-of_grammar = corpora.grammar_nats(new) / np.log(2)
-print(f"bits a character: zlib {by_zlib:.2f}, model {score.bits_per_character:.3f},", end=" ")
+of_grammar = generated_english.grammar_nats(new) / np.log(2)
+print(f"bits per character: zlib {by_zlib:.2f}, model {score.bits_per_character:.3f},", end=" ")
 print(f"grammar {of_grammar:.3f}")
 assert by_zlib > 1.5 * score.bits_per_character > 1.5 * of_grammar
 

@@ -1,4 +1,4 @@
-"""The site: every chapter executed, with its figures, beside the README and the results.
+"""The site: the README, the results, the API reference, and every chapter executed.
 
 The command that builds it: sphinx-build -W -c docs . runs/site
 """
@@ -6,25 +6,57 @@ The command that builds it: sphinx-build -W -c docs . runs/site
 import os
 import pathlib
 import re
+import sys
 
 import nbformat
 
 ROOT = pathlib.Path(__file__).parents[1]
-os.environ["PYTHONPATH"] = str(ROOT)  # the chapters import this tree's package, installed or not
+# The chapters and the API reference import this tree's package, installed or not.
+os.environ["PYTHONPATH"] = str(ROOT)
+sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 
 project = html_title = "keras_transformer"
-author = "the authors of keras_transformer"
+author = "The keras_transformer developers"
 root_doc = "docs/index"
-include_patterns = ["*.md", "docs/*.md", "chapters/README.md", "chapters/[0-9]*.py"]
+include_patterns = [
+    "*.md",
+    "docs/*.md",
+    "docs/api/*.md",
+    "chapters/README.md",
+    "chapters/[0-9]*.py",
+]
+
+extensions = [
+    "myst_nb",
+    "sphinx-mathjax-offline",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "docstrings",  # beside this file
+]
 
 # A chapter is a notebook in percent cells; an error in it, or a link to nowhere, ends the build.
-extensions = ["myst_nb", "sphinx-mathjax-offline"]
 nb_custom_formats = {".py": ["jupytext.reads", {"fmt": "py:percent"}]}
 nb_execution_timeout = 180  # seconds a cell
 nb_execution_raise_on_error = True
 nb_output_stderr = "remove"  # the notices with which backends start
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
+
+# The API reference: Google-style docstrings with Keras's and this project's own sections.
+autodoc_default_options = {"members": True, "member-order": "bysource"}
+autodoc_inherit_docstrings = False  # Keras's own methods are documented by Keras
+autodoc_typehints = "signature"
+autodoc_preserve_defaults = True
+add_module_names = False
+toc_object_entries_show_parents = "hide"
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+napoleon_use_rtype = False
+napoleon_custom_sections = [("Call arguments", "params_style"), "Returns", "Source", "Departs"]
+default_role = "code"  # docstrings have Markdown's single backticks
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 80
 
 html_theme = "sphinx_book_theme"
 html_theme_options = {"home_page_in_toc": True, "navbar_persistent": []}  # one search box, not two

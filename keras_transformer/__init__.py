@@ -1,57 +1,114 @@
 """The Transformer of "Attention Is All You Need" in Keras 3, on TensorFlow, JAX and PyTorch."""
 
-from .attention import MultiHeadAttention, scaled_dot_product_attention
-from .batches import TextBatches, TranslationBatches, WordBatches, windows
+from . import data, evaluation, plots, training
+from .attention import MultiHeadAttention, attention_scores, scaled_dot_product_attention
 from .blocks import AddNorm, Decoder, DecoderBlock, Encoder, EncoderBlock, FeedForward
+from .cache import Cache
+from .configuration import PRESETS, GenerationConfig, SamplingConfig, TransformerConfig
+from .data import (
+    TextBatches,
+    TranslationBatches,
+    WordBatches,
+    chunks,
+    mask_words,
+    word_dropout,
+)
 from .generation import Decoding
+from .ids import END, PADDING, START, UNKNOWN
+from .losses import TokenCrossEntropy
 from .masks import look_ahead_mask, padding_mask
+from .metrics import Perplexity, TokenAccuracy
 from .models import (
-    PRESETS,
     ClassificationModel,
     LanguageModel,
     Pooling,
-    Preset,
     TaggingModel,
     TokenEmbedding,
     Transformer,
     WordEmbedding,
-    count_parameters,
 )
 from .positions import (
     LearnedPositionalEncoding,
-    NoPositionalEncoding,
     PositionalEncoding,
-    rotated,
+    apply_rotary_embedding,
     sinusoids,
 )
 from .tasks import (
-    Attention,
+    AttentionMaps,
     Classifier,
     Hypothesis,
-    Label,
     MaskFiller,
+    Prediction,
     Tagger,
     TextGenerator,
     TextScore,
     Translator,
 )
-from .tokenizers import (
-    END,
-    PADDING,
-    START,
-    UNKNOWN,
-    decode,
-    encode,
-    encode_at_random,
-    learn_tokenizer,
-)
-from .training import (
-    Perplexity,
-    TokenAccuracy,
-    TokenCrossEntropy,
-    WarmupSchedule,
-    paper_optimizer,
-)
-from .words import WordVocabulary, forget_words, mask_words, split_words
+from .tokenizers import SentencePieceTokenizer, train_tokenizer
+from .training import WarmupSchedule, paper_optimizer
+from .vocabulary import WordVocabulary, split_words
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "END",
+    "PADDING",
+    "PRESETS",
+    "START",
+    "UNKNOWN",
+    "AddNorm",
+    "AttentionMaps",
+    "Cache",
+    "ClassificationModel",
+    "Classifier",
+    "Decoder",
+    "DecoderBlock",
+    "Decoding",
+    "Encoder",
+    "EncoderBlock",
+    "FeedForward",
+    "GenerationConfig",
+    "Hypothesis",
+    "LanguageModel",
+    "LearnedPositionalEncoding",
+    "MaskFiller",
+    "MultiHeadAttention",
+    "Perplexity",
+    "Pooling",
+    "PositionalEncoding",
+    "Prediction",
+    "SamplingConfig",
+    "SentencePieceTokenizer",
+    "Tagger",
+    "TaggingModel",
+    "TextBatches",
+    "TextGenerator",
+    "TextScore",
+    "TokenAccuracy",
+    "TokenCrossEntropy",
+    "TokenEmbedding",
+    "Transformer",
+    "TransformerConfig",
+    "TranslationBatches",
+    "Translator",
+    "WarmupSchedule",
+    "WordBatches",
+    "WordEmbedding",
+    "WordVocabulary",
+    "apply_rotary_embedding",
+    "attention_scores",
+    "chunks",
+    "data",
+    "evaluation",
+    "look_ahead_mask",
+    "mask_words",
+    "padding_mask",
+    "paper_optimizer",
+    "plots",
+    "scaled_dot_product_attention",
+    "sinusoids",
+    "split_words",
+    "train_tokenizer",
+    "training",
+    "word_dropout",
+]

@@ -1,14 +1,26 @@
 """Scaled dot-product attention and its heads: sections 3.2.1 and 3.2.2."""
 
+import contextlib
+import functools
+from collections.abc import Callable
+from typing import Any
+
 import keras
 from keras import ops
 
-from .arguments import check_at_least, check_rates
-from .masks import look_ahead_mask
-from .positions import rotated
+from . import backend
+from .checks import check, check_at_least, check_rates
+from .masks import add_look_ahead, per_head
+from .positions import apply_rotary_embedding
 
 
-def scaled_dot_product_attention(query, key, value, attention_mask=None):
+def scaled_dot_product_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attention_mask: Any = None,
+    dropout: Callable | None = None,
+) -> tuple[Any, Any]:
     """softmax(Q K^T / sqrt(d_k)) V.
 
     The softmax is taken in float32. A query that may attend to nothing gets exact zeros.
@@ -19,52 +31,41 @@ def scaled_dot_product_attention(query, key, value, attention_mask=None):
         value: float, (..., source length, d_v).
         attention_mask: bool, broadcastable to (..., target length, source length),
             True = may be attended to. None: everything may.
+        dropout: function of the weights, such as a keras.layers.Dropout; or None.
 
     Returns:
         output: float, (..., target length, d_v), a weighted mean of the values.
-        weights: float, (..., target length, source length); each row sums to 1 (or is all 0).
+        weights: float, (..., target length, source length), before dropout; each row sums to 1
+            (or is all 0).
 
     Source: Vaswani et al. 2017, equation 1.
     """
-    weights = attention_weights(query, key, attention_mask)
-    return ops.matmul(weights, value), weights
-
-
-def attention_weights(query, key, attention_mask=None):
-    """softmax(Q K^T / sqrt(d_k)): the left half of equation 1; arguments as above."""
     d_k = query.shape[-1]
     scores = ops.matmul(query, ops.swapaxes(key, -1, -2))
-    scores = ops.multiply(ops.cast(scores, "float32"), d_k**-0.5)
-    if attention_mask is None:
-        return ops.cast(ops.softmax(scores), query.dtype)
+    weights = _masked_softmax(ops.cast(scores, "float32") * d_k**-0.5, attention_mask)
+    weights = ops.cast(weights, query.dtype)
+    return ops.matmul(dropout(weights) if dropout else weights, value), weights
+
+
+def _masked_softmax(scores, mask):
+    """softmax over what the mask allows; a row that allows nothing is all 0."""
+    if mask is None:
+        return ops.softmax(scores)
     # -1e9 would do in float32; `where` afterwards makes a row without any True exactly zero.
-    weights = ops.softmax(ops.where(attention_mask, scores, -1e9))
-    return ops.cast(ops.where(attention_mask, weights, 0.0), query.dtype)
-
-
-def by_rows(product, x):
-    """`product`, such as a Dense, of one row a token: (batch, length, d) -> (batch, length, units).
-
-    The gradient of a kernel sums over batch and length; XLA on a CPU is a quarter slower at that
-    when they are two axes. Elsewhere it makes no difference.
-    """
-    rows = product(ops.reshape(x, (-1, x.shape[-1])))
-    return ops.reshape(rows, (-1, ops.shape(x)[1], rows.shape[-1]))
+    return ops.where(mask, ops.softmax(ops.where(mask, scores, -1e9)), 0.0)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class MultiHeadAttention(keras.layers.Layer):
     """Concat(head_1, ..., head_h) W^O, where head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V).
 
-    The heads are slices of one projection. Without dropout and when no weights are asked for,
-    the backend's fused kernel computes the same numbers.
+    The heads are slices of one projection.
 
     Args:
         num_heads: int, h; it must divide the width of the query unless `key_dim` is given.
         key_dim: int, d_k = d_v, the width of one head; None: width of the query / num_heads.
-        dropout: float in [0, 1), applied to the attention weights.
-        rotary: bool, True: queries and keys are turned by their positions, see
-            `positions.rotated`; key_dim must then be even.
+        dropout: float in [0, 1), dropout rate on the attention weights.
+        rotary: bool, True: rotary positions, see `apply_rotary_embedding`; key_dim must be even.
 
     Call arguments:
         query: float, (batch, target length, d_model).
@@ -75,22 +76,31 @@ class MultiHeadAttention(keras.layers.Layer):
         use_causal_mask: bool, True: position i attends to positions 0..i only.
         return_attention_scores: bool, True: return the weights (after the softmax, before
             dropout) too, as keras.layers.MultiHeadAttention does.
+        cache: `Cache`, keys and values of earlier tokens. Then the query's own are added to it,
+            and the attention mask, over its slots, takes the place of the causal one.
 
     Returns:
         output: float, (batch, target length, d_model).
         weights: float, (batch, num_heads, target length, source length), on request.
 
     Raises:
-        ValueError: num_heads is below 1 or dropout outside [0, 1); on build, num_heads does not
-            divide the width of the query, or a rotary head has an odd width.
+        ValueError: an argument is out of range; on build, num_heads does not divide the width of
+            the query, or a rotary head has an odd width; on call, key and value differ in length.
 
     Source: Vaswani et al. 2017, section 3.2.2; rotary: Su et al. 2021.
     Departs: the projections have biases, as in the authors' released code.
     """
 
-    def __init__(self, num_heads, key_dim=None, dropout=0.0, rotary=False, **kwargs):
+    def __init__(
+        self,
+        num_heads: int,
+        key_dim: int | None = None,
+        dropout: float = 0.0,
+        rotary: bool = False,
+        **kwargs: Any,
+    ):
         super().__init__(**kwargs)
-        check_at_least(1, num_heads=num_heads)
+        check_at_least(1, num_heads=num_heads, key_dim=key_dim)
         check_rates(dropout=dropout)
         self.num_heads = num_heads
         self.key_dim = key_dim
@@ -107,20 +117,20 @@ class MultiHeadAttention(keras.layers.Layer):
         self.head_width = self.key_dim or d_model // self.num_heads
         if self.rotary and self.head_width % 2:
             raise ValueError(
-                "Rotary positions turn pairs of values, so the width of a head must be even; "
+                "Rotary embedding rotates pairs of features, so the width of a head must be even; "
                 f"received {self.head_width}. Choose another num_heads or key_dim."
             )
-        self._width = self.num_heads * self.head_width
-        self.query = self._projection("query", self._width, query_shape)
-        self.key = self._projection("key", self._width, key_shape or value_shape)
-        self.value = self._projection("value", self._width, value_shape)
-        self.output_projection = self._projection("output", d_model, (None, None, self._width))
+        width = self.num_heads * self.head_width
+        self.query = self._projection("query", width, query_shape)
+        self.key = self._projection("key", width, key_shape or value_shape)
+        self.value = self._projection("value", width, value_shape)
+        self.output_projection = self._projection("output", d_model, (None, None, width))
         self.weights_dropout = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
 
     def _projection(self, name, units, input_shape):
-        dense = keras.layers.Dense(units, dtype=self.dtype_policy, name=name)
-        dense.build(input_shape)
-        return dense
+        linear = backend.Linear(units, dtype=self.dtype_policy, name=name)
+        linear.build(input_shape)
+        return linear
 
     def call(
         self,
@@ -131,85 +141,66 @@ class MultiHeadAttention(keras.layers.Layer):
         use_causal_mask=False,
         return_attention_scores=False,
         training=None,
+        cache=None,
     ):
-        q = self.turned(self.split_heads(by_rows(self.query, query)))
-        k = self.turned(self.split_heads(by_rows(self.key, value if key is None else key)))
-        v = self.split_heads(by_rows(self.value, value))
-        attention_mask = _per_head(attention_mask)
-        weights_needed = return_attention_scores or (training and self.dropout)
-        # TensorFlow has no such kernel: there two matmuls beat the einsums that stand in for it.
-        if not weights_needed and keras.backend.backend() != "tensorflow":
-            return self.join_heads(_fused_attention(q, k, v, attention_mask, use_causal_mask))
-        if use_causal_mask:
-            attention_mask = _no_look_ahead(attention_mask, q, k)
-        q, k, v = (ops.transpose(x, (0, 2, 1, 3)) for x in (q, k, v))
-        weights = attention_weights(q, k, attention_mask)
-        heads = ops.matmul(self.weights_dropout(weights), v)
-        output = self.join_heads(ops.transpose(heads, (0, 2, 1, 3)))
+        q = self.rotate(self.split_heads(self.query(query)), cache and cache.positions)
+        if cache is None:
+            k, v = self.keys_and_values(value, key)
+        else:
+            k, v = cache.keys_and_values(self, value)
+        mask, is_causal = per_head(attention_mask), use_causal_mask and cache is None
+
+        needs_weights = return_attention_scores or (training and self.dropout)
+        if needs_weights or cache is not None or not backend.has_fused_attention(q.dtype):
+            mask = add_look_ahead(mask, ops.shape(q)[2], ops.shape(k)[2]) if is_causal else mask
+            heads, weights = scaled_dot_product_attention(q, k, v, mask, self.weights_dropout)
+        else:
+            heads, weights = backend.fused_attention(q, k, v, mask, is_causal), None
+        output = self.output_projection(self.join_heads(heads))
         return (output, weights) if return_attention_scores else output
 
-    def split_heads(self, x):
-        """(batch, length, num_heads * key_dim) -> (batch, length, num_heads, key_dim)."""
-        return ops.reshape(x, (-1, ops.shape(x)[1], self.num_heads, self.head_width))
-
-    def turned(self, heads, positions=None):
-        """Queries or keys, (batch, length, num_heads, key_dim); if rotary, at their positions."""
-        return rotated(heads, positions) if self.rotary else heads
-
-    def join_heads(self, heads):
-        """Concat(head_1, ..., head_h) W^O, from (batch, length, num_heads, key_dim)."""
-        heads = ops.reshape(heads, (-1, ops.shape(heads)[1], self._width))
-        return by_rows(self.output_projection, heads)
-
-    def keys_and_values(self, value, positions=None):
-        """K and V of `value`, laid out as `attend_to` reads them: a product a head, no transposes.
+    def keys_and_values(
+        self, value: Any, key: Any = None, positions: Any = None
+    ) -> tuple[Any, Any]:
+        """K W^K and V W^V in heads.
 
         Args:
-            value: float, (batch, length, d_value).
-            positions: int, (length,), for rotary ones; None: 0, 1, ..., length - 1.
+            value: float, (batch, source length, d_value).
+            key: float, (batch, source length, d_key); None: the value.
+            positions: int, (source length,), for rotary ones; None: 0, 1, ...
 
         Returns:
-            K^T, float, (batch, num_heads, key_dim, length).
-            V, float, (batch, num_heads, length, key_dim).
+            keys, values: float, (batch, num_heads, source length, key_dim).
         """
-        k = self.turned(self.split_heads(self.key(value)), positions)
-        v = self.split_heads(self.value(value))
-        return ops.transpose(k, (0, 2, 3, 1)), ops.transpose(v, (0, 2, 1, 3))
+        key = value if key is None else key
+        lengths = {key.shape[1], value.shape[1]} - {None}
+        check(len(lengths) < 2, "key and value must have the same length", lengths=sorted(lengths))
+        k = self.rotate(self.split_heads(self.key(key)), positions)
+        return k, self.split_heads(self.value(value))
 
-    def empty_cache(self, batch_size, places):
-        """Zeros in the layout of `keys_and_values`, for so many tokens."""
-        keys = batch_size, self.num_heads, self.head_width, places
-        values = batch_size, self.num_heads, places, self.head_width
-        return tuple(ops.zeros(shape, self.compute_dtype) for shape in (keys, values))
+    def split_heads(self, x: Any) -> Any:
+        """(batch, length, num_heads * key_dim) -> (batch, num_heads, length, key_dim)."""
+        heads = ops.reshape(x, (-1, ops.shape(x)[1], self.num_heads, self.head_width))
+        return ops.transpose(heads, (0, 2, 1, 3))
 
-    def add_to_cache(self, cache, place, value, positions=None):
-        """The cache with the keys and values of `value` from an int `place` on."""
-        (k, v), (new_k, new_v) = cache, self.keys_and_values(value, positions)
-        if keras.backend.backend() == "torch":  # in place; a copy of all of it would cost
-            places = ops.cast(place + ops.arange(new_v.shape[2], dtype="int32"), "int64")
-            return k.index_copy_(3, places, new_k), v.index_copy_(2, places, new_v)
-        return ops.slice_update(k, (0, 0, 0, place), new_k), ops.slice_update(
-            v, (0, 0, place, 0), new_v
-        )
+    def join_heads(self, heads: Any) -> Any:
+        """Concat(head_1, ..., head_h): the inverse of `split_heads`."""
+        heads = ops.transpose(heads, (0, 2, 1, 3))
+        return ops.reshape(heads, (-1, ops.shape(heads)[1], self.num_heads * self.head_width))
 
-    def attend_to(self, query, keys_and_values, attention_mask=None, positions=None):
-        """`call` in inference, with K and V already projected.
+    def rotate(self, heads: Any, positions: Any = None) -> Any:
+        """Queries or keys at their positions, if these are rotary."""
+        return apply_rotary_embedding(heads, positions) if self.rotary else heads
 
-        Args:
-            query: float, (batch, target length, d_model).
-            keys_and_values: from the method of that name, or a cache.
-            attention_mask: bool, as in `call`.
-            positions: int, (target length,), of the query, for rotary ones; None: 0, 1, ...
+    def compute_output_shape(self, query_shape):
+        return query_shape
 
-        Returns:
-            float, (batch, target length, d_model).
-        """
-        k, v = keys_and_values
-        q = self.turned(self.split_heads(self.query(query)), positions)
-        q = ops.transpose(q, (0, 2, 1, 3))
-        k = ops.swapaxes(k, -1, -2)
-        heads, _ = scaled_dot_product_attention(q, k, v, _per_head(attention_mask))
-        return self.join_heads(ops.transpose(heads, (0, 2, 1, 3)))
+    def compute_output_spec(self, query, value, key=None, return_attention_scores=False, **kwargs):
+        output = keras.KerasTensor(query.shape, dtype=self.compute_dtype)
+        if not return_attention_scores:
+            return output
+        shape = query.shape[0], self.num_heads, query.shape[1], value.shape[1]
+        return output, keras.KerasTensor(shape, dtype=self.compute_dtype)
 
     def get_config(self):
         return {
@@ -221,30 +212,41 @@ class MultiHeadAttention(keras.layers.Layer):
         }
 
 
-def _per_head(attention_mask):
-    """Room for the axis of heads: (batch, 1, target length, source length)."""
-    if attention_mask is None or len(attention_mask.shape) == 4:
-        return attention_mask
-    return ops.expand_dims(attention_mask, axis=-3)
+def attention_scores(layer: keras.layers.Layer, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    """The attention weights of every `MultiHeadAttention` in a layer or model, in one call of it.
 
+        scores = attention_scores(transformer, {"source_ids": source, "target_ids": target})
+        scores["decoder/block_1/cross_attention"]  # (batch, num_heads, target, source length)
 
-def _no_look_ahead(attention_mask, q, k):
-    """The mask and the look-ahead mask in one; q and k are (batch, length, head, key_dim)."""
-    mask = look_ahead_mask(ops.shape(q)[1], ops.shape(k)[1])
-    return mask if attention_mask is None else ops.logical_and(attention_mask, mask)
+    Args:
+        layer: built keras.layers.Layer or keras.Model: a block, a stack, a model.
+        *args, **kwargs: what it is called with.
 
-
-def _fused_attention(q, k, v, attention_mask, use_causal_mask):
-    """The backend's kernel for equation 1, on (batch, length, head, key_dim).
-
-    A row without any True is uniform or NaN there, depending on the kernel; here it is zero.
+    Returns:
+        Dict from the path of an attention layer, in the order of their calls, to its weights:
+        float, (batch, num_heads, target length, source length).
     """
-    if attention_mask is None:
-        return ops.dot_product_attention(q, k, v, is_causal=use_causal_mask)
-    if use_causal_mask:
-        attention_mask = _no_look_ahead(attention_mask, q, k)
-    if len(attention_mask.shape) == 3:  # (1, target length, source length)
-        attention_mask = ops.expand_dims(attention_mask, axis=0)
-    heads = ops.dot_product_attention(q, k, v, mask=attention_mask)
-    may_attend = ops.any(attention_mask, axis=-1)  # (batch, 1, target length)
-    return ops.where(ops.expand_dims(ops.swapaxes(may_attend, 1, 2), axis=-1), heads, 0.0)
+    scores = {}
+    with contextlib.ExitStack() as stack:
+        for attention in layer._flatten_layers():
+            if isinstance(attention, MultiHeadAttention):
+                stack.enter_context(_recording(attention, scores))
+        layer(*args, **kwargs)
+    return scores
+
+
+@contextlib.contextmanager
+def _recording(attention, scores):
+    """Puts the weights of each call of an attention layer into `scores`."""
+    plain_call = attention.call
+
+    @functools.wraps(plain_call)
+    def call(*args, **kwargs):
+        output, scores[attention.path] = plain_call(*args, **kwargs, return_attention_scores=True)
+        return output
+
+    attention.call = call
+    try:
+        yield
+    finally:
+        del attention.call

@@ -1,18 +1,20 @@
-"""How good predictions are: of texts, of tags; how sure the number is, and the model of itself.
+"""Evaluation: exact match, BLEU and chrF of texts; tagging scores; intervals and calibration.
 
-`predictions` and `references` are lists of text; item n of one belongs to item n of the other.
+Shares (exact match, accuracy, precision, recall, F1, calibration error) are from 0 to 1; BLEU and
+chrF are from 0 to 100, as sacreBLEU reports them.
 """
 
 import math
-from typing import NamedTuple
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from .arguments import check, check_at_least
+from .checks import check, check_at_least
 
 
 class Score(NamedTuple):
-    """A score and the settings that produced it; one without the other cannot be compared.
+    """A score and the settings that produced it: scores compare only where the settings agree.
 
     Args:
         value: Float from 0 to 100, higher is better.
@@ -26,12 +28,12 @@ class Score(NamedTuple):
         return f"{self.value:.2f} ({self.signature})"
 
 
-def exact_match(predictions, references):
+def exact_match(predictions: Sequence[str], references: Sequence[str]) -> float:
     """Share of the predictions that equal their reference, character for character.
 
     Args:
-        predictions: List of str, what the model wrote.
-        references: List of str, what it should have written; as many.
+        predictions: List of str, the model's outputs.
+        references: List of str, one expected output per prediction.
 
     Returns:
         Float from 0 to 1.
@@ -40,63 +42,66 @@ def exact_match(predictions, references):
         ValueError: If a list is empty, holds anything but str, or is longer than the other.
     """
     _check_pairs(predictions, references)
-    num_equal = sum(p == r for p, r in zip(predictions, references, strict=True))
-    return num_equal / len(references)
+    equal = [p == r for p, r in zip(predictions, references, strict=True)]
+    return sum(equal) / len(equal)
 
 
-def bleu(predictions, references, tokenize="13a", lowercase=False):
-    """Corpus BLEU: the n-grams, n = 1 to 4, that a prediction shares with its reference.
+def bleu(
+    predictions: Sequence[str],
+    references: Sequence[str],
+    tokenize: str = "13a",
+    lowercase: bool = False,
+) -> Score:
+    """Corpus BLEU: precision of the word n-grams, n = 1 to 4, with a brevity penalty.
 
-    Computed by sacreBLEU on plain, detokenized text, so that the number can be compared with
-    those of other papers that state the same signature.
+    Computed by sacreBLEU on plain, detokenized text, so that the score is comparable with those of
+    papers that state the same signature.
 
     Args:
-        predictions: List of str, what the model wrote.
-        references: List of str, one translation a prediction.
-        tokenize: str, how sacreBLEU splits text into words: "13a" (European languages, the
-            usual one), "zh" (Chinese), "intl", "char", "none" (split on spaces), ...
-        lowercase: bool, True to ignore upper and lower case.
+        predictions: List of str, the model's outputs.
+        references: List of str, one translation per prediction.
+        tokenize: str, sacreBLEU's tokenizer: "13a" (European languages), "zh" (Chinese), "intl",
+            "char", "none" (split on spaces), ...
+        lowercase: bool, whether to ignore case.
 
     Returns:
         `Score` with a value from 0 to 100.
 
     Raises:
         ValueError: If the lists do not pair up, or sacreBLEU has no tokenizer of that name.
-        RuntimeError: If that tokenizer needs a package or a download that is not there.
+        RuntimeError: If the tokenizer needs a missing package or download.
 
     Source:
         Papineni et al. (2002), "BLEU: a Method for Automatic Evaluation of Machine
         Translation"; Post (2018), "A Call for Clarity in Reporting BLEU Scores".
     """
-    from sacrebleu.metrics import BLEU
-
     _check_pairs(predictions, references)
-    if tokenize not in BLEU.TOKENIZERS:
-        known = ", ".join(sorted(BLEU.TOKENIZERS))
-        raise ValueError(
-            f"tokenize must be one of sacreBLEU's tokenizers ({known}); "
-            f"received tokenize={tokenize!r}."
-        )
-    try:
-        metric = BLEU(tokenize=tokenize, lowercase=lowercase)
-    except (ImportError, OSError, RuntimeError) as error:
-        raise RuntimeError(
-            f"sacreBLEU's tokenizer {tokenize!r} needs a package or a download that is not "
-            f"there ({' '.join(str(error).split())}); install it or choose another tokenizer."
-        ) from error
-    return _score(metric, "BLEU", predictions, references)
+    return _score(_bleu_metric(tokenize, lowercase), predictions, references)
 
 
-def chrf(predictions, references, lowercase=False):
-    """Corpus chrF: F-score of the character n-grams, n = 1 to 6, recall counted twice.
-
-    It needs no tokenizer, which makes it the safer number for Chinese and for languages that
-    build long words.
+def check_bleu_tokenizer(name: str) -> None:
+    """Raises before training what `bleu` would raise after it.
 
     Args:
-        predictions: List of str, what the model wrote.
-        references: List of str, one translation a prediction.
-        lowercase: bool, True to ignore upper and lower case.
+        name: str, the `tokenize` of `bleu`.
+
+    Raises:
+        ValueError: If sacreBLEU has no tokenizer of that name.
+        RuntimeError: If the tokenizer needs a missing package or download.
+    """
+    _bleu_metric(name)
+
+
+def chrf(predictions: Sequence[str], references: Sequence[str], lowercase: bool = False) -> Score:
+    """Corpus chrF: F-score of the character n-grams, n = 1 to 6, with recall weighted by beta = 2.
+
+    It needs no tokenizer, which makes it the more robust metric for Chinese and for morphologically
+    rich languages.
+
+    Args:
+        predictions: List of str, the model's outputs.
+        references: List of str, one translation per prediction.
+        lowercase: bool, whether to ignore case.
 
     Returns:
         `Score` with a value from 0 to 100.
@@ -110,56 +115,97 @@ def chrf(predictions, references, lowercase=False):
     from sacrebleu.metrics import CHRF
 
     _check_pairs(predictions, references)
-    return _score(CHRF(lowercase=lowercase), "chrF2", predictions, references)
+    return _score(CHRF(lowercase=lowercase), predictions, references)
 
 
-def sentence_chrf(predictions, references, lowercase=False):
-    """chrF of each sentence alone: to rank them, not to be averaged.
+def sentence_chrf(
+    predictions: Sequence[str], references: Sequence[str], lowercase: bool = False
+) -> list[float]:
+    """chrF of each sentence, to rank sentences; the mean of these is not the corpus chrF.
 
-    Args: as `chrf`.
+    Args:
+        predictions, references, lowercase: As `chrf`.
 
     Returns:
         List of float from 0 to 100.
 
-    Raises: as `chrf`.
+    Raises:
+        ValueError: As `chrf`.
     """
     from sacrebleu.metrics import CHRF
 
     _check_pairs(predictions, references)
     metric = CHRF(lowercase=lowercase)
     pairs = zip(predictions, references, strict=True)
-    return [metric.sentence_score(said, [reference]).score for said, reference in pairs]
+    return [metric.sentence_score(prediction, [reference]).score for prediction, reference in pairs]
+
+
+def _bleu_metric(tokenize, lowercase=False):
+    from sacrebleu.metrics import BLEU
+
+    known = ", ".join(sorted(BLEU.TOKENIZERS))
+    rule = f"tokenize must be one of sacreBLEU's tokenizers ({known})"
+    check(tokenize in BLEU.TOKENIZERS, rule, tokenize=tokenize)
+    try:
+        return BLEU(tokenize=tokenize, lowercase=lowercase)
+    except (ImportError, OSError, RuntimeError) as error:
+        raise RuntimeError(
+            f"sacreBLEU's tokenizer {tokenize!r} needs a missing package or download "
+            f"({' '.join(str(error).split())}); install it or choose another tokenizer."
+        ) from error
+
+
+def _score(metric, predictions, references):
+    score = metric.corpus_score(list(predictions), [list(references)])
+    return Score(float(score.score), f"{score.name}|{metric.get_signature()}")
+
+
+def _check_pairs(predictions, references):
+    for name, texts in (("predictions", predictions), ("references", references)):
+        rule = f"{name} must be a list of str"
+        # A lone str is a sequence of str too: it would be scored letter by letter.
+        check(not isinstance(texts, str), f"{rule}, not one str", **{name: texts})
+        for index, text in enumerate(texts):
+            check(isinstance(text, str), rule, **{f"{name}[{index}]": text})
+    _check_lengths(predictions=predictions, references=references)
+
+
+def _check_lengths(**lists):
+    lengths = {f"len({name})": len(values) for name, values in lists.items()}
+    rule = f"{', '.join(lists)} must be equally long and not empty"
+    check(len(set(lengths.values())) == 1 and all(lengths.values()), rule, **lengths)
 
 
 # Tags
 
 
 class TagScore(NamedTuple):
-    """How well one tag is found.
+    """Precision and recall of one tag.
 
     Args:
-        precision: Float, share of the words given this tag that have it; NaN if none was.
-        recall: Float, share of the words with this tag that were given it; NaN if none has it.
-        f1: Float, harmonic mean of both: 2 hits / (given + count).
-        count: int, the words that have it.
+        precision: Float from 0 to 1, correct among the predicted; NaN if never predicted.
+        recall: Float from 0 to 1, correct among the expected; NaN if never expected.
+        f1: Float from 0 to 1, harmonic mean of both.
+        count: int, words whose expected tag it is.
     """
 
     precision: float
     recall: float
     f1: float
-    count: int
+    count: int  # type: ignore[assignment]  # tuple has a method of that name
 
 
 class TaggingScores(NamedTuple):
-    """What `tagging_scores` counts.
+    """Result of `tagging_scores`.
 
     Args:
         accuracy: Float from 0 to 1, over all words.
-        unseen_accuracy: Float, over the words not known; NaN if there are none.
+        unseen_accuracy: Float from 0 to 1, over the words not in `known`; NaN if there are no
+            such words.
         num_words: int.
         num_unseen: int.
         tags: Dict from each tag, in alphabetical order, to its `TagScore`.
-        confusion: int array (expected, predicted), words counted, in the order of `tags`.
+        confusion: int array (expected, predicted), word counts, in the order of `tags`.
     """
 
     accuracy: float
@@ -170,83 +216,80 @@ class TaggingScores(NamedTuple):
     confusion: np.ndarray
 
 
-def tagging_scores(predicted, expected, words, known):
-    """Accuracy over all words and over unseen ones, each tag's F1, and what is taken for what.
+def tagging_scores(
+    predicted: Sequence[Sequence[str]],
+    expected: Sequence[Sequence[str]],
+    words: Sequence[Sequence[str]],
+    known: Collection[str],
+) -> TaggingScores:
+    """Accuracy over all and over unseen words, scores of each tag, and the confusion matrix.
 
     Args:
-        predicted: List of lists of str, the tags given, one list a sentence.
-        expected: List of lists of str, the tags that are right.
-        words: List of lists of str, the sentences.
-        known: Set of str, the words that the model was trained on; the others are unseen.
+        predicted: List of lists of str, the predicted tags of each sentence.
+        expected: List of lists of str, the correct tags of each sentence.
+        words: List of lists of str, the words of each sentence.
+        known: Set of str, the words of the training set; all others are unseen.
 
     Returns:
         `TaggingScores`.
 
     Raises:
-        ValueError: If there is no word, or a list is longer than its partners.
+        ValueError: If there are no words, or the lists do not pair up.
     """
-    if not len(predicted) == len(expected) == len(words):
-        raise ValueError(
-            "predicted, expected and words must hold the same sentences; "
-            f"received {len(predicted)}, {len(expected)} and {len(words)}."
-        )
-    for number, sentence in enumerate(zip(predicted, expected, words, strict=True)):
-        if len(set(map(len, sentence))) > 1:
-            sizes = " and ".join(map(str, map(len, sentence)))
-            raise ValueError(
-                "predicted, expected and words must hold an item for each word; "
-                f"received {sizes} of them in sentence {number}: {' '.join(sentence[2])!r:.60}."
-            )
-    given, right, words = (
-        [item for sentence in side for item in sentence] for side in (predicted, expected, words)
+    from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
+
+    _check_sentences(predicted, expected, words)
+    predicted, expected, words = (
+        np.array([item for sentence in side for item in sentence])
+        for side in (predicted, expected, words)
     )
-    if not words:
-        raise ValueError("words must hold at least one word; received none.")
-    labels = sorted({*given, *right})
-    index = {label: number for number, label in enumerate(labels)}
-    confusion = np.zeros((len(labels), len(labels)), dtype="int64")
-    np.add.at(confusion, ([index[tag] for tag in right], [index[tag] for tag in given]), 1)
-    unseen = [tag == true for tag, true, word in zip(given, right, words) if word not in known]
-    hits, num_given, counts = np.diag(confusion), confusion.sum(axis=0), confusion.sum(axis=1)
-    tags = {
-        label: TagScore(
-            _share(hit, of), _share(hit, count), _share(2 * hit, of + count), int(count)
-        )
-        for label, hit, of, count in zip(labels, hits, num_given, counts, strict=True)
-    }
+    labels = sorted({*predicted.tolist(), *expected.tolist()})
+    columns = precision_recall_fscore_support(
+        expected, predicted, labels=labels, zero_division=np.nan
+    )
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    hits = predicted == expected
+    unseen = np.array([word not in known for word in words.tolist()])
     return TaggingScores(
-        accuracy=_share(hits.sum(), len(words)),
-        unseen_accuracy=_share(sum(unseen), len(unseen)),
+        accuracy=float(hits.mean()),
+        unseen_accuracy=float(hits[unseen].mean()) if unseen.any() else math.nan,
         num_words=len(words),
-        num_unseen=len(unseen),
-        tags=tags,
-        confusion=confusion,
+        num_unseen=int(unseen.sum()),
+        tags={label: TagScore(*row) for label, row in zip(labels, rows, strict=True)},
+        confusion=confusion_matrix(expected, predicted, labels=labels),
     )
 
 
-def _share(part, whole):
-    return float(part / whole) if whole else math.nan
+def _check_sentences(predicted, expected, words):
+    _check_lengths(predicted=predicted, expected=expected, words=words)
+    for number, sentence in enumerate(zip(predicted, expected, words, strict=True)):
+        lengths = [len(items) for items in sentence]
+        rule = f"sentence {number} must have one predicted and one expected tag per word"
+        text = " ".join(sentence[2])[:60]
+        check(len(set(lengths)) == 1, rule, lengths=lengths, words=text)
+    num_words = sum(map(len, words))
+    check(num_words > 0, "words must hold at least one word", num_words=num_words)
 
 
-# How sure
+# Intervals and calibration
 
 
 class Interval(NamedTuple):
-    """The shares, from `low` to `high`, that what was counted agrees with."""
+    """An interval from `low` to `high`."""
 
     low: float
     high: float
 
 
-def accuracy_interval(hits, total):
-    """The true accuracies, of 95 % confidence, behind `hits` right answers out of `total`.
+def accuracy_interval(hits: int, total: int) -> Interval:
+    """Wilson's 95 % confidence interval of an accuracy.
 
-    (p + z²/2n ± z √(p(1-p)/n + z²/4n²)) / (1 + z²/n), which stays within 0 to 1 and has a width
-    even where all answers are right.
+    (p + z²/2n ± z √(p(1-p)/n + z²/4n²)) / (1 + z²/n) with p = hits / total, n = total and
+    z = 1.96; it stays within 0 to 1 and has a width even where all answers are correct.
 
     Args:
-        hits: int, right answers.
-        total: int from 1, all answers.
+        hits: int, number of correct answers.
+        total: int of at least 1, number of answers.
 
     Returns:
         `Interval` of floats from 0 to 1.
@@ -256,38 +299,37 @@ def accuracy_interval(hits, total):
 
     Source: Wilson (1927), "Probable Inference, the Law of Succession, and Statistical Inference".
     """
+    from scipy.stats import binomtest
+
     check_at_least(1, total=total)
     check_at_least(0, hits=hits)
     check(hits <= total, "hits must be at most total", hits=hits, total=total)
-    z, share = 1.959963984540054, hits / total  # 97.5 % of a normal distribution lie below z
-    centre = share + z**2 / (2 * total)
-    margin = z * math.sqrt(share * (1 - share) / total + z**2 / (4 * total**2))
-    low, high = ((centre + sign * margin) / (1 + z**2 / total) for sign in (-1, 1))
-    return Interval(max(0.0, low), min(1.0, high))
+    low, high = binomtest(hits, total).proportion_ci(confidence_level=0.95, method="wilson")
+    return Interval(float(low), float(high))
 
 
 class Bin(NamedTuple):
-    """The predictions whose probability lies above `low` and at most at `high`.
+    """The predictions with a probability above `low` and of at most `high`.
 
     Args:
         low, high: Floats from 0 to 1.
-        confidence: Float, their mean probability; NaN if there are none.
-        accuracy: Float, the share of them that is right; NaN if there are none.
-        count: int.
+        confidence: Float from 0 to 1, their mean probability; NaN if the bin is empty.
+        accuracy: Float from 0 to 1, the share of correct ones; NaN if the bin is empty.
+        count: int, number of predictions.
     """
 
     low: float
     high: float
     confidence: float
     accuracy: float
-    count: int
+    count: int  # type: ignore[assignment]  # tuple has a method of that name
 
 
 class Calibration(NamedTuple):
-    """Whether a model is right as often as it says.
+    """Result of `calibration`.
 
     Args:
-        error: Float from 0 to 1, the mean of |accuracy - confidence| over all predictions.
+        error: Float from 0 to 1, the expected calibration error.
         table: List of `Bin`.
     """
 
@@ -295,70 +337,68 @@ class Calibration(NamedTuple):
     table: list[Bin]
 
 
-def calibration(probabilities, hits, bins=10):
-    """How often a model is right where it claims a probability: a table, and the mean distance.
+def calibration(
+    probabilities: Sequence[float], hits: Sequence[bool], bins: int = 10
+) -> Calibration:
+    """Confidence and accuracy per bin of probability, and the expected calibration error.
 
-    ECE = Σ_m |B_m| / n · |accuracy(B_m) - confidence(B_m)| over bins of equal width.
+    ECE = Σ_m |B_m| / n · |accuracy(B_m) - confidence(B_m)| over bins B_m of equal width.
 
     Args:
-        probabilities: Floats from 0 to 1, what the model gave its own prediction.
-        hits: As many bools, whether the prediction is right.
-        bins: int from 1.
+        probabilities: Floats from 0 to 1, the probability of each predicted label.
+        hits: Bools, whether each prediction is correct.
+        bins: int of at least 1, number of bins.
 
     Returns:
         `Calibration`.
 
     Raises:
-        ValueError: If the lists are empty or do not pair up, or a probability is none.
+        ValueError: If the lists are empty or do not pair up, or a value lies outside 0 to 1.
 
     Source: Guo et al. (2017), "On Calibration of Modern Neural Networks", equations 2 and 3.
     """
     check_at_least(1, bins=bins)
-    probabilities, hits = np.asarray(probabilities, "float64"), np.asarray(hits, "float64")
-    if probabilities.ndim != 1 or probabilities.shape != hits.shape or not hits.size:
-        raise ValueError(
-            "probabilities and hits must be lists, equally long and not empty; "
-            f"received shapes {probabilities.shape} and {hits.shape}."
-        )
-    if not (probabilities.min() >= 0 and probabilities.max() <= 1 + 1e-6):  # NaN fails it too
-        raise ValueError(
-            "probabilities must lie in 0 to 1, as after a softmax; received values from "
-            f"{probabilities.min():.3g} to {probabilities.max():.3g}."
-        )
+    probabilities = np.asarray(probabilities, "float64")
+    hits = np.asarray(hits, "float64")
+    shapes = [probabilities.shape, hits.shape]
+    rule = "probabilities and hits must be one-dimensional, equally long and not empty"
+    check(hits.size > 0 and shapes == [(hits.size,)] * 2, rule, shapes=shapes)
+    low, high = float(probabilities.min()), float(probabilities.max())  # both are NaN if one is
+    rule = "probabilities must lie in 0 to 1, as after a softmax"
+    check(low >= 0 and high <= 1 + 1e-6, rule, min=low, max=high)
     check(np.isin(hits, (0, 1)).all(), "hits must be bool", hits=hits[:5].tolist())
+
+    # sklearn.calibration.calibration_curve has the same bins, but returns neither counts nor edges.
     edges = np.arange(bins + 1) / bins
-    places = np.digitize(probabilities, edges[1:-1], right=True)
-    table, error = [], 0.0
-    for place, (low, high) in enumerate(zip(edges[:-1], edges[1:], strict=True)):
-        mine = places == place
-        count = int(mine.sum())
-        confidence, accuracy = (
-            _share(probabilities[mine].sum(), count),
-            _share(hits[mine].sum(), count),
-        )
-        table.append(Bin(float(low), float(high), confidence, accuracy, count))
-        error += count / hits.size * abs(accuracy - confidence) if count else 0.0
-    return Calibration(float(error), table)
+    bin_of = np.digitize(probabilities, edges[1:-1], right=True)
+    counts = np.bincount(bin_of, minlength=bins)
+    with np.errstate(invalid="ignore"):  # an empty bin has no mean: 0 / 0 is NaN
+        confidence = np.bincount(bin_of, weights=probabilities, minlength=bins) / counts
+        accuracy = np.bincount(bin_of, weights=hits, minlength=bins) / counts
+    gaps = np.nan_to_num(np.abs(accuracy - confidence))
+    columns = (edges[:-1], edges[1:], confidence, accuracy, counts)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return Calibration(float(counts @ gaps / hits.size), [Bin(*row) for row in rows])
 
 
-def _score(metric, name, predictions, references):
-    value = metric.corpus_score(list(predictions), [list(references)]).score
-    return Score(float(value), f"{name}|{metric.get_signature()}")
+def as_json(record: Any) -> Any:
+    """A record as dicts, lists and numbers that `json.dumps(..., allow_nan=False)` accepts.
 
+    Args:
+        record: A record of this module, or dicts, lists, tuples, arrays and numbers that hold
+            records at any depth.
 
-def _check_pairs(predictions, references):
-    for name, texts in (("predictions", predictions), ("references", references)):
-        # A lone str is a sequence of str too: it would be scored letter by letter.
-        if isinstance(texts, str):
-            raise ValueError(f"{name} must be a list of str; received one str: put it in a list.")
-        for index, text in enumerate(texts):
-            if not isinstance(text, str):
-                raise ValueError(
-                    f"{name} must be a list of str; received {type(text).__name__} "
-                    f"at index {index}."
-                )
-    if len(predictions) != len(references) or not len(predictions):
-        raise ValueError(
-            "predictions and references must be equally long and not empty; "
-            f"received {len(predictions)} predictions and {len(references)} references."
-        )
+    Returns:
+        The same with named tuples as dicts, arrays as lists, and `None` for each NaN or infinity.
+    """
+    if hasattr(record, "_asdict"):
+        record = record._asdict()
+    if isinstance(record, (np.ndarray, np.generic)):
+        record = record.tolist()
+    if isinstance(record, dict):
+        return {key: as_json(value) for key, value in record.items()}
+    if isinstance(record, (list, tuple)):
+        return [as_json(value) for value in record]
+    if isinstance(record, float) and not math.isfinite(record):
+        return None
+    return record

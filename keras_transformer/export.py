@@ -3,94 +3,115 @@
 import os
 import pathlib
 import shutil
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from keras import ops
 
 from .blocks import EPSILON
-from .tokenizers import END, START, UNKNOWN, token_strings
+from .ids import END, START, UNKNOWN
+from .models import Transformer
+from .positions import sinusoids
+from .tasks import Translator
 
-MAX_LENGTH = 1024  # positions written for CTranslate2, which has no formula for ours
+MAX_LENGTH = 1024  # rows of the sinusoid table, since CTranslate2 stores a table, not a formula
 
 
-def to_ctranslate2(translator, folder, overwrite=False):
+def to_ctranslate2(
+    translator: Translator, folder: str | os.PathLike, overwrite: bool = False
+) -> None:
     """Writes a `Translator` as a CTranslate2 model, for `ctranslate2.Translator(folder)`.
 
-    CTranslate2 reads tokens, not text: give it `tokenizers.token_strings` of the ids, without END,
-    which it adds.
+    CTranslate2 reads tokens, not text: pass it `source_tokenizer.tokens(ids)` without END, which
+    it adds. The weights are written in float32, whatever the dtype policy of the model.
 
     Args:
         translator: `Translator`.
         folder: where the model goes.
-        overwrite: bool, whether to replace what is there.
+        overwrite: bool, whether to replace an existing folder.
 
     Raises:
         ImportError: ctranslate2 is not installed.
-        ValueError: the folder exists, the activation is none that CTranslate2 has, or positions
-            are rotary.
+        ValueError: the folder exists, CTranslate2 lacks the activation, or positions are rotary.
     """
     folder = pathlib.Path(folder)
     if folder.exists() and not overwrite:
         raise ValueError(f"{folder} exists; choose another folder, or pass overwrite=True.")
-    vocabularies = [
-        token_strings(tokenizer, range(tokenizer.vocabulary_size()))
-        for tokenizer in (translator.source_tokenizer, translator.target_tokenizer)
-    ]
-    spec = ctranslate2_spec(translator.transformer, *vocabularies)
-    beside = folder.with_name(f".{folder.name}.{os.getpid()}")
+    spec = ctranslate2_spec(
+        translator.transformer,
+        _all_tokens(translator.source_tokenizer),
+        _all_tokens(translator.target_tokenizer),
+    )
+    unfinished = folder.with_name(f".unfinished.{folder.name}")
+    shutil.rmtree(unfinished, ignore_errors=True)
     try:
-        beside.mkdir(parents=True)
-        spec.save(str(beside))
+        unfinished.mkdir(parents=True)
+        spec.save(str(unfinished))
         shutil.rmtree(folder, ignore_errors=True)
-        os.replace(beside, folder)
+        os.replace(unfinished, folder)
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def ctranslate2_spec(transformer, source_tokens, target_tokens):
-    """The weights of a `Transformer` as CTranslate2 lays them out.
+def ctranslate2_spec(
+    transformer: Transformer, source_tokens: Sequence[str], target_tokens: Sequence[str]
+) -> Any:
+    """The weights of a `Transformer` in the layout of CTranslate2.
 
     Args:
         transformer: `Transformer`.
-        source_tokens, target_tokens: lists of str, what each id is called.
+        source_tokens: list of str, the token of each id of the source vocabulary.
+        target_tokens: list of str, the same for the target vocabulary.
 
     Returns:
         ctranslate2.specs.TransformerSpec, ready to be saved.
 
-    Raises: as `to_ctranslate2`.
+    Raises:
+        ImportError, ValueError: as `to_ctranslate2`.
 
     Source: CTranslate2 4 (OpenNMT), specs/transformer_spec.py.
     """
     try:
         from ctranslate2 import specs
     except ImportError:
-        raise ImportError("Exporting to CTranslate2 needs it: pip install ctranslate2.") from None
-    config = transformer.get_config()
-    activation = str(config["activation"]).upper()
+        raise ImportError(
+            "The export to CTranslate2 needs the package ctranslate2; install it with "
+            "pip install ctranslate2."
+        ) from None
+    config = transformer.config
+    activation = str(config.activation).upper()
     if activation not in specs.Activation.__members__:
-        received = config["activation"]
-        raise ValueError(f"CTranslate2 has no activation {received!r}; train with relu.")
-    if config["rotary"]:
+        known = ", ".join(specs.Activation.__members__).lower()
         raise ValueError(
-            "CTranslate2's encoder-decoder adds positions; received rotary=True. Train with "
-            "sinusoids or learned positions."
+            f"The export to CTranslate2 needs one of its activations ({known}); received "
+            f"activation={config.activation!r}. Train with relu."
+        )
+    if config.rotary:
+        raise ValueError(
+            "The export to CTranslate2 needs positions that are added to the embeddings; received "
+            "rotary=True. Train with sinusoids or learned positions."
         )
     spec = specs.TransformerSpec.from_config(
-        config["num_layers"],
-        config["num_heads"],
-        pre_norm=config["norm_first"],
+        config.num_layers,
+        config.num_heads,
+        pre_norm=config.norm_first,
         activation=specs.Activation[activation],
     )
     encoder, decoder = spec.encoder, spec.decoder
-    encoder.embeddings[0].weight = _array(transformer.embed_source.embeddings)
-    _stack(encoder, transformer.encoder, transformer.source_positions)
-    decoder.embeddings.weight = _array(transformer.embed_target.embeddings)
+    encoder.embeddings[0].weight = _array(transformer.source_embedding.embeddings)
+    encoder.position_encodings.encodings = _position_table(transformer.source_positions, config)
+    _copy_stack(transformer.encoder, encoder)
+    decoder.embeddings.weight = _array(transformer.target_embedding.embeddings)
+    decoder.position_encodings.encodings = _position_table(transformer.target_positions, config)
     decoder.projection.weight = decoder.embeddings.weight
-    _stack(decoder, transformer.decoder, transformer.target_positions)
-    spec.register_source_vocabulary(source_tokens)
-    spec.register_target_vocabulary(target_tokens)
-    spec.config.unk_token, spec.config.eos_token = target_tokens[UNKNOWN], target_tokens[END]
-    spec.config.bos_token = spec.config.decoder_start_token = target_tokens[START]
+    _copy_stack(transformer.decoder, decoder)
+    spec.register_source_vocabulary(list(source_tokens))
+    spec.register_target_vocabulary(list(target_tokens))
+    spec.config.unk_token = target_tokens[UNKNOWN]
+    spec.config.bos_token = target_tokens[START]
+    spec.config.eos_token = target_tokens[END]
+    spec.config.decoder_start_token = target_tokens[START]
     spec.config.add_source_eos = True
     spec.config.layer_norm_epsilon = EPSILON
     spec.validate()
@@ -98,36 +119,51 @@ def ctranslate2_spec(transformer, source_tokens, target_tokens):
     return spec
 
 
-def _stack(spec, stack, positions):
+def _all_tokens(tokenizer):
+    return tokenizer.tokens(range(tokenizer.vocabulary_size()))
+
+
+def _position_table(positions, config):
+    if config.max_length is None:
+        return _array(sinusoids(MAX_LENGTH, config.d_model))
+    return _array(positions.positions)
+
+
+def _copy_stack(stack, spec):
     spec.scale_embeddings = True  # by sqrt(d_model)
-    length = getattr(positions, "max_length", MAX_LENGTH)
-    spec.position_encodings.encodings = _array(positions.table(length))
     if stack.norm_first:
-        _norm(spec.layer_norm, stack.norm)
-    for layer, block in zip(spec.layer, stack.blocks):
-        attention = block.self_attention
-        _linear(layer.self_attention.linear[0], attention.query, attention.key, attention.value)
-        _linear(layer.self_attention.linear[1], attention.output_projection)
-        _norm(layer.self_attention.layer_norm, block.self_attention_add_norm.norm)
+        _copy_norm(stack.norm, spec.layer_norm)
+    for block, layer in zip(stack.blocks, spec.layer, strict=True):
+        _copy_self_attention(block.self_attention, layer.self_attention)
+        _copy_norm(block.self_attention_add_norm.norm, layer.self_attention.layer_norm)
         if hasattr(layer, "attention"):
-            attention = block.cross_attention
-            _linear(layer.attention.linear[0], attention.query)
-            _linear(layer.attention.linear[1], attention.key, attention.value)
-            _linear(layer.attention.linear[2], attention.output_projection)
-            _norm(layer.attention.layer_norm, block.cross_attention_add_norm.norm)
-        _linear(layer.ffn.linear_0, block.feed_forward.inner)
-        _linear(layer.ffn.linear_1, block.feed_forward.outer)
-        _norm(layer.ffn.layer_norm, block.feed_forward_add_norm.norm)
+            _copy_cross_attention(block.cross_attention, layer.attention)
+            _copy_norm(block.cross_attention_add_norm.norm, layer.attention.layer_norm)
+        _copy_dense([block.feed_forward.inner], layer.ffn.linear_0)
+        _copy_dense([block.feed_forward.outer], layer.ffn.linear_1)
+        _copy_norm(block.feed_forward_add_norm.norm, layer.ffn.layer_norm)
 
 
-def _linear(spec, *denses):
-    """One product for several layers; CTranslate2 keeps a row for each output."""
-    spec.weight = np.concatenate([_array(dense.kernel).T for dense in denses])
-    spec.bias = np.concatenate([_array(dense.bias) for dense in denses])
+def _copy_self_attention(attention, spec):
+    _copy_dense([attention.query, attention.key, attention.value], spec.linear[0])
+    _copy_dense([attention.output_projection], spec.linear[1])
 
 
-def _norm(spec, norm):
-    spec.gamma, spec.beta = _array(norm.gamma), _array(norm.beta)
+def _copy_cross_attention(attention, spec):
+    _copy_dense([attention.query], spec.linear[0])
+    _copy_dense([attention.key, attention.value], spec.linear[1])
+    _copy_dense([attention.output_projection], spec.linear[2])
+
+
+def _copy_dense(layers, spec):
+    """One product in place of several; CTranslate2 stores one row per output."""
+    spec.weight = np.concatenate([_array(layer.kernel).T for layer in layers])
+    spec.bias = np.concatenate([_array(layer.bias) for layer in layers])
+
+
+def _copy_norm(norm, spec):
+    spec.gamma = _array(norm.gamma)
+    spec.beta = _array(norm.beta)
 
 
 def _array(x):

@@ -1,15 +1,17 @@
-"""Where a token stands, because attention itself cannot tell order.
+"""Positions of tokens: attention by itself ignores their order.
 
-Added to its embedding, or, with rotary positions, turned into its queries and keys.
+Positions are added to the embeddings, or, if rotary, rotate queries and keys.
 """
+
+from typing import Any
 
 import keras
 from keras import ops
 
-from .arguments import check, check_at_least
+from .checks import check_at_least
 
 
-def sinusoids(length, d_model):
+def sinusoids(length: Any, d_model: int) -> Any:
     """PE(pos, 2i) = sin(pos / 10000^(2i / d_model)), PE(pos, 2i + 1) = cos(the same angle).
 
     Args:
@@ -22,18 +24,23 @@ def sinusoids(length, d_model):
 
     Source: Vaswani et al. 2017, section 3.5.
     """
-    angle = _angles(ops.arange(length), d_model)
+    return _sinusoids_at(ops.arange(length), d_model)
+
+
+def _sinusoids_at(positions, d_model):
+    """The rows of `sinusoids` at the given positions, float32, (length, d_model)."""
+    angle = _angles(positions, d_model)
     interleaved = ops.stack([ops.sin(angle), ops.cos(angle)], axis=-1)
     return ops.reshape(interleaved, (-1, 2 * angle.shape[-1]))[:, :d_model]
 
 
-def rotated(x, positions=None):
-    """Each pair (x_2i, x_2i+1) turned by the angle position / 10000^(2i / d).
+def apply_rotary_embedding(x: Any, positions: Any = None) -> Any:
+    """Rotates each pair (x_2i, x_2i+1) by the angle position / 10000^(2i / d).
 
-    The product of a turned query and a turned key depends on how far apart they are, not on where.
+    The product of a rotated query and a rotated key depends on their distance alone.
 
     Args:
-        x: float, (batch, length, num_heads, d), queries or keys; d is even.
+        x: float, (..., length, d), queries or keys; d is even.
         positions: int, (length,); None: 0, 1, ..., length - 1.
 
     Returns:
@@ -42,14 +49,14 @@ def rotated(x, positions=None):
     Source: Su et al. 2021 (RoFormer), equation 34.
     """
     x = ops.convert_to_tensor(x)
-    shape = ops.shape(x)
-    positions = ops.arange(shape[1]) if positions is None else positions
-    angle = ops.expand_dims(_angles(positions, x.shape[-1]), 1)  # (length, 1, d / 2)
+    *others, d = ops.shape(x)
+    positions = ops.arange(others[-1]) if positions is None else positions
+    angle = _angles(positions, d)  # (length, d / 2)
     cos, sin = (ops.cast(f(angle), x.dtype) for f in (ops.cos, ops.sin))
-    pairs = ops.reshape(x, (*shape[:-1], x.shape[-1] // 2, 2))
+    pairs = ops.reshape(x, (*others, d // 2, 2))
     swapped = ops.flip(pairs, axis=-1)
-    turned = pairs * ops.stack([cos, cos], axis=-1) + swapped * ops.stack([-sin, sin], axis=-1)
-    return ops.reshape(turned, shape)
+    rotated = pairs * ops.stack([cos, cos], axis=-1) + swapped * ops.stack([-sin, sin], axis=-1)
+    return ops.reshape(rotated, (*others, d))
 
 
 def _angles(positions, width):
@@ -64,6 +71,7 @@ class PositionalEncoding(keras.layers.Layer):
 
     Call arguments:
         x: float, (batch, length, d_model), token embeddings.
+        positions: int, (length,), where the tokens stand; None: 0, 1, ..., length - 1.
 
     Returns:
         float, (batch, length, d_model).
@@ -72,29 +80,29 @@ class PositionalEncoding(keras.layers.Layer):
     """
 
     def build(self, x_shape):
-        self.d_model = x_shape[-1]
         self.built = True
 
-    def table(self, length):
-        """The first `length` positions, float32, (length, d_model)."""
-        return sinusoids(length, self.d_model)
-
-    def call(self, x):
-        return ops.add(x, ops.cast(self.table(ops.shape(x)[1]), x.dtype))
+    def call(self, x, positions=None):
+        positions = ops.arange(ops.shape(x)[1]) if positions is None else positions
+        return ops.add(x, ops.cast(_sinusoids_at(positions, x.shape[-1]), x.dtype))
 
     def compute_output_shape(self, x_shape):
         return x_shape
 
+    def get_config(self):
+        return super().get_config()  # Keras derives none for a layer with a DTypePolicy
+
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class LearnedPositionalEncoding(keras.layers.Layer):
-    """x + P, one trained vector a position: the alternative of Table 3, row (E).
+    """x + P, one trained vector per position: the alternative of Table 3, row (E).
 
     Args:
         max_length: int, the longest input, in tokens.
 
     Call arguments:
         x: float, (batch, length, d_model), length at most `max_length`.
+        positions: int, (length,), where the tokens stand; None: 0, 1, ..., length - 1.
 
     Returns:
         float, (batch, length, d_model).
@@ -105,83 +113,37 @@ class LearnedPositionalEncoding(keras.layers.Layer):
     Source: Gehring et al. 2017; Vaswani et al. 2017, section 3.5 and Table 3, row (E).
     """
 
-    def __init__(self, max_length, **kwargs):
+    def __init__(self, max_length: int, **kwargs: Any):
         super().__init__(**kwargs)
         check_at_least(1, max_length=max_length)
         self.max_length = max_length
 
     def build(self, x_shape):
-        self.d_model = x_shape[-1]
         self.positions = self.add_weight(
-            shape=(self.max_length, self.d_model),
+            shape=(self.max_length, x_shape[-1]),
             initializer=keras.initializers.RandomNormal(stddev=0.02),
             name="positions",
         )
 
-    def table(self, length):
-        """The first `length` positions, (length, d_model)."""
+    def call(self, x, positions=None):
+        table = ops.convert_to_tensor(self.positions)
+        if positions is None:
+            length = ops.shape(x)[1]
+            self._check_length(length)
+            rows = table[:length]
+        else:
+            rows = ops.take(table, positions, axis=0)
+        return ops.add(x, ops.cast(rows, x.dtype))
+
+    def _check_length(self, length):
         if isinstance(length, int) and length > self.max_length:
             raise ValueError(
                 f"The input has {length} tokens, but max_length={self.max_length} positions were "
                 "learned; shorten the input, or train with a larger max_length or with sinusoids."
             )
-        return ops.convert_to_tensor(self.positions)[:length]
-
-    def call(self, x):
-        return ops.add(x, ops.cast(self.table(ops.shape(x)[1]), x.dtype))
 
     def compute_output_shape(self, x_shape):
         return x_shape
 
     def get_config(self):
         return {**super().get_config(), "max_length": self.max_length}
-
-
-@keras.saving.register_keras_serializable(package="keras_transformer")
-class NoPositionalEncoding(keras.layers.Layer):
-    """x itself: stands where nothing is added, because attention is `rotary`.
-
-    Call arguments:
-        x: float, (batch, length, d_model).
-
-    Returns:
-        float, (batch, length, d_model).
-    """
-
-    def build(self, x_shape):
-        self.d_model = x_shape[-1]
-        self.built = True
-
-    def table(self, length):
-        """What is added at the first `length` positions: zeros, (length, d_model)."""
-        return ops.zeros((length, self.d_model))
-
-    def call(self, x):
-        return ops.convert_to_tensor(x)
-
-
-def positional_encoding(max_length=None, rotary=False, **kwargs):
-    """The layer that a model adds positions with.
-
-    Args:
-        max_length: int, number of learned positions; None: sinusoids, which have no limit.
-        rotary: bool, True: nothing is added, attention turns queries and keys instead.
-        **kwargs: of the layer, such as dtype and name.
-
-    Returns:
-        `PositionalEncoding`, `LearnedPositionalEncoding` or `NoPositionalEncoding`.
-
-    Raises:
-        ValueError: learned and rotary positions are asked for at once.
-    """
-    check(
-        not (rotary and max_length),
-        "positions are learned (max_length) or rotary, not both",
-        max_length=max_length,
-        rotary=rotary,
-    )
-    if rotary:
-        return NoPositionalEncoding(**kwargs)
-    if max_length is None:
-        return PositionalEncoding(**kwargs)
-    return LearnedPositionalEncoding(max_length, **kwargs)

@@ -1,103 +1,218 @@
-"""Text to ids and back: learn a SentencePiece vocabulary, hold it in a KerasHub tokenizer.
+"""Text to ids and back with a SentencePiece vocabulary.
 
-KerasHub's tokenizer is what a saved model carries: its vocabulary becomes an asset of the
-`.keras` file. Its own `tokenize` answers with ragged tensors inside a TensorFlow pipeline and with
-lists elsewhere, so `encode` and `decode` read the same vocabulary with `sentencepiece` itself:
-plain lists in and out, the same on every backend.
+`SentencePieceTokenizer` takes and returns plain lists, the same on every backend. It is a Keras
+layer so that a saved model carries it: the vocabulary is an asset of the `.keras` file.
 """
 
+import contextlib
 import io
 import logging
 import operator
-import weakref
+import pathlib
+from collections.abc import Iterable, Sequence
+from typing import Any
 
+import keras
 import numpy as np
 
-from .arguments import check
-
-PADDING, UNKNOWN, START, END = range(4)
+from .checks import check
+from .ids import END, PADDING, START, UNKNOWN, check_ids
 
 MODEL_TYPES = ("bpe", "unigram", "char", "byte")
 DEFAULT_SIZE = 8000  # for some ten thousand sentences; the paper has 37,000 for 4.5 million
+VOCABULARY_FILE = "vocabulary.spm"
 SPACE_MARK = "\u2581"  # SentencePiece writes a space as this character,
-RESERVED = "\u2585"  # and keeps this one for unknown characters: it cannot be learnt
-
-_processors = weakref.WeakKeyDictionary()  # tokenizer -> (proto, processor)
+RESERVED = "\u2585"  # and keeps this one for unknown characters: it cannot be learned
 
 
-def learn_tokenizer(texts, vocabulary_size=None, model_type="bpe"):
-    """Learn a SentencePiece vocabulary; the same texts in the same order give the same one.
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class SentencePieceTokenizer(keras.layers.Layer):
+    """A SentencePiece vocabulary: 0 is padding, 1 unknown, 2 start, 3 end.
 
-    Every character of the texts gets an id (but see "char") and nothing is normalised, so
-    decode(encode(text)) == text for each of them. Three characters are the exception: U+2581 comes
-    back as a space, U+2585 and NUL as unknown.
+        tokenizer = train_tokenizer(["the cat sat", "the mat"])
+        tokenizer.decode(tokenizer.encode(["the cat"]))  # ["the cat"]
 
     Args:
-        texts: Iterable of str. One vocabulary for two languages: learn_tokenizer(source + target).
-        vocabulary_size: int or None, the most ids to make, the four special ones included; the
-            texts may support fewer (a warning is logged). None: for "char" every character,
-            else 8,000, or more if the characters alone need more; for "byte" always 261.
-        model_type: "bpe" (merges, as in the paper), "unigram" (a language model over pieces),
-            "char" (one id a character; where `vocabulary_size` is too small for all, the rare ones
-            are unknown) or "byte" (one id a byte of UTF-8: no text has anything unknown).
-
-    Returns:
-        `keras_hub.tokenizers.SentencePieceTokenizer`, padding 0, unknown 1, start 2, end 3.
+        proto: bytes, the serialised SentencePiece model; None: `load_assets` will provide it.
 
     Raises:
-        ValueError: If there is no text, an item is not text, `model_type` is not known or
-            `vocabulary_size` is too small.
+        ValueError: The vocabulary has other special ids.
+
+    Source: Kudo and Richardson 2018.
+    """
+
+    def __init__(self, proto: bytes | None = None, dtype: Any = "int32", **kwargs: Any):
+        super().__init__(dtype=dtype, **kwargs)
+        self.built = True
+        self.proto: Any = None  # bytes, once there is a vocabulary
+        if proto is not None:
+            self._set_proto(proto)
+
+    def encode(
+        self,
+        texts: Iterable[str],
+        sample: bool = False,
+        alpha: float = 0.1,
+        seed: int | Sequence[int] = 0,
+    ) -> list[list[int]]:
+        """The ids of each text, without START, END or padding.
+
+        Args:
+            texts: Iterable of str. An empty text gives an empty list.
+            sample: bool, whether to draw a random segmentation of each text (subword
+                regularisation); possible for "bpe" and "unigram".
+            alpha: float in [0, 1]. For "bpe", the probability that a merge is left out
+                (BPE-dropout). For "unigram", a segmentation is drawn with a probability
+                proportional to its own to the power of alpha.
+            seed: int from 0, or several. The same seed and texts give the same ids.
+
+        Returns:
+            List of lists of int, one per text.
+
+        Raises:
+            ValueError: An item is not text (its position and type are named), alpha is out of
+                range, or the vocabulary is of characters and cannot be sampled from.
+
+        Source: Provilkov et al. 2020 (bpe, alpha = 0.1); Kudo 2018 (unigram).
+        """
+        processor = self._ready()
+        texts = checked_texts(texts)
+        return _sample(processor, texts, alpha, seed) if sample else processor.encode(texts)
+
+    def decode(self, sequences: Any) -> list[str]:
+        """The text of each sequence of ids, up to its first END; padding and START are dropped.
+
+        Args:
+            sequences: Sequences of int: lists of any lengths, or an array or tensor (number,
+                length).
+
+        Returns:
+            List of str, one per sequence. The unknown id becomes U+2047, a double question mark.
+
+        Raises:
+            ValueError: An id is not in the vocabulary (its row and position are named).
+        """
+        processor = self._ready()
+        rows = [ids[: ids.index(END)] if END in ids else ids for ids in _as_lists(sequences)]
+        check_ids("sequences", rows, self.vocabulary_size())
+        return [processor.decode([i for i in ids if i not in (PADDING, START)]) for ids in rows]
+
+    def tokens(self, ids: Any) -> list[str]:
+        """The string of each id, to label an axis; U+2581 (a low bar) marks a space.
+
+        Args:
+            ids: int, (length,): one sequence.
+
+        Returns:
+            List of str, one per id; the special ids are <pad>, <unk>, <s> and </s>.
+
+        Raises:
+            ValueError: An id is not in the vocabulary (its position is named).
+        """
+        processor = self._ready()
+        rows = _as_lists([ids])
+        check_ids("ids", rows, self.vocabulary_size())
+        return [processor.id_to_piece(i) for i in rows[0]]
+
+    def vocabulary_size(self) -> int:
+        """int, number of ids, the four special ones included."""
+        return self._ready().vocab_size()
+
+    def to_keras_hub(self) -> Any:
+        """The same vocabulary as a tokenizer of KerasHub, for `tf.data` pipelines.
+
+        Returns:
+            `keras_hub.tokenizers.SentencePieceTokenizer`.
+        """
+        self._ready()
+
+        import keras_hub
+
+        return keras_hub.tokenizers.SentencePieceTokenizer(proto=self.proto)
+
+    def save_assets(self, dir_path: str) -> None:
+        """Writes the vocabulary into a folder; `Model.save` calls this."""
+        self._ready()
+        pathlib.Path(dir_path, VOCABULARY_FILE).write_bytes(self.proto)
+
+    def load_assets(self, dir_path: str) -> None:
+        """Reads the vocabulary from a folder; `load_model` calls this."""
+        self._set_proto(pathlib.Path(dir_path, VOCABULARY_FILE).read_bytes())
+
+    def get_config(self) -> dict[str, Any]:
+        """The layer's own configuration; the vocabulary is an asset."""
+        return super().get_config()
+
+    def _set_proto(self, proto):
+        import sentencepiece
+
+        processor = sentencepiece.SentencePieceProcessor(model_proto=proto)
+        special = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
+        if special != (PADDING, UNKNOWN, START, END):
+            raise ValueError(
+                "The vocabulary's padding, unknown, start and end must have the ids (0, 1, 2, 3); "
+                f"received {special}, where -1 means missing. Learn it with train_tokenizer, or "
+                "with SentencePiece's pad_id=0, unk_id=1, bos_id=2, eos_id=3."
+            )
+        self.proto = proto
+        self._processor = processor
+
+    def _ready(self):
+        """The `sentencepiece` processor of the vocabulary."""
+        if self.proto is None:
+            raise ValueError(
+                "The tokenizer has no vocabulary yet: learn one with train_tokenizer, "
+                "or load the model that contains it."
+            )
+        return self._processor
+
+
+def train_tokenizer(
+    texts: Iterable[str], vocabulary_size: int | None = None, model_type: str = "bpe"
+) -> SentencePieceTokenizer:
+    """Learns a SentencePiece vocabulary; the same texts in the same order give the same one.
+
+    Every character of the texts gets an id (but see "char") and nothing is normalised, so
+    decode(encode(text)) == text for each of them. Three characters are the exception: U+2581
+    decodes to a space, U+2585 and NUL to unknown.
+
+    Args:
+        texts: Iterable of str. One vocabulary for two languages: train_tokenizer(source + target).
+        vocabulary_size: int or None, the maximum number of ids, the four special ones included;
+            the texts may support fewer (a warning is logged). None: for "char" every character,
+            else 8,000, or more if the characters alone need more; for "byte" always 261.
+        model_type: "bpe" (merges, as in the paper), "unigram" (a language model over pieces),
+            "char" (one id per character; where `vocabulary_size` is too small for all, the rare
+            ones are unknown) or "byte" (one id per byte of UTF-8: no text contains anything
+            unknown).
+
+    Returns:
+        `SentencePieceTokenizer`.
+
+    Raises:
+        ValueError: There is no text, an item is not text, SentencePiece finds nothing to learn
+            from, `model_type` is not known or `vocabulary_size` is too small.
 
     Source: Sennrich et al. 2016 (BPE); Kudo 2018 (unigram); Kudo and Richardson 2018.
     """
     texts = checked_texts(texts)
-    if model_type not in MODEL_TYPES:
-        raise ValueError(
-            f"model_type must be one of {', '.join(MODEL_TYPES)}; "
-            f"received model_type={model_type!r}."
-        )
+    check(
+        model_type in MODEL_TYPES,
+        f"model_type must be one of {', '.join(MODEL_TYPES)}",
+        model_type=model_type,
+    )
     if not any(texts):
         raise ValueError(
-            "learn_tokenizer needs at least one text that is not empty; "
+            "train_tokenizer needs at least one text that is not empty; "
             f"received {len(texts)} texts, none with a character. Check the corpus."
         )
-    # SentencePiece would skip a whole sentence for one reserved character, and miss characters
-    # that occur only in "<s>" or at a line end, so we name the characters ourselves.
-    characters = set().union(*texts) - {" ", SPACE_MARK, RESERVED, "\0"}
-    if model_type == "byte":
-        texts, characters = [" "], set()  # all else falls back to its bytes
+    characters = _characters(texts) if model_type != "byte" else set()
     needed = len(characters) + 5 + 256 * (model_type == "byte")  # four special ids and the space
     if vocabulary_size is not None:
         vocabulary_size = _checked_size(vocabulary_size, needed, model_type)
-
-    import keras_hub
-    import sentencepiece
-
-    one_each = model_type in ("char", "byte")
-    default_size = needed if one_each else max(DEFAULT_SIZE, needed)
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=(text.replace(RESERVED, " ") for text in texts),
-        model_writer=model,
-        model_type="char" if one_each else model_type,
-        byte_fallback=model_type == "byte",
-        vocab_size=vocabulary_size or default_size,
-        hard_vocab_limit=False,  # a size that the texts do not support is lowered, not an error
-        required_chars="".join(sorted(characters)),
-        character_coverage=1.0,
-        normalization_rule_name="identity",
-        remove_extra_whitespaces=False,
-        add_dummy_prefix=not one_each,  # a word begins a line as it begins elsewhere
-        # In bytes; a longer sentence would be left out without a word.
-        max_sentence_length=max(4192, max(len(text.encode()) for text in texts)),
-        pad_id=PADDING,
-        unk_id=UNKNOWN,
-        bos_id=START,
-        eos_id=END,
-        unk_surface="\u2047",  # no blanks around it: an unknown letter does not split its word
-        minloglevel=2,  # errors only
-    )
-    tokenizer = keras_hub.tokenizers.SentencePieceTokenizer(proto=model.getvalue())
+    default_size = needed if model_type in ("char", "byte") else max(DEFAULT_SIZE, needed)
+    proto = _train(texts, vocabulary_size or default_size, model_type, characters)
+    tokenizer = SentencePieceTokenizer(proto)
     if vocabulary_size and tokenizer.vocabulary_size() < vocabulary_size:
         logging.getLogger(__name__).warning(
             "The texts support a %s vocabulary of %d ids, not of vocabulary_size=%d.",
@@ -108,137 +223,27 @@ def learn_tokenizer(texts, vocabulary_size=None, model_type="bpe"):
     return tokenizer
 
 
-def encode(tokenizer, texts):
-    """The ids of each text, without START, END or padding.
+def checked_texts(texts: Iterable[str]) -> list[str]:
+    """The texts as a list, once each is known to be a valid str.
 
     Args:
-        tokenizer: `keras_hub.tokenizers.SentencePieceTokenizer`, e.g. from `learn_tokenizer`.
-        texts: Iterable of str. An empty text gives an empty list.
-
-    Returns:
-        List of lists of int, one a text.
+        texts: Iterable of str, a generator included.
 
     Raises:
-        ValueError: If an item is not text (its position and type are named), or the vocabulary has
-            other special ids than this package.
+        ValueError: `texts` is one str or no iterable at all, an item is not a str, or an item
+            cannot be encoded as UTF-8.
     """
-    return _processor(tokenizer).encode(checked_texts(texts))
-
-
-def encode_at_random(tokenizer, texts, alpha=0.1, seed=0):
-    """The ids of each text, split into pieces at random: subword regularisation.
-
-    Args:
-        tokenizer: `keras_hub.tokenizers.SentencePieceTokenizer` of "bpe" or "unigram".
-        texts: Iterable of str.
-        alpha: float in [0, 1]. For "bpe", the chance that a merge is left out (BPE-dropout); 0:
-            never. For "unigram", a split has a chance in proportion to its probability ** alpha.
-        seed: int from 0, or several. The same seed and texts give the same ids.
-
-    Returns:
-        List of lists of int, one a text; decoded they are the texts again.
-
-    Raises:
-        ValueError: As `encode`; alpha is out of range; or the vocabulary is of characters.
-
-    Source: Provilkov et al. 2020 (bpe, alpha = 0.1); Kudo 2018 (unigram).
-    """
-    import sentencepiece
-
-    check(0 <= alpha <= 1, "alpha must be in [0, 1]", alpha=alpha)
-    processor, texts = _processor(tokenizer), checked_texts(texts)
-    (state,) = np.random.SeedSequence(seed).generate_state(1)
-    # The seed counts for threads that begin after it: here the one that encodes.
-    sentencepiece.set_random_generator_seed(int(state))
-    sampling = dict(enable_sampling=True, alpha=alpha, nbest_size=-1, num_threads=1)
-    try:
-        return processor.encode(texts, **sampling)
-    except RuntimeError:
-        raise ValueError(
-            "A vocabulary of characters splits a text in one way only; learn one of model_type "
-            "bpe or unigram."
-        ) from None
-
-
-def decode(tokenizer, sequences):
-    """The text of each sequence of ids, up to its first END; padding and START are dropped.
-
-    Args:
-        tokenizer: `keras_hub.tokenizers.SentencePieceTokenizer`.
-        sequences: Sequences of int: lists of any lengths, or an array or tensor (number, length).
-
-    Returns:
-        List of str, one a sequence. The unknown id reads U+2047, a double question mark.
-
-    Raises:
-        ValueError: If an id is not in the vocabulary (its sequence and position are named).
-    """
-    processor = _processor(tokenizer)
-    pieces = []
-    for n, ids in enumerate(_as_lists(sequences)):
-        ids = ids[: ids.index(END)] if END in ids else ids
-        _check_ids(processor, ids, n)
-        pieces.append([i for i in ids if i not in (PADDING, START)])
-    return [processor.decode(ids) for ids in pieces]
-
-
-def token_strings(tokenizer, ids):
-    """What each id stands for, to label an axis; U+2581 (a low bar) marks a space.
-
-    Args:
-        tokenizer: `keras_hub.tokenizers.SentencePieceTokenizer`.
-        ids: int, (length,): one sequence.
-
-    Returns:
-        List of str, one an id; the special ids read <pad>, <unk>, <s> and </s>.
-
-    Raises:
-        ValueError: If an id is not in the vocabulary (its position is named).
-    """
-    processor = _processor(tokenizer)
-    (ids,) = _as_lists([ids])
-    _check_ids(processor, ids, 0)
-    return [processor.id_to_piece(i) for i in ids]
-
-
-def _processor(tokenizer):
-    """The tokenizer's vocabulary as `sentencepiece` reads it, made once a tokenizer."""
-    proto, processor = _processors.get(tokenizer, (None, None))
-    if processor is not None and proto is tokenizer.proto:  # loading assets replaces the proto
-        return processor
-    if tokenizer.proto is None:
-        raise ValueError(
-            "The tokenizer has no vocabulary yet: learn one with learn_tokenizer, "
-            "or load the model that holds it."
-        )
-
-    import sentencepiece
-
-    processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.proto)
-    special = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
-    if special != (PADDING, UNKNOWN, START, END):
-        raise ValueError(
-            "The vocabulary's padding, unknown, start and end must have the ids (0, 1, 2, 3); "
-            f"received {special}, where -1 is none. Learn it with learn_tokenizer, or with "
-            "SentencePiece's pad_id=0, unk_id=1, bos_id=2, eos_id=3."
-        )
-    _processors[tokenizer] = (tokenizer.proto, processor)
-    return processor
-
-
-def checked_texts(texts):
-    """The texts as a list, once they are known to be valid str."""
-    if isinstance(texts, (str, bytes)):
+    if isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable):
         raise ValueError(
             f"Expected a list of texts; received one {type(texts).__name__}. "
-            "Put it in a list: [text]."
+            "Put the text in a list: [text]."
         )
     texts = list(texts)
     for n, text in enumerate(texts):
         if not isinstance(text, str):
             raise ValueError(
                 f"Every text must be a str; item {n} is of type {type(text).__name__}: "
-                f"{text!r:.60}. Drop it, or make it text."
+                f"{text!r:.60}. Drop it, or convert it to text."
             )
         if not text.isascii():
             try:
@@ -251,12 +256,19 @@ def checked_texts(texts):
     return texts
 
 
+def _characters(texts):
+    """The characters that need an id.
+
+    SentencePiece would skip a whole sentence for one reserved character, and miss characters that
+    occur only in "<s>" or at the end of a line, so we name the characters ourselves.
+    """
+    return set().union(*texts) - {" ", SPACE_MARK, RESERVED, "\0"}
+
+
 def _checked_size(size, needed, model_type):
     smallest = min(6, needed) if model_type == "char" else needed  # "char" may drop rare ones
-    try:
+    with contextlib.suppress(TypeError):  # 8e3: refused below
         size = operator.index(size)
-    except TypeError:
-        pass  # 8e3: refused below
     if not isinstance(size, int) or size < smallest:
         raise ValueError(
             f"vocabulary_size must be an integer of at least {smallest} for these texts and "
@@ -266,19 +278,62 @@ def _checked_size(size, needed, model_type):
     return size
 
 
+def _train(texts, vocabulary_size, model_type, characters):
+    """The bytes of a SentencePiece model."""
+    import sentencepiece
+
+    one_each = model_type in ("char", "byte")
+    sentences = [" "] if model_type == "byte" else (text.replace(RESERVED, " ") for text in texts)
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(sentences),
+            model_writer=model,
+            model_type="char" if one_each else model_type,
+            byte_fallback=model_type == "byte",  # everything but the space becomes its bytes
+            vocab_size=vocabulary_size,
+            hard_vocab_limit=False,  # a size that the texts do not support is lowered
+            required_chars="".join(sorted(characters)),
+            character_coverage=1.0,
+            normalization_rule_name="identity",
+            remove_extra_whitespaces=False,
+            add_dummy_prefix=not one_each,  # a word is the same piece at the start and inside
+            # In bytes; a longer sentence would be skipped silently.
+            max_sentence_length=max(4192, max(len(text.encode()) for text in texts)),
+            pad_id=PADDING,
+            unk_id=UNKNOWN,
+            bos_id=START,
+            eos_id=END,
+            unk_surface="\u2047",  # without spaces, so that an unknown letter splits no word
+            minloglevel=2,  # errors only
+        )
+    except RuntimeError as error:
+        raise ValueError(
+            f"SentencePiece finds nothing to learn from in {len(texts)} texts: each consists of "
+            "line ends, NUL characters or names of special ids such as <s> alone. Check the corpus."
+        ) from error
+    return model.getvalue()
+
+
+def _sample(processor, texts, alpha, seed):
+    import sentencepiece
+
+    check(0 <= alpha <= 1, "alpha must be in [0, 1]", alpha=alpha)
+    (state,) = np.random.SeedSequence(seed).generate_state(1)
+    # The seed takes effect in threads that start after it: here the one that encodes.
+    sentencepiece.set_random_generator_seed(int(state))
+    try:
+        return processor.encode(
+            texts, enable_sampling=True, alpha=alpha, nbest_size=-1, num_threads=1
+        )
+    except RuntimeError:
+        raise ValueError(
+            "A vocabulary of characters has one segmentation per text only; learn one of "
+            "model_type bpe or unigram."
+        ) from None
+
+
 def _as_lists(sequences):
     if hasattr(sequences, "shape"):
-        from keras import ops
-
-        sequences = ops.convert_to_numpy(sequences)
+        sequences = keras.ops.convert_to_numpy(sequences)
     return [ids.tolist() if hasattr(ids, "tolist") else [int(i) for i in ids] for ids in sequences]
-
-
-def _check_ids(processor, ids, n):
-    size = processor.vocab_size()
-    if ids and not (min(ids) >= 0 and max(ids) < size):
-        position = next(p for p, i in enumerate(ids) if not 0 <= i < size)
-        raise ValueError(
-            f"Every id must be from 0 to {size - 1}; received {ids[position]} at position "
-            f"{position} of sequence {n}. Use the tokenizer that belongs to the model."
-        )

@@ -1,74 +1,346 @@
-"""What suits a task and an amount of data: every number of a training run, with its reason.
+"""The options of each task, and recipes: values that suit a task and an amount of data.
 
-`train_translation.py --recipe NAME` starts from one of TRANSLATION, the other scripts from one of
-theirs; any option on the command line goes before it. What a recipe does not name keeps the default
-of the command line (`--help`).
+`train_translation.py --recipe NAME` takes its defaults from one of TRANSLATION, the other scripts
+from one of theirs; options on the command line override them. Every value has its rationale.
 """
+
+import dataclasses
+from typing import Annotated, Any, Literal
+
+import tyro
+
+import keras_transformer as kt
+from keras_transformer import data, evaluation
+from keras_transformer.checks import check, check_at_least
+from keras_transformer.configuration import PRESETS, TransformerConfig
+from options import Folder, RunOptions, TrainingOptions, check_above_0, column
+
+File = Annotated[str | None, tyro.conf.arg(metavar="FILE")]
+Name = Annotated[str | None, tyro.conf.arg(metavar="NAME")]
+
+
+# Options of several tasks.
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DatasetOptions(RunOptions):
+    """Data from tensorflow-datasets.
+
+    Args:
+        dataset: Dataset of tensorflow-datasets (tfds:NAME), instead of files.
+        data_dir: Folder in which tensorflow-datasets stores its datasets.
+        download: Download the dataset if necessary.
+    """
+
+    dataset: Name = None
+    data_dir: Folder = None
+    download: bool = False
+
+    @property
+    def stored(self) -> dict[str, Any]:
+        """The name of the dataset and where it is."""
+        name = self.dataset.removeprefix("tfds:")
+        return {"name": name, "data_dir": self.data_dir, "download": self.download}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FileOptions(DatasetOptions):
+    """Data from one file per split.
+
+    Args:
+        valid: Validation data; none: 2 % of the training data.
+        test: Test data for the final scores; none: the validation data.
+    """
+
+    train: File = None
+    valid: File = None
+    test: File = None
+
+    FILES = ("train", "valid", "test", "dataset")
+
+    def read(self) -> data.Splits:
+        """The data that the command line names, as it is."""
+        if self.dataset:
+            return self.read_dataset()
+        if not self.train:
+            raise ValueError("No training data: give --train or --dataset.")
+        paths = (self.train, self.valid, self.test)
+        return data.Splits(*(path and self.read_file(path) for path in paths))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TokenizerOptions(RunOptions):
+    """The vocabulary.
+
+    Args:
+        vocabulary: Tokenizer type.
+        vocabulary_size: Maximum number of ids; none: all characters, or 8,000 subwords.
+    """
+
+    vocabulary: Literal["bpe", "unigram", "char", "byte"] = "bpe"
+    vocabulary_size: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WordOptions(RunOptions):
+    """Words and their spelling.
+
+    Args:
+        max_characters: Characters read per word: the first and last ones of a longer word.
+        min_count: Minimum occurrences of a word; rarer ones are read by their characters alone.
+        word_stddev: Standard deviation of the initial word vectors; a small one lets the spelling
+            of rare words decide.
+    """
+
+    max_characters: int = 16
+    min_count: int = 1
+    word_stddev: float = 1.0
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_at_least(1, max_characters=self.max_characters, min_count=self.min_count)
+        check_above_0(word_stddev=self.word_stddev)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LabelOptions(WordOptions):
+    """What helps with few labels.
+
+    Args:
+        forget: Word dropout: a word seen c times becomes the unknown word with probability
+            A / (A + c); 0: never.
+        start_from: Model of pretrain_words.py that provides words, sizes and initial weights.
+    """
+
+    forget: float = 1.0
+    start_from: Annotated[str | None, tyro.conf.arg(metavar="MODEL")] = None
+
+    def __post_init__(self):
+        super().__post_init__()
+        check(self.forget >= 0, "forget must be at least 0", forget=self.forget)
+
+
+# Translation.
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PairOptions(DatasetOptions):
+    """Sentence pairs; without any: dates.
+
+    Args:
+        source: Sentences to translate from, one per line, plain or .gz.
+        target: Their translations, line by line.
+        pairs: Instead of both: one pair per line, separated by TAB; or .jsonl.
+        valid_source: Validation data; none: 2 % of the training data.
+        valid_target: Their translations.
+        valid_pairs: Instead of both.
+        test_source: Test data for the final scores; none: the validation data.
+        test_target: Their translations.
+        test_pairs: Instead of both.
+        sides: Columns of --pairs, by number from 1 or by name (none: 1 2); fields of .jsonl (none:
+            source target); languages of --dataset.
+        dataset: Dataset of tensorflow-datasets (tfds:NAME), or folder for its TranslateFolder.
+    """
+
+    source: File = None
+    target: File = None
+    pairs: File = None
+    valid_source: File = None
+    valid_target: File = None
+    valid_pairs: File = None
+    test_source: File = None
+    test_target: File = None
+    test_pairs: File = None
+    sides: Annotated[tuple[str, str] | None, tyro.conf.arg(metavar="FROM TO")] = None
+
+    FILES = (
+        *("dataset", "source", "target", "pairs"),
+        *("valid_source", "valid_target", "valid_pairs"),
+        *("test_source", "test_target", "test_pairs"),
+    )
+
+    def read(self) -> data.Splits:
+        """The sentence pairs that the command line names, as they are."""
+        if self.dataset:
+            source, target = self.sides or (None, None)
+            return data.read_splits(source=source, target=target, **self.stored)
+        train = self._read_split("")
+        if train is None:
+            raise ValueError("No training data: give --source and --target, --pairs, or --dataset.")
+        return data.Splits(train, self._read_split("valid_"), self._read_split("test_"))
+
+    def _read_split(self, prefix):
+        names = [prefix + name for name in ("source", "target", "pairs")]
+        source, target, pairs = (getattr(self, name) for name in names)
+        if pairs and pairs.removesuffix(".gz").endswith((".jsonl", ".json")):
+            return data.read_json_lines(pairs, *(self.sides or ()))
+        if pairs:
+            return data.read_pairs(pairs, *map(column, self.sides or ()))
+        if bool(source) != bool(target):
+            one, other = ("--" + name.replace("_", "-") for name in names[:2])
+            raise ValueError(f"{one} and {other} go together; one of them is missing.")
+        return data.read_files(source, target) if source else None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CleaningOptions(RunOptions):
+    """Normalization and filters.
+
+    Args:
+        normalization: Unicode normal form; NFKC also unifies full-width letters and the like.
+        lowercase: Lowercase both sides, and later all text to translate.
+        max_characters: Maximum length of a side, in characters; the test data has no limit.
+        max_ratio: Maximum ratio of the lengths of the two sides of a training pair.
+        unique: Drop repeated training pairs.
+    """
+
+    normalization: Literal["NFC", "NFKC", "none"] = "NFC"
+    lowercase: bool = False
+    max_characters: int = 1000
+    max_ratio: float | None = None
+    unique: bool = False
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_at_least(1, max_characters=self.max_characters)
+        ratio = self.max_ratio
+        check(ratio is None or ratio >= 1, "max_ratio must be at least 1", max_ratio=ratio)
+
+    @property
+    def form(self) -> dict[str, Any]:
+        """What is done to every text, here and later by the translator."""
+        normalization = None if self.normalization == "none" else self.normalization
+        return {"normalization": normalization, "lowercase": self.lowercase}
+
+    def clean(self, splits: data.Splits) -> data.Splits:
+        """Normalized splits; the test data stays complete, so that its scores are comparable."""
+        limits = self.form | {"max_characters": self.max_characters}
+        filters = {"max_ratio": self.max_ratio, "unique": self.unique}
+        return data.Splits(
+            data.clean(splits.train, **limits, **filters),
+            splits.valid and data.clean(splits.valid, **limits),
+            splits.test and data.clean(splits.test, **self.form),
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ScoringOptions(RunOptions):
+    """The search, and the score of its translations.
+
+    Args:
+        beams: Width of the beam search, saved with the model; 1: greedy decoding.
+        length_penalty: Exponent of the length penalty, saved with the model; larger favours
+            longer translations.
+        tokenize: Tokenizer of sacreBLEU: 13a, zh, none, ...
+        bleu_sentences: Validation sentences whose BLEU is computed after every epoch; --patience
+            then monitors it.
+    """
+
+    beams: int = 1
+    length_penalty: float = 0.6
+    tokenize: str = "13a"
+    bleu_sentences: int | None = None
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_at_least(1, beams=self.beams, bleu_sentences=self.bleu_sentences)
+        penalty = self.length_penalty
+        check(penalty >= 0, "length_penalty must be at least 0", length_penalty=penalty)
+        try:
+            evaluation.check_bleu_tokenizer(self.tokenize)
+        except RuntimeError as error:  # its package or download is missing
+            raise ValueError(f"{error}") from None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Translation(ScoringOptions, CleaningOptions, TokenizerOptions, TrainingOptions, PairOptions):
+    """The options of train_translation.py.
+
+    Args:
+        separate_vocabularies: One vocabulary per side instead of a shared one.
+        subword_alpha: Subword regularization: sampling parameter (papers: 0.1).
+        diversify: Data diversification: number of teachers per direction.
+    """
+
+    separate_vocabularies: bool = False
+    subword_alpha: float | None = None
+    diversify: int = 0
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_at_least(0, diversify=self.diversify)
+        alpha = self.subword_alpha
+        check(alpha is None or 0 <= alpha <= 1, "subword_alpha must be in [0, 1]", alpha=alpha)
+
 
 # A thin model and many epochs, for few sentence pairs. The sizes, the dropout and the beams are
 # those of Wu et al. 2021 ("Transformer-Tiny" on Multi30k, 29,000 pairs).
-THIN = dict(
+THIN = Translation(
     output="runs/text",
-    num_layers=4,  # thin and deep rather than wide: fewer parameters to fit by heart
-    d_model=128,
-    num_heads=4,
-    d_ff=256,
-    dropout=0.3,  # dozens of epochs show nothing but the same pairs
-    norm_first=True,  # aligns source and target in 3 epochs; post-norm had not after 5
+    model=TransformerConfig(
+        num_layers=4,  # thin and deep rather than wide: fewer parameters to overfit with
+        d_model=128,
+        num_heads=4,
+        d_ff=256,
+        dropout=0.3,  # dozens of epochs show nothing but the same pairs
+        norm_first=True,  # aligns source and target in 3 epochs; post-norm had not after 5
+    ),
     vocabulary="bpe",
     vocabulary_size=10000,  # 4,000 gave 0.6 BLEU less on Multi30k's val, and took as long
-    tokens_per_batch=4096,  # 127 updates an epoch on 29,000 pairs
+    tokens_per_batch=4096,  # 127 updates per epoch on 29,000 pairs
     epochs=40,  # 1.7 BLEU more than 30 on Multi30k's val
     learning_rate=4e-3,  # 2e-3 learns more slowly from the start
     warmup_steps=300,  # two epochs
-    schedule="cosine",  # to 0: what a mean over many weights would do for a rate that stays
-    average=4,  # evens out the last epochs; not compared with none
+    schedule="cosine",  # to 0: the effect of averaging many checkpoints at a constant rate
+    average=4,  # smooths the last epochs; not compared with none
     beams=5,
-    length_penalty=1.2,  # translations came out short: 0.1 to 0.6 BLEU on Multi30k's val
+    length_penalty=1.2,  # translations were too short: 0.1 to 0.6 BLEU on Multi30k's val
 )
 
-TRANSLATION = dict(
-    # 30,000 made-up dates: a regular language of short strings, learnt in minutes on two cores.
-    dates=dict(
+TRANSLATION = {
+    # 30,000 generated dates: a regular language of short strings, learned in minutes on two cores.
+    "dates": Translation(
         output="runs/dates",
-        preset="tiny",  # 2 + 2 layers, d_model 64: twelve characters need no more
+        model=PRESETS["tiny"],  # 2 + 2 layers, d_model 64: twelve characters need no more
         vocabulary="char",  # digits are copied one by one; some 60 ids
-        batch_size=128,  # strings are of like length, so count them and not tokens
-        epochs=7,  # 236 steps each; exact on all held-out dates
-        learning_rate=4e-3,  # small models bear, and need, large rates
+        batch_size=128,  # strings of similar length, so examples are counted and not tokens
+        epochs=7,  # 236 steps each; all test dates are exact
+        learning_rate=4e-3,  # small models tolerate, and need, large rates
         warmup_steps=300,  # a little over an epoch
-        threads=1,  # its operations are too small to share out: 40 % more steps a second
-        schedule="cosine",  # down to 0: the last epoch settles, no mean of weights is needed
+        threads=1,  # its operations are too small to split: 40 % more steps per second
+        schedule="cosine",  # to 0: the last epoch settles, no averaging is needed
     ),
-    quick=THIN,  # some 30,000 sentence pairs in half an hour on two cores
-    # Up to some 100,000 pairs, and hours: two more pairs for each, from a teacher each way. With
-    # 4,000 subwords they brought 1.7 BLEU on Multi30k's validation set.
-    small=dict(THIN, diversify=1),
-    # Some 100,000 to a million pairs (TED talks): the sizes that IWSLT papers use.
-    medium=dict(
+    "quick": THIN,  # some 30,000 sentence pairs in half an hour on two cores
+    # Up to some 100,000 pairs, and hours: two more pairs per pair, from a teacher per direction.
+    # With 4,000 subwords they added 1.7 BLEU on Multi30k's validation set.
+    "small": THIN.replace(diversify=1),
+    # Some 100,000 to a million pairs (TED talks): the sizes of papers on IWSLT.
+    "medium": Translation(
         output="runs/text",
-        num_layers=6,
-        d_model=512,
-        num_heads=4,  # 128 wide each
-        d_ff=1024,  # half of base's: the data would not fill it
-        dropout=0.3,
+        model=TransformerConfig(
+            num_layers=6,
+            d_model=512,
+            num_heads=4,  # of width 128
+            d_ff=1024,  # half of base's: so little data would not use more
+            dropout=0.3,
+        ),
         vocabulary="bpe",
         vocabulary_size=10000,
         tokens_per_batch=4096,
         epochs=40,
-        learning_rate=5e-4,  # wider models bear smaller rates
+        learning_rate=5e-4,  # wider models tolerate smaller rates
         warmup_steps=4000,
-        clip_norm=1.0,  # one bad batch in a million cannot throw the run
+        clip_norm=1.0,  # one bad batch in a million cannot derail the run
         average=5,
         beams=5,
     ),
     # Millions of pairs: the paper's base model (section 5), on a GPU.
-    large=dict(
+    "large": Translation(
         output="runs/text",
-        preset="base",
+        model=PRESETS["base"],
         vocabulary="bpe",
         vocabulary_size=37000,
-        tokens_per_batch=8192,  # three of these an update make the paper's 25,000
+        tokens_per_batch=8192,  # three of these per update are the paper's 25,000
         accumulate=3,
         epochs=18,  # 100,000 updates on the 4.5 million pairs of WMT 2014
         learning_rate=7e-4,  # 512 ** -0.5 * 4000 ** -0.5, the peak of equation 3
@@ -77,33 +349,59 @@ TRANSLATION = dict(
         average=5,
         beams=4,
     ),
-)
+}
 
-TAGGING = dict(
-    # 10,000 generated sentences, to see in two minutes that it learns.
-    grammar=dict(
+
+# Tagging.
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Tagging(LabelOptions, TrainingOptions, FileOptions):
+    """The options of train_tagger.py.
+
+    Args:
+        train: Treebank in CoNLL-U (.conllu), or lines of word TAB tag; plain or .gz.
+        column: Column of CoNLL-U: UPOS, XPOS, ...
+        tokens: Feature of --dataset that contains the words.
+        tags: Feature of --dataset that contains their tags.
+    """
+
+    column: Annotated[str, tyro.conf.arg(metavar="NAME")] = "UPOS"
+    tokens: Annotated[str, tyro.conf.arg(metavar="FEATURE")] = "tokens"
+    tags: Annotated[str, tyro.conf.arg(metavar="FEATURE")] = "upos"
+
+    def read_dataset(self):
+        return data.read_tagged_splits(tokens=self.tokens, tags=self.tags, **self.stored)
+
+    def read_file(self, path):
+        if path.removesuffix(".gz").endswith(".conllu"):
+            return data.read_conllu(path, self.column)
+        return data.read_tagged_lines(path)
+
+
+TAGGING = {
+    # 10,000 generated sentences: shows in two minutes that it learns.
+    "grammar": Tagging(
         output="runs/tags",
-        preset="tiny",  # some hundred words and a few rules
-        num_layers=2,
+        model=PRESETS["tiny"].replace(  # some hundred words and a few rules
+            rotary=True,  # a tag depends on the neighbours of a word, not on its position
+        ),
         batch_size=32,
         epochs=4,
-        learning_rate=4e-3,  # small models bear, and need, large rates
+        learning_rate=4e-3,  # small models tolerate, and need, large rates
         warmup_steps=200,
         schedule="cosine",
-        threads=1,  # its operations are too small to share out
-        rotary=True,  # who stands next to whom tells a tag, not where in the sentence
+        threads=1,  # its operations are too small to split
         label_smoothing=0.0,  # what a rule decides is certain
     ),
-    # Some 10,000 sentences of a treebank: much dropout against learning them by heart.
-    treebank=dict(
+    # Some 10,000 sentences of a treebank: strong dropout against overfitting.
+    "treebank": Tagging(
         output="runs/tags",
-        num_layers=3,
-        d_model=128,
-        num_heads=4,
-        d_ff=256,
-        dropout=0.4,
-        r_drop=1.0,  # two draws of so much dropout should agree
-        word_stddev=0.1,  # a word seen once hardly leaves its beginning: let its spelling speak
+        model=TransformerConfig(
+            num_layers=3, d_model=128, num_heads=4, d_ff=256, dropout=0.4, rotary=True
+        ),
+        r_drop=1.0,  # two draws of strong dropout should agree
+        word_stddev=0.1,  # a word seen once hardly leaves its initial vector: spelling decides
         batch_size=32,
         epochs=14,
         learning_rate=2e-3,
@@ -111,76 +409,118 @@ TAGGING = dict(
         schedule="cosine",
         ema=0.998,
         clip_norm=1.0,
-        rotary=True,
     ),
+}
+
+
+# Classification.
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Classification(LabelOptions, TrainingOptions, FileOptions):
+    """The options of train_classifier.py.
+
+    Args:
+        train: Table, one text per line, columns separated by TAB; plain or .gz.
+        columns: Columns of text and label, by number from 1 or by name (none: 1 2); features of
+            --dataset.
+    """
+
+    columns: Annotated[tuple[str, str] | None, tyro.conf.arg(metavar="TEXT LABEL")] = None
+
+    def read_dataset(self):
+        text, label = self.columns or (None, "label")
+        return data.read_labelled_splits(text=text, label=label, **self.stored)
+
+    def read_file(self, path):
+        return data.read_labelled(path, *map(column, self.columns or ()))
+
+
+# Some thousand labelled texts and more.
+TEXTS = Classification(
+    output="runs/labels",
+    model=TransformerConfig(
+        num_layers=2, d_model=128, num_heads=4, d_ff=256, dropout=0.4, rotary=True
+    ),
+    r_drop=1.0,  # two draws of strong dropout should agree
+    batch_size=64,
+    epochs=6,
+    learning_rate=1e-3,
+    warmup_steps=500,
+    schedule="cosine",
+    clip_norm=1.0,
 )
 
-CLASSIFICATION = dict(
-    # 10,000 generated reviews in which the order of words decides.
-    reviews=dict(
+CLASSIFICATION = {
+    # 10,000 generated reviews in which the order of the words decides.
+    "reviews": Classification(
         output="runs/labels",
-        preset="tiny",
+        model=PRESETS["tiny"].replace(rotary=True),
         batch_size=64,
         epochs=6,
         learning_rate=3e-3,
         warmup_steps=200,
         schedule="cosine",
         threads=1,
-        rotary=True,
         label_smoothing=0.0,
     ),
-    # Some thousand labelled texts and more.
-    texts=dict(
-        output="runs/labels",
-        num_layers=2,
-        d_model=128,
-        num_heads=4,
-        d_ff=256,
-        dropout=0.4,
-        r_drop=1.0,  # two draws of so much dropout should agree
-        batch_size=64,
-        epochs=6,
-        learning_rate=1e-3,
-        warmup_steps=500,
-        schedule="cosine",
-        clip_norm=1.0,
-        rotary=True,
+    "texts": TEXTS,
+    # Their phrases too, each with a label (SST-2): the same words many times.
+    "phrases": TEXTS.replace(
+        dropout=0.5,
+        forget=5.0,  # otherwise it memorizes the rare words of each sentence
+        epochs=3,  # ten times the texts, and each word in many of them
+        ema=0.998,
     ),
-)
-# Their phrases too, each with its label (SST-2): the same words come again and again.
-CLASSIFICATION["phrases"] = CLASSIFICATION["texts"] | dict(
-    dropout=0.5,
-    forget=5.0,  # else it knows the rare words of each sentence by heart
-    epochs=3,  # ten times the texts, and each word in many of them
-    ema=0.998,
-)
+}
 
-PRETRAINING = dict(
-    # The words that a tagger or a classifier will be trained on, and as many more as there are.
-    words=dict(
-        output="runs/words",
-        num_layers=2,
-        d_model=128,
-        num_heads=4,
-        d_ff=256,
-        dropout=0.1,  # masks differ in every epoch: the data does not repeat itself
-        batch_size=32,
-        epochs=20,
-        learning_rate=2e-3,
-        warmup_steps=500,
-        schedule="cosine",
-        clip_norm=1.0,
-        rotary=True,
-        label_smoothing=0.0,
-        min_count=2,  # a word seen once cannot be learnt as an answer
-    ),
-)
 
-LANGUAGE = dict(
+# Language modelling.
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LanguageModelling(TokenizerOptions, TrainingOptions, FileOptions):
+    """The options of train_language_model.py.
+
+    Args:
+        train: Text, plain or .gz.
+        valid: Validation data; none: the last tenth of the text, or 2 % of the lines.
+        lines: Treat each line as a text that begins and ends.
+        feature: Feature of --dataset that contains the text; none: the only one.
+        prompt: Text that samples begin with.
+        window: Context length of a text without --lines, in tokens.
+    """
+
+    lines: bool = False
+    feature: Name = None
+    prompt: str = ""
+    window: int = 64
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_at_least(2, window=self.window)
+
+    def read_dataset(self):
+        return data.read_text_splits(text=self.feature, **self.stored)
+
+    def read_file(self, path):
+        if not self.lines:
+            return [data.read_text(path)]
+        texts = [line for line in data.read_lines(path) if line.strip()]
+        if not texts:
+            raise ValueError(f"{path}: expected one text per line, received blank lines.")
+        return texts
+
+
+LANGUAGE_MODELLING = {
     # Generated sentences whose true entropy is known.
-    grammar=dict(
+    "grammar": LanguageModelling(
         output="runs/language",
-        preset="tiny",
+        model=PRESETS["tiny"].replace(
+            norm_first=True,
+            rotary=True,
+            dropout=0.0,  # more sentences than it can memorize
+        ),
         vocabulary="char",
         lines=True,
         batch_size=64,
@@ -189,19 +529,20 @@ LANGUAGE = dict(
         warmup_steps=200,
         schedule="cosine",
         threads=1,
-        norm_first=True,
-        rotary=True,
-        dropout=0.0,  # more sentences than it can learn by heart
-        label_smoothing=0.0,  # perplexity is what counts, and smoothing costs it
+        label_smoothing=0.0,  # it would cost perplexity, which is what counts
     ),
     # A million characters in ten minutes on two cores: nanoGPT's sizes for a CPU.
-    characters=dict(
+    "characters": LanguageModelling(
         output="runs/language",
-        num_layers=4,
-        d_model=128,
-        num_heads=4,
-        d_ff=512,
-        dropout=0.0,  # a few epochs only
+        model=TransformerConfig(
+            num_layers=4,
+            d_model=128,
+            num_heads=4,
+            d_ff=512,
+            dropout=0.0,  # a few epochs only
+            norm_first=True,  # as GPT-2: tolerates the large rate
+            rotary=True,
+        ),
         vocabulary="char",
         window=64,
         batch_size=32,
@@ -210,31 +551,91 @@ LANGUAGE = dict(
         warmup_steps=200,
         schedule="cosine",
         clip_norm=1.0,
-        norm_first=True,  # as GPT-2: bears the large rate
-        rotary=True,
         label_smoothing=0.0,
     ),
-    # The same text with the sizes nanoGPT has on a GPU, 10.65 million parameters: two hours on two
+    # The same text with nanoGPT's sizes for a GPU, 10.65 million parameters: two hours on two
     # cores, with --precision bfloat16 --batch-size 8 --accumulate 4, which are the same batches.
-    gpu=dict(
+    "gpu": LanguageModelling(
         output="runs/language",
-        num_layers=6,
-        d_model=384,
-        num_heads=6,
-        d_ff=1536,
-        dropout=0.2,
-        attention_dropout=0.2,  # ten parameters a character: it would learn the text by heart
+        model=TransformerConfig(
+            num_layers=6,
+            d_model=384,
+            num_heads=6,
+            d_ff=1536,
+            dropout=0.2,
+            attention_dropout=0.2,  # ten parameters per character: it would memorize the text
+            norm_first=True,
+            rotary=True,
+        ),
         vocabulary="char",
         window=256,
-        batch_size=32,  # of nanoGPT's 64, 22 epochs: 1.513 nats a character; of these, 32: 1.457
-        epochs=32,  # nanoGPT is at its best after 28 (its issue 493), then overfits
-        average=4,  # evens out the last epochs; not compared with none
+        batch_size=32,  # nanoGPT's 64, 22 epochs: 1.513 nats per character; 32, 32 epochs: 1.457
+        epochs=32,  # nanoGPT is best after 28 (its issue 493), then overfits
+        average=4,  # smooths the last epochs; not compared with none
         learning_rate=1e-3,
         warmup_steps=100,
         schedule="cosine",
         clip_norm=1.0,
-        norm_first=True,
-        rotary=True,
         label_smoothing=0.0,
     ),
-)
+}
+
+
+# Pretraining.
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Pretraining(WordOptions, TrainingOptions):
+    """The options of pretrain_words.py.
+
+    Args:
+        train: Text, one or more sentences per line; or a treebank (.conllu); plain or .gz.
+        valid: Validation data; none: 2 % of the training data.
+        mask_rate: Share of the words to predict.
+    """
+
+    train: File = None
+    valid: File = None
+    mask_rate: float = 0.15
+
+    FILES = ("train", "valid")
+
+    def __post_init__(self):
+        super().__post_init__()
+        rate = self.mask_rate
+        check(0 < rate < 1, "mask_rate must be between 0 and 1", mask_rate=rate)
+
+    def read(self) -> list[list[list[str]] | None]:
+        """Sentences as lists of words, for training and validation; None without the latter."""
+        if not self.train:
+            raise ValueError("No training data: give --train.")
+        return [path and self.read_file(path) for path in (self.train, self.valid)]
+
+    def read_file(self, path):
+        if path.removesuffix(".gz").endswith(".conllu"):
+            return data.read_conllu(path, "FORM").words
+        return [words for line in data.read_lines(path) if (words := kt.split_words(line))]
+
+
+PRETRAINING = {
+    # The text that a tagger or a classifier will be trained on, and as much other text as there is.
+    "words": Pretraining(
+        output="runs/words",
+        model=TransformerConfig(
+            num_layers=2,
+            d_model=128,
+            num_heads=4,
+            d_ff=256,
+            dropout=0.1,  # each epoch has other masks: the data does not repeat itself
+            rotary=True,
+        ),
+        batch_size=32,
+        epochs=20,
+        learning_rate=2e-3,
+        warmup_steps=500,
+        schedule="cosine",
+        clip_norm=1.0,
+        label_smoothing=0.0,
+        min_count=2,  # a word seen once cannot be learned as an answer
+    ),
+}

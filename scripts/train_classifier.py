@@ -1,133 +1,118 @@
-"""Train a text classifier, from nothing: one label for each text, in one .keras file.
+r"""Train a text classifier, from scratch: one label per text, saved as one .keras file.
 
-Without data it learns whether generated reviews praise or blame, which takes the order of their
-words ("dull, but never boring"):
+Without data it learns whether generated reviews are positive or negative, which depends on the
+order of their words ("dull, but never boring"):
 
     python scripts/train_classifier.py
 
-With tables, columns separated by TAB and counted from 0 or called by the name in the first line, or
-with a set of tensorflow-datasets:
+Train on tables with columns separated by TAB, given by their numbers from 1 or by their names in
+the first line, or on a dataset of tensorflow-datasets:
 
-    python scripts/train_classifier.py --train train.tsv --valid dev.tsv --columns 0 1
+    python scripts/train_classifier.py --train train.tsv --valid dev.tsv --columns 1 2
     python scripts/train_classifier.py --train train.tsv --columns sentence label
     python scripts/train_classifier.py --dataset tfds:glue/sst2 --recipe phrases --download
 
-The run folder then holds model.keras, history.csv, settings.json, scores.json, learning_curve.png
-and calibration.png. Killed? The same command with --resume goes on.
-KERAS_BACKEND=tensorflow, jax or torch chooses the backend.
+The run folder contains model.keras, history.csv, settings.json, scores.json, learning_curve.png and
+calibration.png. Interrupted? Repeat the command with --resume. KERAS_BACKEND=tensorflow, jax or
+torch selects the backend.
 """
 
-import command_line
-import over_words
-from recipes import CLASSIFICATION
-
+import generated_english
 import keras_transformer as kt
-from keras_transformer import corpora, evaluation, plots, training
+from keras_transformer import backend, data, evaluation, plots, training
+from options import errors_as_exits, make_optimizer, parse, prepare_words, set_up
+from recipes import CLASSIFICATION
 
 
 def main():
-    with command_line.errors_as_exits():
-        args = parse_arguments()
-        run = training.Run(args.output, args.resume, args.overwrite)
-        command_line.set_up(args)
-        splits = load(args)
-        classifier, train, valid = prepare(args, splits)
-        model = command_line.compile_model(classifier.model, args, train)
-        run.begin(vars(args), splits.train)  # nothing is written before all of it fits together
+    with errors_as_exits():
+        options = parse(__doc__, CLASSIFICATION)
+        run = training.Run(options.output, options.resume, options.overwrite)
+        set_up(options)
+        splits = load(options)
+        classifier, train, valid = prepare(options, splits)
+        run.begin(options.flat(), splits.train)  # nothing is written before all of it is valid
 
     print(train.summary())
     classifier.model.summary()
-    watched = training.Samples(lambda: samples(classifier, splits.valid))
-    command_line.fit(run, model, train, valid, args, [watched], best=("val_token_accuracy", "max"))
+    model, epochs = classifier.model, options.epochs
+    if options.r_drop:
+        model = training.RDrop(model, options.r_drop)
+    model.compile(
+        optimizer=make_optimizer(options, epochs * len(train)),
+        loss=kt.TokenCrossEntropy(options.label_smoothing),
+        metrics=[kt.TokenAccuracy(), kt.Perplexity()],
+        jit_compile=backend.prefers_jit(),
+    )
+    callbacks = run.callbacks(
+        train, **options.for_callbacks, monitor="val_token_accuracy", mode="max"
+    )
+    initial_epoch = run.restore(model, epochs)
+    model.fit(
+        train,
+        validation_data=valid,
+        epochs=epochs,
+        initial_epoch=initial_epoch,
+        callbacks=[training.Samples(lambda: samples(classifier, splits.valid)), *callbacks],
+        shuffle=False,  # the batches shuffle themselves
+    )
+    run.finish(model)
     classifier.save(run.folder / "model.keras")
 
-    # What it learnt.
     split, examples = ("test", splits.test) if splits.test else ("validation", splits.valid)
-    said = classifier.classify(examples.texts)
-    right = [each.label == label for each, label in zip(said, examples.labels)]
-    low, high = evaluation.accuracy_interval(sum(right), len(right))
-    sure = evaluation.calibration([each.probability for each in said], right)
-    accuracy = sum(right) / len(right)
+    predictions = classifier.classify(examples.texts)
+    hits = [p.label == label for p, label in zip(predictions, examples.labels, strict=True)]
+    low, high = evaluation.accuracy_interval(sum(hits), len(hits))
+    calibration = evaluation.calibration([each.probability for each in predictions], hits)
+    scores = {
+        "split": split,
+        "accuracy": sum(hits) / len(hits),
+        "low": low,
+        "high": high,
+        "texts": len(hits),
+        "calibration_error": calibration.error,
+    }
     print(
-        f"Accuracy on the {split} set: {accuracy:.2%} of {len(right)} texts "
-        f"(95 %: {low:.2%} to {high:.2%}); expected calibration error {sure.error:.3f}"
+        f"Accuracy on the {split} data: {scores['accuracy']:.2%} of {len(hits)} texts "
+        f"(95 % interval: {low:.2%} to {high:.2%}); expected calibration error "
+        f"{calibration.error:.3f}"
     )
-    scores = {"split": split, "accuracy": accuracy, "low": low, "high": high, "texts": len(right)}
-    run.write_scores({**scores, "calibration_error": sure.error})
+    run.write_scores(scores)
 
-    # To look at.
     run.draw_learning_curve()
-    plots.plot_calibration(sure.table).savefig(run.folder / "calibration.png", dpi=150)
+    plots.plot_calibration(calibration.table).savefig(run.folder / "calibration.png", dpi=150)
     print(f"The run is in {run.folder}. Try: python scripts/predict.py {run.folder}/model.keras")
 
 
-def load(args):
-    """The texts to train on, to watch and to score; the last may be None."""
-    if args.dataset:
-        name, options = args.dataset.removeprefix("tfds:"), (args.data_dir, args.download)
-        text, label = args.columns or (None, "label")
-        splits = corpora.read_labelled_splits(name, text, label, *options)
-    elif args.train:
-        splits = corpora.Splits(*(read(args, path) for path in (args.train, args.valid, args.test)))
-    elif args.valid or args.test:
-        raise ValueError("Nothing to train on: give --train or --dataset.")
-    else:
-        return corpora.reviews(seed=args.seed)
-    if splits.valid is None:
-        parts = command_line.held_out(splits.train, "texts", "--valid")
-        splits = corpora.Splits(*parts, splits.test)
-    return splits
+def load(options):
+    """Labelled texts for training, validation and test; None without test data."""
+    if not options.has_data:
+        return generated_english.reviews(seed=options.seed)
+    train, valid, test = options.read()
+    if valid is None:
+        train, valid = data.train_valid_split(train, "texts", "--valid")
+    return data.Splits(train, valid, test)
 
 
-def read(args, path):
-    columns = [int(name) if name.isdigit() else name for name in args.columns or ("0", "1")]
-    return None if path is None else corpora.read_labelled(path, *columns)
-
-
-def prepare(args, splits):
-    """The classifier, not yet trained, and what it is trained on and watched by."""
+def prepare(options, splits):
+    """A classifier with initial weights, its training batches and its validation batches."""
     labels = sorted(set(splits.train.labels))
-    ids = {label: n for n, label in enumerate(labels, start=1)}
-    seen, watched = ([kt.split_words(text) for text in side.texts] for side in splits[:2])
-    vocabulary, start = over_words.vocabulary(seen, args)
-
-    def batches(words, examples, **options):  # a label that training lacks counts for nothing: 0
-        label_ids = [ids.get(label, 0) for label in examples.labels]
-        return over_words.batches(args, vocabulary, words, label_ids, **options)
-
-    model = over_words.model(kt.ClassificationModel, args, vocabulary, len(labels) + 1, start)
-    classifier = kt.Classifier(model, vocabulary, labels)
-    return classifier, batches(seen, splits.train, train=True), batches(watched, splits.valid)
+    ids = {label: number for number, label in enumerate(labels, start=1)}
+    both = splits.train, splits.valid
+    words = [[kt.split_words(text) for text in side.texts] for side in both]
+    # Padding, 0, for a label that is not in the training data.
+    label_ids = [[ids.get(label, 0) for label in side.labels] for side in both]
+    model, vocabulary, train, valid = prepare_words(
+        options, kt.ClassificationModel, words, label_ids, num_labels=len(labels) + 1
+    )
+    return kt.Classifier(model, vocabulary, labels), train, valid
 
 
 def samples(classifier, examples):
-    """What it makes of three texts, to watch it learn."""
-    texts, labels = (training.spread(side, 3) for side in examples)
-    return "\n".join(
-        f"  {label} {each.label} {each.probability:.2f}  {text}"
-        for text, label, each in zip(texts, labels, classifier.classify(texts))
-    )
-
-
-def parse_arguments():
-    """The options of this script among those that all have."""
-    parser = command_line.new_parser(
-        __doc__, CLASSIFICATION, "reviews / texts with data", "runs/labels"
-    )
-    add = parser.add_argument_group("data (none given: generated reviews)").add_argument
-    add("--train", metavar="FILE", help="a table, columns separated by TAB, plain or .gz")
-    add("--valid", metavar="FILE", help="to watch; none: 2 %% of the training texts")
-    add("--test", metavar="FILE", help="to score at the end; none: the validation set")
-    columns = "of text and label: numbers from 0, or names in the first line (0 1)"
-    add("--columns", nargs=2, metavar=("TEXT", "LABEL"), help=columns)
-    add("--dataset", metavar="NAME", help="instead of all: tfds:NAME; --columns are its features")
-    add("--data-dir", metavar="FOLDER", help="where tensorflow-datasets keeps its sets")
-    add("--download", action="store_true", help="fetch the data set if it is not there")
-    over_words.add_start_options(parser)
-    over_words.add_options(parser)
-    return command_line.parse(
-        parser, CLASSIFICATION, lambda args: "texts" if args.train or args.dataset else "reviews"
-    )
+    """Labels of three texts: the expected one, the predicted one and its probability."""
+    texts, labels = (training.evenly_spaced(side, 3) for side in examples)
+    rows = zip(labels, classifier.classify(texts), texts, strict=True)
+    return "\n".join(f"  {label} {p.label} {p.probability:.2f}  {text}" for label, p, text in rows)
 
 
 if __name__ == "__main__":

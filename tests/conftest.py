@@ -1,5 +1,6 @@
-"""What the tests share: a seed, random weights, one way to call a layer, and gradients."""
+"""What the tests share: a seed, random weights, attention weights, gradients, small tasks."""
 
+import functools
 import importlib
 import io
 import os
@@ -7,20 +8,25 @@ import pathlib
 import subprocess
 import sys
 
-# Half of the time goes to compiling small programs, the same ones in many tests and scripts.
-os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", os.path.abspath(".pytest_cache/jax"))
+# Half of the time goes to compiling small programs, the same ones in many tests and scripts. They
+# are kept, and compiled with few optimizations; with KERAS_TRANSFORMER_FULL_XLA=1, with those that
+# users have.
+full_xla = os.environ.get("KERAS_TRANSFORMER_FULL_XLA") == "1"
+programs = os.path.abspath(os.path.join(".pytest_cache", "full_xla" if full_xla else "fast_xla"))
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", os.path.join(programs, "jax"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
-os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")  # they take most of that time
-os.environ.setdefault(
-    "XLA_FLAGS",
-    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true",
-)
 os.environ.setdefault(
     "TF_XLA_FLAGS",
     "--tf_xla_persistent_cache_device_types=CPU --tf_xla_persistent_cache_directory="
-    + os.path.abspath(".pytest_cache/tensorflow"),
+    + os.path.join(programs, "tensorflow"),
 )
+if not full_xla:
+    os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")
+    os.environ.setdefault(
+        "XLA_FLAGS",
+        "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true",
+    )
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # a core each: threads of several workers would only wait
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -37,11 +43,11 @@ import pytest
 from keras import ops
 
 import keras_transformer as kt
-from keras_transformer import corpora
+from keras_transformer import backend, data
 
 
 def pytest_collection_modifyitems(items):
-    """The scripts first: the file that takes longest must not be the last that a worker begins."""
+    """The scripts first: the file that takes longest must not be the last one to begin."""
     items.sort(key=lambda item: item.path.name != "test_scripts.py")
 
 
@@ -104,6 +110,28 @@ def randomize():
 
 
 @pytest.fixture(scope="session")
+def recorded():
+    """Calls a layer by `attention_scores`: its output in that very call, and the weights."""
+
+    def recorded(layer, *args, **kwargs):
+        plain_call, outputs = layer.call, []
+
+        @functools.wraps(plain_call)
+        def call(*args, **kwargs):
+            outputs.append(plain_call(*args, **kwargs))
+            return outputs[-1]
+
+        layer.call = call
+        try:
+            scores = kt.attention_scores(layer, *args, **kwargs)
+        finally:
+            del layer.call
+        return outputs[-1], scores
+
+    return recorded
+
+
+@pytest.fixture(scope="session")
 def weights_of():
     """The weights of a built layer or model in the structure that tests/oracle.py documents."""
 
@@ -145,20 +173,20 @@ def weights_of():
 
     def transformer(model):
         return {
-            "source_embedding": array(model.embed_source.embeddings),
-            "target_embedding": array(model.embed_target.embeddings),
+            "source_embedding": array(model.source_embedding.embeddings),
+            "target_embedding": array(model.target_embedding.embeddings),
             "encoder": stack(model.encoder),
             "decoder": stack(model.decoder),
         }
 
     def language_model(model):
-        return {"embedding": array(model.embed.embeddings), "decoder": stack(model.decoder)}
+        return {"embedding": array(model.embedding.embeddings), "decoder": stack(model.decoder)}
 
     def word_model(model):
         return {
-            "words": array(model.embed.words.embeddings),
-            "characters": array(model.embed.characters.embeddings),
-            "spelling": dense(model.embed.spelling),
+            "words": array(model.embedding.words.embeddings),
+            "characters": array(model.embedding.characters.embeddings),
+            "spelling": dense(model.embedding.spelling),
             "encoder": stack(model.encoder),
             "labels": dense(model.get_layer("labels")),
         }
@@ -212,7 +240,7 @@ def gradients():
         before = [b.copy() for b in before]
         model.train_on_batch(np.zeros((1, 1)), np.zeros((1, 1)))
         differences = []
-        for variable, value in zip(model.trainable_variables, before):
+        for variable, value in zip(model.trainable_variables, before, strict=True):
             differences.append(value - ops.convert_to_numpy(variable))
             variable.assign(value)
         return differences
@@ -222,9 +250,10 @@ def gradients():
 
 @pytest.fixture(scope="session")
 def restless(randomize):
-    """Random weights for a language model that does not repeat its last token for ever.
+    """Gives a language model random weights with which it does not repeat its last token for ever.
 
-    With one matrix to read and to write, a norm of one sign would make that the likeliest next.
+    Its embedding is its output projection, too: with a last norm of one sign, the likeliest next
+    token would be the last one.
     """
 
     def restless(model, seed=3):
@@ -239,9 +268,9 @@ def restless(randomize):
 
 @pytest.fixture(scope="session")
 def small_tasks(randomize, restless):
-    """A task of each kind but `Translator`, with random weights: what they say differs."""
+    """A task of each kind but `Translator`, with random weights, so that answers differ."""
     texts = ["The dog barks.", "a cat sees the dog", "It's a small cat!", "the dog sees a cat"]
-    tokenizer = kt.learn_tokenizer(texts, model_type="char")
+    tokenizer = kt.train_tokenizer(texts, model_type="char")
     vocabulary = kt.WordVocabulary.learn([kt.split_words(text) for text in texts])
     sizes = dict(num_layers=1, d_model=8, num_heads=2, d_ff=16)
     language = restless(kt.LanguageModel(tokenizer.vocabulary_size(), **sizes, rotary=True))
@@ -249,7 +278,7 @@ def small_tasks(randomize, restless):
     tagging, filling = (randomize(kt.TaggingModel(*ids, n, **sizes)) for n in (4, ids[0]))
     classifying = randomize(kt.ClassificationModel(*ids, 3, **sizes))
     return {
-        "generator": kt.TextGenerator(language, tokenizer, window=8, ends=False),
+        "generator": kt.TextGenerator(language, tokenizer, window=8, append_end=False),
         "tagger": kt.Tagger(tagging, vocabulary, ["NOUN", "VERB", "OTHER"], batch_size=4),
         "classifier": kt.Classifier(classifying, vocabulary, ["yes", "no"], batch_size=4),
         "filler": kt.MaskFiller(filling, vocabulary, batch_size=4),
@@ -258,15 +287,15 @@ def small_tasks(randomize, restless):
 
 @pytest.fixture(scope="session")
 def dates():
-    return corpora.dates(num_train=2_000, num_valid=10, num_test=200, seed=1)
+    return data.dates(num_train=2_000, num_valid=10, num_test=200, seed=1)
 
 
 @pytest.fixture(scope="session")
 def dates_translator(dates):
-    """Trained for a moment: its answers differ from text to text, which is all that is needed."""
+    """Trained for seconds: its answers differ from text to text, which is all that tests need."""
     keras.utils.set_random_seed(0)
-    tokenizer = kt.learn_tokenizer(dates.train.source + dates.train.target, model_type="char")
-    ids = [kt.encode(tokenizer, side) for side in dates.train]
+    tokenizer = kt.train_tokenizer(dates.train.source + dates.train.target, model_type="char")
+    ids = [tokenizer.encode(side) for side in dates.train]
     batches = kt.TranslationBatches(*ids, num_buckets=2)
     size = tokenizer.vocabulary_size()
     transformer = kt.Transformer(size, num_layers=1, d_model=32, num_heads=2, d_ff=64)
@@ -278,9 +307,9 @@ def dates_translator(dates):
 
 @pytest.fixture
 def inside(monkeypatch, capsys):
-    """Runs a command line of a script within this process: no seconds to start another."""
+    """Runs the command line of a script in this process: starting another would take seconds."""
     monkeypatch.syspath_prepend(str(pathlib.Path(__file__).parents[1] / "scripts"))
-    monkeypatch.setattr(kt.training, "use_threads", lambda number: None)  # too late for that
+    monkeypatch.setattr(backend, "set_num_threads", lambda number: None)  # too late for that
 
     def call(command, stdin=b""):
         _, script, *arguments = (str(part) for part in command)

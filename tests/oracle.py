@@ -1,8 +1,8 @@
 """The Transformer of the paper in float64 NumPy: slow, plain, and right.
 
 Written from Vaswani et al. (2017), "Attention Is All You Need", sections 3.1 to 3.5, 5.3 and
-5.4, and from nothing else; it imports no line of `keras_transformer`. Tests compare the
-library with it on every backend. There is no dropout: this is the model at inference.
+5.4 alone; it imports no line of `keras_transformer`. Tests compare the library with it on every
+backend. There is no dropout: this is the model at inference.
 
 Arrays
     x, memory       (batch, length, d_model) float
@@ -48,7 +48,7 @@ def positional_encoding(length, d_model):
     return table
 
 
-def rotated(x, positions=None):
+def apply_rotary_embedding(x, positions=None):
     """(x_2i + j x_2i+1) exp(j pos / 10000^(2i/d)); x is (..., length, d). Su et al. 2021."""
     d = x.shape[-1]
     positions = np.arange(x.shape[-2]) if positions is None else np.asarray(positions)
@@ -69,7 +69,7 @@ def look_ahead_mask(length):
 
 
 def softmax(scores):
-    """Over the last axis. A row of nothing but -inf has no distribution: it becomes zeros."""
+    """Over the last axis. A row in which all is -inf has no distribution: it becomes zeros."""
     scores = np.asarray(scores, dtype="float64")
     highest = scores.max(axis=-1, keepdims=True)
     exponentials = np.exp(scores - np.where(np.isneginf(highest), 0.0, highest))
@@ -96,7 +96,8 @@ def multi_head_attention(x_q, x_kv, weights, num_heads, mask=None, rotary=False)
     queries = np.split(dense(x_q, weights["query"]), num_heads, axis=-1)
     keys = np.split(dense(x_kv, weights["key"]), num_heads, axis=-1)
     if rotary:
-        queries, keys = [rotated(q) for q in queries], [rotated(k) for k in keys]
+        queries = [apply_rotary_embedding(query) for query in queries]
+        keys = [apply_rotary_embedding(key) for key in keys]
     values = np.split(dense(x_kv, weights["value"]), num_heads, axis=-1)
     heads = [attention(q, k, v, mask)[0] for q, k, v in zip(queries, keys, values, strict=True)]
     return dense(np.concatenate(heads, axis=-1), weights["output"])
@@ -214,7 +215,7 @@ def transformer(
 ):
     """Logits (batch, T, V_target); row t is the forecast of the token after target_ids[:, t].
 
-    Compare rows of real tokens only: what stands in a row of padding is of no meaning.
+    Compare rows of real tokens only: those of padding have no meaning.
     """
     source_mask, target_mask = padding_mask(source_ids), padding_mask(target_ids)
     memory = encoder(
@@ -250,7 +251,7 @@ def language_model(ids, weights, num_heads, epsilon=1e-6, pre_norm=False, rotary
 
 
 def greedy_decode(source_ids, weights, num_heads, max_length, epsilon=1e-6, pre_norm=False):
-    """A list of ids a sentence, END left out, at most `max_length`; no cache, no batch."""
+    """One list of ids per sentence, END left out, at most `max_length`; no cache, no batch."""
     return [
         _greedy_decode_one(row, weights, num_heads, max_length, epsilon, pre_norm)
         for row in np.asarray(source_ids)
@@ -272,7 +273,7 @@ def _greedy_decode_one(source_ids, weights, num_heads, max_length, epsilon, pre_
 
 
 def label_smoothed_cross_entropy(logits, labels, smoothing=0.0):
-    """Nats a real token, against q = (1 - smoothing) onehot + smoothing / V, written out."""
+    """Nats per real token, against q = (1 - smoothing) onehot + smoothing / V, written out."""
     logits, labels = np.asarray(logits, dtype="float64"), np.asarray(labels)
     num_classes = logits.shape[-1]
     q = (1.0 - smoothing) * np.eye(num_classes)[labels] + smoothing / num_classes

@@ -5,10 +5,10 @@ import logging
 
 import pytest
 
-from keras_transformer import corpora
-from keras_transformer.corpora import (
+from keras_transformer.data import (
     LabelledTexts,
     TaggedSentences,
+    datasets,
     read_conllu,
     read_labelled,
     read_labelled_splits,
@@ -80,26 +80,30 @@ ROW = "1\tHe\the\tPRON\tPRP\t_\t0\troot\t_\t_\n"
         ("x" + ROW, "UPOS", "line 1: expected word 1 .*received the ID 'x1'"),
         (ROW.replace("PRON", ""), "UPOS", "line 1: expected a word and its UPOS, .*'He' and ''"),
         (ROW.replace("He", ""), "UPOS", "line 1: expected a word and its UPOS, .*'' and 'PRON'"),
-        ("#\n" + ROW.replace("PRP", "_"), "XPOS", "line 2: .*XPOS.*all other lines.*Choose"),
-        (ROW, "FEATS", "line 1: expected a tag in column FEATS.*treebank has none"),
+        (
+            "#\n" + ROW.replace("PRP", "_"),
+            "XPOS",
+            "line 2: .*XPOS, received '_' .of 1 words, 1 have none.. .*choose another col",
+        ),
+        (ROW, "FEATS", "line 1: expected a tag in column FEATS, .*of 1 words, 1 have none"),
         (
             ROW + "\n\n" + ROW.replace("PRON", "_"),
             "UPOS",
-            "line 4: expected a tag in column UPOS, received '_'. Fill it",
+            "line 4: expected a tag in column UPOS, received '_' .of 2 words, 1 have none.. F",
         ),
         ("# nothing else\n", "UPOS", "file: expected at least one sentence, received none. Check"),
         (ROW, "ID", "column must be one of FORM, LEMMA, UPOS, .*; received column='ID'"),
     ],
 )
-def test_what_is_no_treebank_is_named_by_its_line(write, content, column, message):
+def test_an_invalid_line_of_a_treebank_is_named(write, content, column, message):
     with pytest.raises(ValueError, match=message):
         read_conllu(write(content), column)
 
 
-# A word and its tag a line
+# Lines of a word and its tag
 
 
-def test_blank_lines_part_the_sentences(write):
+def test_blank_lines_separate_the_sentences(write):
     path = write("\nI\tPRON\n saw \t VERB\r\n \n\n#\tSYM\n10 000\tNUM")
     assert read_tagged_lines(path) == (
         [["I", "saw"], ["#", "10 000"]],
@@ -108,7 +112,7 @@ def test_blank_lines_part_the_sentences(write):
 
 
 @pytest.mark.parametrize("line", ["saw VERB", "saw\tVERB\tVBD", "saw\t", "\tVERB"])
-def test_a_line_that_is_no_word_and_tag_is_named(write, line):
+def test_a_line_without_word_and_tag_is_named(write, line):
     with pytest.raises(ValueError, match="file, line 3: expected word TAB tag.*one TAB, and sent"):
         read_tagged_lines(write(f"I\tPRON\n\n{line}\n"))
 
@@ -127,30 +131,35 @@ def test_columns_are_given_by_name_or_by_number(write):
     examples = LabelledTexts(['"good" film', "bad"], ["pos", "neg"])
     path = write(TABLE)
     assert read_labelled(path, "sentence", "label") == examples
-    assert read_labelled(path, "sentence", 2) == examples  # one name: there is a header
-    numbered = read_labelled(path, 0, 2)
+    assert read_labelled(path, "sentence", 3) == examples  # one name: there is a header
+    numbered = read_labelled(path, 1, 3)
     assert numbered == (["sentence", *examples.texts], ["label", *examples.labels])
-    assert read_labelled(path, text=2, label=0).texts == ["label", "pos", "neg"]
+    assert read_labelled(path, text=3, label=1).texts == ["label", "pos", "neg"]
 
 
 def test_blank_texts_are_dropped_and_counted(write, caplog):
     with caplog.at_level(logging.WARNING):
         assert read_labelled(write("a\t0\n\n \t1\n\t\nb\t1\n")) == (["a", "b"], ["0", "1"])
-    assert len(caplog.records) == 1 and "dropped 3 of 5 texts, which are blank" in caplog.text
+    assert len(caplog.records) == 1
+    assert "dropped 3 of 5 examples whose text is blank" in caplog.text
 
 
 @pytest.mark.parametrize(
     "content, columns, message",
     [
-        ("a\t0\nb 1\n", (0, 1), "file, line 2: expected at least 2 columns .*received 1: 'b 1'"),
-        ("t\tl\na\t0\nb\n", ("t", "l"), "file, line 3: expected at least 2 columns"),
-        ("a\t0\nb\t \n", (0, 1), "file, line 2: expected a label in column 1, .*Label the text"),
-        (TABLE, ("text", "label"), "file, line 1: .*'text', received 'sentence', 'id', 'label'. N"),
-        ("\t0\n\t1\n", (0, 1), "file: expected at least one text, received 2 blank ones. Check"),
-        ("a\t0\n", (0, -1), "columns are counted from 0; received text=0, label=-1"),
+        ("a\t0\nb 1\n", (1, 2), "line 2: expected columns 1 and 2, received 1 of them: 'b 1'"),
+        ("t\tl\na\t0\nb\n", ("t", "l"), "line 3: expected columns 1 and 2, received 1 of them"),
+        ("a\t0\nb\t \n", (1, 2), "file, line 2: expected a label in column 2, .*Label the text"),
+        (TABLE, ("text", "label"), "file, line 1: .*'text', received 'sentence', 'id', 'label'. C"),
+        (
+            "\t0\n\t1\n",
+            (1, 2),
+            "file: expected at least one complete .* received 2 whose text is b",
+        ),
+        ("a\t0\n", (1, 0), "label must be an integer of at least 1; received label=0"),
     ],
 )
-def test_what_is_no_table_of_labels_is_named_by_its_line(write, content, columns, message):
+def test_an_invalid_line_of_a_table_of_labels_is_named(write, content, columns, message):
     with pytest.raises(ValueError, match=message):
         read_labelled(write(content), *columns)
 
@@ -169,18 +178,20 @@ def test_a_text_is_checked_like_any_file(write, tmp_path):
     with pytest.raises(ValueError, match="file: expected lines of text, received an empty file"):
         read_text(write(""))
     (tmp_path / "latin").write_bytes(b"a\nna\xefve")
-    with pytest.raises(ValueError, match="latin, line 2: expected UTF-8, received byte 0xef"):
+    with pytest.raises(
+        ValueError, match="latin, line 2: expected UTF-8, received the invalid byte 0xef"
+    ):
         read_text(tmp_path / "latin")
     with pytest.raises(FileNotFoundError, match="nowhere: no such file"):
         read_text(tmp_path / "nowhere")
 
 
-# Sets of tensorflow-datasets
+# tensorflow-datasets
 
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory):
-    """A small set as tensorflow-datasets prepares it, in no need of a network."""
+    """A small dataset as tensorflow-datasets prepares it, without a network."""
     pytest.importorskip("tensorflow", reason="it reads with TensorFlow", exc_type=ImportError)
     import numpy as np
     import tensorflow_datasets as tfds
@@ -222,13 +233,13 @@ def prepared(tmp_path_factory):
     return {"name": "toy_annotations", "data_dir": folder}
 
 
-def test_words_and_classes_of_a_set_are_read_without_its_contractions(prepared):
+def test_words_and_classes_of_a_dataset_are_read_without_its_contractions(prepared):
     sentences = TaggedSentences([["Tür", "zu"]], [["NOUN", "X"]])
     assert read_tagged_splits(**prepared) == (sentences,) * 3
     assert read_tagged_splits(**prepared, tags="xpos").valid.tags == [["n", "y", "z"]]
 
 
-def test_labels_of_a_set_are_names_and_a_split_without_them_is_none(prepared):
+def test_labels_of_a_dataset_are_names_and_a_split_without_them_is_none(prepared):
     assert read_labelled_splits(**prepared) == (
         (["train gut"], ["positive"]),
         (["dev gut"], ["positive"]),
@@ -236,25 +247,25 @@ def test_labels_of_a_set_are_names_and_a_split_without_them_is_none(prepared):
     )
 
 
-def test_plain_text_of_a_set_is_read_as_it_stands(prepared):
+def test_plain_text_of_a_dataset_is_read_as_it_stands(prepared):
     assert read_text_splits(**prepared) == ([" train gut "], [" dev gut "], [" test gut "])
 
 
 @pytest.mark.parametrize(
     "read, options, message",
     [
-        ("tagged", dict(tags="label"), "a list of texts or classes in the feature 'label'; rec"),
-        ("tagged", dict(tokens="words"), "a list .*feature 'words'; .*features tokens, .*Name"),
-        ("labelled", dict(label="idx"), "a text or a class in the feature 'idx'"),
-        ("text", dict(text="tokens"), "a text or a class in the feature 'tokens'"),
+        ("tagged", {"tags": "label"}, "a list of texts or classes in the feature 'label'; rec"),
+        ("tagged", {"tokens": "words"}, "a list .*feature 'words'; .*features tokens, .*Choose"),
+        ("labelled", {"label": "idx"}, "a text or a class in the feature 'idx'"),
+        ("text", {"text": "tokens"}, "a text or a class in the feature 'tokens'"),
     ],
 )
 def test_a_feature_that_does_not_fit_is_named(prepared, read, options, message):
     with pytest.raises(ValueError, match=f"toy_annotations: expected {message}"):
-        getattr(corpora, f"read_{read}_splits")(**prepared, **options)
+        getattr(datasets, f"read_{read}_splits")(**prepared, **options)
 
 
-def test_the_text_is_to_be_named_where_there_are_two_or_none(monkeypatch):
+def test_the_text_feature_must_be_named_unless_there_is_one(monkeypatch):
     pytest.importorskip("tensorflow", reason="it reads with TensorFlow", exc_type=ImportError)
     import types
 
@@ -266,21 +277,21 @@ def test_the_text_is_to_be_named_where_there_are_two_or_none(monkeypatch):
         ({"label": label}, "none among the features label"),
     ):
         builder = types.SimpleNamespace(info=types.SimpleNamespace(features=features))
-        monkeypatch.setattr(corpora.datasets, "_builder", lambda *_, builder=builder: builder)
-        with pytest.raises(ValueError, match=f"two: expected one feature of text; .*{received}"):
+        monkeypatch.setattr(datasets, "_open", lambda *_, builder=builder: builder)
+        with pytest.raises(ValueError, match=f"two: expected one text feature; .*{received}"):
             read_labelled_splits("two")
 
 
 @pytest.mark.parametrize("read", [read_tagged_splits, read_labelled_splits, read_text_splits])
-def test_a_set_that_is_not_prepared_or_not_known_is_an_error(prepared, tmp_path, read):
+def test_an_unprepared_or_unknown_dataset_is_an_error(prepared, tmp_path, read):
     with pytest.raises(FileNotFoundError, match="Allow the download, or copy"):
         read("toy_annotations", data_dir=tmp_path)
-    with pytest.raises(ValueError, match="no_such_set: expected a data set"):
+    with pytest.raises(ValueError, match="no_such_set: expected a dataset"):
         read("no_such_set", data_dir=tmp_path)
 
 
 @pytest.mark.parametrize("read", [read_tagged_splits, read_labelled_splits, read_text_splits])
 def test_without_tensorflow_the_cure_is_to_install_it_or_to_use_files(monkeypatch, read):
     monkeypatch.setitem(__import__("sys").modules, "tensorflow_datasets", None)
-    with pytest.raises(ImportError, match="imdb: data sets need TensorFlow .*texts to files"):
+    with pytest.raises(ImportError, match="imdb: datasets need TensorFlow .*texts to files"):
         read("imdb")

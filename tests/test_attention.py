@@ -1,9 +1,14 @@
 import keras
 import numpy as np
-import oracle
 import pytest
 
-from keras_transformer.attention import MultiHeadAttention, scaled_dot_product_attention
+import oracle
+from keras_transformer.attention import (
+    MultiHeadAttention,
+    attention_scores,
+    scaled_dot_product_attention,
+)
+from keras_transformer.cache import Cache
 
 T, F = True, False
 
@@ -69,12 +74,25 @@ def test_a_query_that_may_attend_to_nothing_gets_exact_zeros(numpy, normal):
     )
 
 
+def test_dropout_acts_on_the_weights_of_the_mean_and_not_on_those_returned(numpy, normal):
+    query, key, value = normal(2, 4), normal(3, 4, seed=1), normal(3, 5, seed=2)
+    kept = np.array([[2, 0, 2], [0, 2, 0]], "float32")
+    output, weights = numpy(
+        scaled_dot_product_attention(
+            query, key, value, dropout=lambda weights: keras.ops.multiply(weights, kept)
+        )
+    )
+    _, expected_weights = oracle.attention(query, key, value)
+    np.testing.assert_allclose(weights, expected_weights, atol=1e-6)
+    np.testing.assert_allclose(output, (expected_weights * kept) @ value, atol=1e-5)
+
+
 @pytest.mark.parametrize("dtype, bits", [("bfloat16", 8), ("float16", 11)])
 def test_the_softmax_is_as_exact_in_low_precision_as_in_float32(numpy, dtype, bits):
     # Of 4,096 equal keys each gets 2^-12. A sum kept in bfloat16 would stop growing at 256.
     query = keras.ops.zeros((1, 4), dtype)
     key = value = keras.ops.ones((4096, 4), dtype)
-    output, weights = scaled_dot_product_attention(query, key, value)
+    _, weights = scaled_dot_product_attention(query, key, value)
     assert keras.backend.standardize_dtype(weights.dtype) == dtype
     np.testing.assert_allclose(numpy(weights), np.full((1, 4096), 2.0**-12), rtol=2.0**-bits)
 
@@ -191,6 +209,7 @@ def test_keys_may_differ_from_values(numpy, normal, weights_of, randomize):
             np.split(oracle.dense(query, w["query"]), 2, axis=-1),
             np.split(oracle.dense(key, w["key"]), 2, axis=-1),
             np.split(oracle.dense(value, w["value"]), 2, axis=-1),
+            strict=True,
         )
     ]
     expected = oracle.dense(np.concatenate(heads, axis=-1), w["output"])
@@ -258,14 +277,17 @@ def test_order_matters_to_rotary_attention_and_to_no_other(numpy, normal, attent
 
 def test_rotary_weights_depend_on_distances_and_not_on_places(numpy, normal, rotary):
     query, value = normal(2, 4, 8), keras.ops.convert_to_tensor(normal(2, 5, 6, seed=1))
-    query = keras.ops.convert_to_tensor(query)
     expected = numpy(rotary(query, value))
+
+    def output(begin_of_query, begin_of_keys):
+        keys, values = rotary.keys_and_values(value, positions=begin_of_keys + np.arange(5))
+        memory = {rotary.path: (keras.ops.swapaxes(keys, -1, -2), values)}
+        cache = Cache({}, memory, slot=0, positions=begin_of_query + np.arange(4))
+        return numpy(rotary(query, value, cache=cache))
+
     for begin in (0, 11):
-        past = rotary.keys_and_values(value, begin + np.arange(5))
-        output = numpy(rotary.attend_to(query, past, positions=begin + np.arange(4)))
-        np.testing.assert_allclose(output, expected, atol=1e-5)
-    elsewhere = numpy(rotary.attend_to(query, past))  # the query at 0, the keys at 11
-    assert np.abs(elsewhere - expected).max() > 0.01
+        np.testing.assert_allclose(output(begin, begin), expected, atol=1e-5)
+    assert np.abs(output(0, 11) - expected).max() > 0.01
 
 
 def test_a_rotary_head_of_odd_width_is_an_error(normal):
@@ -354,7 +376,7 @@ def test_both_paths_have_the_same_gradient(normal, gradients, attention):
         assert np.abs(a).max() > 0.1
 
 
-# Sizes, shapes, caches, errors
+# Sizes, shapes, caches
 
 
 def test_the_parameters_of_the_paper_are_66048_at_d_model_128():
@@ -386,13 +408,86 @@ def test_a_functional_model_of_known_lengths_states_target_by_source(causal):
     assert weights.shape == (None, 2, 4, 5)
 
 
-def test_attention_to_projected_keys_and_values_equals_the_call(numpy, normal, attention):
-    query, value = normal(2, 4, 8), normal(2, 5, 6, seed=1)
-    projected = attention.keys_and_values(keras.ops.convert_to_tensor(value))
+def test_attention_to_the_keys_and_values_of_a_cache_equals_the_call(numpy, normal, attention):
+    query, value = normal(2, 4, 8), keras.ops.convert_to_tensor(normal(2, 5, 6, seed=1))
+    memory = Cache.of_memory([attention], value)
     for mask in (None, SOURCE_MASK):
-        cached = attention.attend_to(keras.ops.convert_to_tensor(query), projected, mask)
+        cache = Cache({}, memory, slot=0, positions=np.arange(4))
+        cached = attention(query, value, attention_mask=mask, cache=cache)
         expected = attention(query, value, attention_mask=mask)
         np.testing.assert_allclose(numpy(cached), numpy(expected), atol=1e-5)
+
+
+POLICIES = ["float32", "float16", "bfloat16", "mixed_float16", "mixed_bfloat16"]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_the_dtypes_that_are_announced_are_those_computed(policy):
+    layer = MultiHeadAttention(num_heads=2, dtype=policy)
+    for ask in (False, True):
+        symbolic = layer(keras.Input((4, 8)), keras.Input((5, 6)), return_attention_scores=ask)
+        computed = layer(np.ones((2, 4, 8)), np.ones((2, 5, 6)), return_attention_scores=ask)
+        for announced, found in zip(
+            keras.tree.flatten(symbolic), keras.tree.flatten(computed), strict=True
+        ):
+            assert announced.dtype == keras.backend.standardize_dtype(found.dtype)
+            assert announced.dtype == policy.removeprefix("mixed_")
+
+
+# The weights inside other layers
+
+
+class TwoAttentions(keras.layers.Layer):
+    """The second attention, and then the first; it may fail between them."""
+
+    def build(self, x_shape):
+        self.first = MultiHeadAttention(2, name="first")
+        self.second = MultiHeadAttention(2, name="second")
+        self.first.build(x_shape, x_shape)
+        self.second.build(x_shape, x_shape)
+
+    def call(self, x, attention_mask=None, fails=False):
+        x = self.second(x, x, attention_mask=attention_mask)
+        if fails:
+            raise RuntimeError("between the two")
+        return self.first(x, x)
+
+
+def test_the_weights_of_every_attention_in_a_layer_come_by_path_in_the_order_of_the_calls(
+    numpy, normal, recorded
+):
+    x, layer = normal(2, 5, 8), TwoAttentions(name="both")
+    layer.build(x.shape)
+    before = numpy(layer(x, attention_mask=SOURCE_MASK))
+    output, scores = recorded(layer, x, attention_mask=SOURCE_MASK)
+    np.testing.assert_allclose(numpy(output), before, atol=1e-5)
+    assert list(scores) == [layer.second.path, layer.first.path] == ["both/second", "both/first"]
+    y, of_second = layer.second(x, x, attention_mask=SOURCE_MASK, return_attention_scores=True)
+    _, of_first = layer.first(y, y, return_attention_scores=True)
+    np.testing.assert_array_equal(numpy(scores["both/second"]), numpy(of_second))
+    np.testing.assert_array_equal(numpy(scores["both/first"]), numpy(of_first))
+
+
+def test_the_weights_of_an_attention_itself_are_those_it_returns(numpy, normal, attention):
+    query, value = normal(2, 4, 8), normal(2, 5, 6, seed=1)
+    _, weights = attention(query, value, return_attention_scores=True)
+    scores = attention_scores(attention, query, value)
+    assert list(scores) == [attention.path]
+    np.testing.assert_array_equal(numpy(scores[attention.path]), numpy(weights))
+
+
+def test_after_the_weights_were_returned_a_layer_is_as_before(numpy, normal):
+    x, layer = normal(2, 5, 8), TwoAttentions()
+    layer.build(x.shape)
+    before = numpy(layer(x))
+    attention_scores(layer, x)
+    with pytest.raises(RuntimeError, match="between the two"):
+        attention_scores(layer, x, fails=True)
+    np.testing.assert_array_equal(numpy(layer(x)), before)
+    assert "call" not in {*vars(layer.first), *vars(layer.second)}
+
+
+# Errors
 
 
 def test_num_heads_that_does_not_divide_the_width_is_an_error_that_names_both(normal):
@@ -401,10 +496,22 @@ def test_num_heads_that_does_not_divide_the_width_is_an_error_that_names_both(no
         MultiHeadAttention(3)(x, x)
 
 
-@pytest.mark.parametrize("num_heads", [0, -2])
-def test_num_heads_below_1_is_an_error(num_heads):
-    with pytest.raises(ValueError, match=f"at least 1; received num_heads={num_heads}"):
-        MultiHeadAttention(num_heads)
+@pytest.mark.parametrize("name", ["num_heads", "key_dim"])
+@pytest.mark.parametrize("size", [0, -2, 1.5])
+def test_a_size_that_is_no_positive_integer_is_an_error_before_building(name, size):
+    message = f"{name} must be an integer of at least 1; received {name}={size}"
+    with pytest.raises(ValueError, match=message):
+        MultiHeadAttention(**{"num_heads": 2, name: size})
+
+
+@pytest.mark.parametrize("ask", [False, True], ids=["", "weights"])
+def test_key_and_value_of_different_lengths_are_an_error_that_names_both(normal, ask):
+    query, value, key = normal(2, 4, 8), normal(2, 5, 8), normal(2, 6, 8)
+    message = r"key and value must have the same length; received lengths=\[5, 6\]\."
+    layer = MultiHeadAttention(2)
+    layer(query, value, key=value)
+    with pytest.raises(ValueError, match=message):
+        layer(query, value, key=key, return_attention_scores=ask)
 
 
 @pytest.mark.parametrize("dropout", [-0.1, 1.0, 1.5])

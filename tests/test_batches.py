@@ -1,3 +1,4 @@
+import itertools
 import random
 from collections import Counter
 
@@ -5,16 +6,21 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer import ClassificationModel, LanguageModel
-from keras_transformer.batches import TextBatches, TranslationBatches, WordBatches, windows
-from keras_transformer.tokenizers import END, PADDING, START
-from keras_transformer.training import TokenAccuracy, TokenCrossEntropy, pays_to_compile
+from keras_transformer.data import TextBatches, TranslationBatches, WordBatches, chunks
+from keras_transformer.data.lengths import (
+    assign_buckets,
+    bucket_length,
+    group_by_length,
+    next_power_of_two,
+    pad,
+)
+from keras_transformer.ids import END, PADDING, START
 
-# Every sentence is its own, so that a row tells which example it is.
+# Every sentence begins with an id of its own, so that a row identifies its example.
 GENERATOR = np.random.default_rng(0)
-SOURCE = [[100 + n] + GENERATOR.integers(4, 99, n % 23).tolist() for n in range(300)]
+SOURCE = [[100 + n, *GENERATOR.integers(4, 99, n % 23).tolist()] for n in range(300)]
 TARGET = [
-    [100 + n] + GENERATOR.integers(4, 99, max(0, n % 23 + GENERATOR.integers(-5, 6))).tolist()
+    [100 + n, *GENERATOR.integers(4, 99, max(0, n % 23 + GENERATOR.integers(-5, 6))).tolist()]
     for n in range(300)
 ]
 
@@ -86,13 +92,14 @@ def test_labels_are_the_decoder_input_one_token_ahead():
         assert not np.array_equal(labels, inputs["target_ids"])  # the shift is there
         # As many real labels as real decoder inputs, none of them START, one END.
         np.testing.assert_array_equal((labels != 0).sum(1), (inputs["target_ids"] != 0).sum(1))
-        assert not (labels == START).any() and not (inputs["target_ids"] == END).any()
+        assert not (labels == START).any()
+        assert not (inputs["target_ids"] == END).any()
         assert ((labels == END).sum(1) == labels.any(1)).all()
 
 
 @pytest.mark.parametrize("budget", [{}, {"batch_size": 7}, {"tokens_per_batch": 128}])
 @pytest.mark.parametrize("shuffle", [True, False])
-def test_every_example_comes_once_an_epoch_with_its_translation(budget, shuffle):
+def test_every_example_comes_once_per_epoch_with_its_translation(budget, shuffle):
     batches = TranslationBatches(SOURCE, TARGET, shuffle=shuffle, **budget)
     pairs = zip(SOURCE, TARGET, strict=True)
     expected = sorted(((*s, END), (START, *t), (*t, END)) for s, t in pairs)
@@ -187,7 +194,8 @@ def test_more_buckets_mean_less_padding():
         TranslationBatches(SOURCE, TARGET, num_buckets=n, multiple=1).padding_share
         for n in (1, 2, 4, 8, 16)
     ]
-    assert shares == sorted(shares, reverse=True) and shares[-1] < shares[0] / 2
+    assert shares == sorted(shares, reverse=True)
+    assert shares[-1] < shares[0] / 2
 
 
 def test_padding_and_tokens_are_counted_as_they_are_served():
@@ -210,6 +218,14 @@ def test_the_summary_written_out():
         "     4 x      8 x      8         8        2",
         "     3 x     32 x     32         3        1",
     ]
+
+
+def test_no_batch_is_padding_alone():
+    # Of even size: 5 examples in batches of at most 4 are 3 and 2, not 4 and 1.
+    for batch_size, rows_of_batch in ((1, [1] * 5), (2, [2, 2, 1]), (3, [3, 2]), (4, [3, 2])):
+        batches = TranslationBatches([[9]] * 5, [[9]] * 5, batch_size=batch_size, shuffle=False)
+        assert [int(labels.any(1).sum()) for _, labels in batches] == rows_of_batch
+        assert len(batches) == len(rows_of_batch)
 
 
 # Order
@@ -331,7 +347,7 @@ def test_fit_resumed_at_an_epoch_serves_that_epochs_order(model):
     assert batches.whole_epochs() == orders(few(), 5)[3:]
 
 
-def test_fit_that_shuffles_once_more_still_serves_everything_and_is_told_once(model, caplog):
+def test_fit_that_shuffles_again_still_serves_everything_and_warns_once(model, caplog):
     batches = few()
     model.fit(batches, epochs=2, verbose=0)
     expected = orders(few(), 2)
@@ -340,7 +356,7 @@ def test_fit_that_shuffles_once_more_still_serves_everything_and_is_told_once(mo
     assert caplog.text.count("Pass fit(..., shuffle=False)") == 1
 
 
-def test_fit_with_shuffling_off_is_not_told(model, caplog):
+def test_fit_with_shuffling_off_does_not_warn(model, caplog):
     model.fit(few(), epochs=2, verbose=0, shuffle=False)
     assert "shuffle" not in caplog.text
 
@@ -382,14 +398,15 @@ def test_an_id_that_is_no_plain_id_is_named_with_its_sentence(wrong, side):
     good, bad = [[4, 5], [], [19, 7], [8]], [[4, 5], [], [wrong, 7], [8]]
     source, target = (bad, good) if side == "source" else (good, bad)
     sizes = {"source_vocabulary_size": 20, "target_vocabulary_size": 20}
-    with pytest.raises(ValueError, match=f"0 to 19, .* received {wrong} in {side} sentence 2"):
+    message = f"id of {side} must be from 0 to 19 .* received {wrong} in row 2, position 0"
+    with pytest.raises(ValueError, match=message):
         TranslationBatches(source, target, **sizes)
     TranslationBatches(good, good, **sizes)
 
 
 @pytest.mark.parametrize("sentence", ["text", ["a", "b"], [1.5, 4.0], 7, [[4, 5]]])
 def test_a_sentence_that_is_not_ids_is_named(sentence):
-    with pytest.raises(ValueError, match="target sentence 1 is .* with encode first"):
+    with pytest.raises(ValueError, match="row of target must be .*; row 1 is .* a tokenizer first"):
         TranslationBatches([[4], [5]], [[4], sentence])
 
 
@@ -402,7 +419,7 @@ def test_a_batch_that_is_not_there_is_an_error(index):
 # Other ids every epoch
 
 
-def redraw(epoch):
+def resample(epoch):
     """Each sentence with up to four ids more, set by the epoch; in epoch 7 with fifty more."""
     generator = np.random.default_rng(epoch)
     most = 51 if epoch == 7 else 5
@@ -413,36 +430,41 @@ def redraw(epoch):
 
 
 def test_every_epoch_has_the_ids_drawn_for_it_in_the_same_shapes():
-    batches = TranslationBatches(SOURCE, TARGET, redraw=redraw, seed=3)
+    batches = TranslationBatches(SOURCE, TARGET, resample=resample, seed=3)
     shapes, length = batches.shapes, len(batches)
     for epoch in (5, 0, 5, 6):
         batches.epoch = epoch
         found = sorted(rows(batches))
-        drawn = redraw(epoch)
+        drawn = resample(epoch)
         exactly = sorted(
-            ((*source, END), (START, *target), (*target, END)) for source, target in zip(*drawn)
+            ((*source, END), (START, *target), (*target, END))
+            for source, target in zip(*drawn, strict=True)
         )
-        assert len(found) == len(exactly) and batches.shapes == shapes and len(batches) == length
-        # Few outgrow the room that four epochs measured; those keep the plain ids of both sides.
+        assert len(found) == len(exactly)
+        assert batches.shapes == shapes
+        assert len(batches) == length
+        # Few outgrow the lengths of the first four epochs; those keep their original ids.
         assert len(set(found) & set(exactly)) > 0.9 * len(exactly)
-        plain = {((*s, END), (START, *t), (*t, END)) for s, t in zip(SOURCE, TARGET)}
+        plain = {((*s, END), (START, *t), (*t, END)) for s, t in zip(SOURCE, TARGET, strict=True)}
         assert set(found) <= plain | set(exactly)
         assert batches.num_tokens == sum(len(row[2]) for row in found)
         assert batches.num_source_tokens == sum(len(row[0]) for row in found)
 
 
 def test_a_pair_that_outgrows_its_bucket_keeps_its_plain_ids():
-    batches = TranslationBatches(SOURCE, TARGET, redraw=redraw)
+    batches = TranslationBatches(SOURCE, TARGET, resample=resample)
     batches.epoch = 7
-    plain = {((*s, END), (START, *t), (*t, END)) for s, t in zip(SOURCE, TARGET)}
-    drawn = {((*s, END), (START, *t), (*t, END)) for s, t in zip(*redraw(7))}
+    plain = {((*s, END), (START, *t), (*t, END)) for s, t in zip(SOURCE, TARGET, strict=True)}
+    drawn = {((*s, END), (START, *t), (*t, END)) for s, t in zip(*resample(7), strict=True)}
     found = set(rows(batches))
-    assert len(found - drawn) > 100 and found <= plain | drawn and found - plain
+    assert len(found - drawn) > 100
+    assert found <= plain | drawn
+    assert found - plain
 
 
-def test_a_redrawn_epoch_is_a_function_of_its_number_alone():
-    one = TranslationBatches(SOURCE, TARGET, redraw=redraw, seed=3)
-    other = TranslationBatches(SOURCE, TARGET, redraw=redraw, seed=3)
+def test_a_resampled_epoch_is_a_function_of_its_number_alone():
+    one = TranslationBatches(SOURCE, TARGET, resample=resample, seed=3)
+    other = TranslationBatches(SOURCE, TARGET, resample=resample, seed=3)
     list(rows(one))
     one.epoch = other.epoch = 4
     assert list(rows(one)) == list(rows(other))
@@ -451,7 +473,7 @@ def test_a_redrawn_epoch_is_a_function_of_its_number_alone():
 # Texts
 
 
-TEXTS = [[100 + n] + GENERATOR.integers(4, 99, n % 17).tolist() for n in range(100)]
+TEXTS = [[100 + n, *GENERATOR.integers(4, 99, n % 17).tolist()] for n in range(100)]
 
 
 def pairs(batches):
@@ -468,17 +490,18 @@ def test_texts_that_end_and_texts_that_do_not_written_out():
     assert set(inputs) == {"token_ids"}
     np.testing.assert_array_equal(inputs["token_ids"], [[2, 11, 12, 13, 0], [2, 21, 0, 0, 0]])
     np.testing.assert_array_equal(labels, [[11, 12, 13, 3, 0], [21, 3, 0, 0, 0]])
-    batches = TextBatches(texts, ends=False, multiple=4, shuffle=False)
+    batches = TextBatches(texts, append_end=False, multiple=4, shuffle=False)
     ((inputs, labels),) = batches
     np.testing.assert_array_equal(inputs["token_ids"], [[2, 11, 12, 0], [2, 0, 0, 0]])
     np.testing.assert_array_equal(labels, [[11, 12, 13, 0], [21, 0, 0, 0]])
     assert {inputs["token_ids"].dtype, labels.dtype} == {np.dtype("int32")}
-    assert batches.num_tokens == 4 and TextBatches(texts).num_tokens == 6
+    assert batches.num_tokens == 4
+    assert TextBatches(texts).num_tokens == 6
 
 
 @pytest.mark.parametrize("ends", [True, False])
-def test_every_text_comes_once_an_epoch(ends):
-    batches = TextBatches(TEXTS, ends=ends, tokens_per_batch=64, num_buckets=3)
+def test_every_text_comes_once_per_epoch(ends):
+    batches = TextBatches(TEXTS, append_end=ends, tokens_per_batch=64, num_buckets=3)
     for epoch in 0, 1:
         batches.epoch = epoch
         if ends:
@@ -490,36 +513,44 @@ def test_every_text_comes_once_an_epoch(ends):
     assert max(labels.size for _, labels in batches) <= 64
 
 
-def test_windows_follow_each_other_from_wherever_the_epoch_begins():
-    ids = np.arange(10, 29)  # 19: three windows of 4 and room for any start
-    np.testing.assert_array_equal(windows(ids, 4), np.arange(10, 22).reshape(3, 4))
-    np.testing.assert_array_equal(windows(ids, 4, 3), np.arange(13, 25).reshape(3, 4))
-    np.testing.assert_array_equal(windows(ids, 4, 7), windows(ids, 4, 3))
+def test_chunks_follow_each_other_from_wherever_the_epoch_begins():
+    ids = np.arange(10, 29)  # 19: three chunks of 4 from any start
+    np.testing.assert_array_equal(chunks(ids, 4), np.arange(10, 22).reshape(3, 4))
+    np.testing.assert_array_equal(chunks(ids, 4, 3), np.arange(13, 25).reshape(3, 4))
+    np.testing.assert_array_equal(chunks(ids, 4, 7), chunks(ids, 4, 3))
     batches = TextBatches(
-        windows(ids, 4), ends=False, batch_size=2, redraw=lambda epoch: [windows(ids, 4, epoch)]
+        chunks(ids, 4),
+        append_end=False,
+        batch_size=2,
+        resample=lambda epoch: [chunks(ids, 4, epoch)],
     )
     for epoch in (0, 1, 6):
         batches.epoch = epoch
-        expected = {tuple(row) for row in windows(ids, 4, epoch).tolist()}
+        expected = {tuple(row) for row in chunks(ids, 4, epoch).tolist()}
         found = list(pairs(batches))
-        assert {written for _, written in found} == expected and len(found) == 3
+        assert {written for _, written in found} == expected
+        assert len(found) == 3
         assert all(read == (START, *written[:-1]) for read, written in found)
-    assert batches.shapes == [(2, 4)] and batches.padding_share == pytest.approx(1 / 4)
+    assert batches.shapes == [(2, 4)]
+    assert batches.padding_share == pytest.approx(1 / 4)
 
 
 @pytest.mark.parametrize(
     "make, message",
     [
         (lambda: TextBatches([]), "Expected at least one text"),
-        (lambda: TextBatches([[5], []], ends=False), "does not end needs a token"),
-        (lambda: TextBatches([[5], [END]]), "received 3 in text 1"),
-        (lambda: TextBatches([[5], [9]], vocabulary_size=9), "received 9 in text 1"),
-        (lambda: TextBatches([[5], "a"]), "text 1 is 'a'"),
-        (lambda: windows(np.arange(7), 4), "at least two windows of 4 tokens; received 7"),
-        (lambda: windows(np.arange(7), 0), "length must be an integer of at least 1"),
+        (
+            lambda: TextBatches([[5], []], append_end=False),
+            "Without END, a text needs at least one token",
+        ),
+        (lambda: TextBatches([[5], [END]]), "id of texts .* received 3 in row 1"),
+        (lambda: TextBatches([[5], [9]], vocabulary_size=9), "received 9 in row 1"),
+        (lambda: TextBatches([[5], "a"]), "row 1 is 'a'"),
+        (lambda: chunks(np.arange(7), 4), "at least two chunks of 4 tokens; received 7"),
+        (lambda: chunks(np.arange(7), 0), "length must be an integer of at least 1"),
     ],
 )
-def test_what_is_no_text_is_an_error(make, message):
+def test_texts_or_chunks_that_are_invalid_are_errors(make, message):
     with pytest.raises(ValueError, match=message):
         make()
 
@@ -528,7 +559,7 @@ def test_what_is_no_text_is_an_error(make, message):
 
 
 def spelled(words):
-    """Three characters a word, that tell which it is."""
+    """Three characters per word, a function of its id."""
     return [np.stack([row % 7 + 3, row % 5 + 3, 0 * row], axis=1) for row in words]
 
 
@@ -536,29 +567,29 @@ WORDS = [np.array([100 + n, *GENERATOR.integers(3, 99, n % 9)]) for n in range(6
 
 
 def words_of(batches):
-    """Each row with a word: its words, characters and labels."""
+    """Words, characters and labels of each row that is not padding."""
     for inputs, labels in batches:
         assert set(inputs) == {"word_ids", "character_ids"}
         assert inputs["character_ids"].shape == (*inputs["word_ids"].shape, 3)
-        for ids, characters, label in zip(inputs["word_ids"], inputs["character_ids"], labels):
-            there = ids != PADDING
-            assert not characters[~there].any()
-            if there.any():
-                label = label.tolist() if label.ndim == 0 else tuple(label[there].tolist())
-                yield tuple(ids[there].tolist()), tuple(characters[there].ravel().tolist()), label
+        for ids, characters, label in zip(*inputs.values(), labels, strict=True):
+            real = ids != PADDING
+            assert not characters[~real].any()
+            if real.any():
+                label = label.tolist() if label.ndim == 0 else tuple(label[real].tolist())
+                yield tuple(ids[real].tolist()), tuple(characters[real].ravel().tolist()), label
 
 
 def rows_of_words(words, labels):
-    for ids, characters, label in zip(words, spelled(words), labels):
+    for ids, characters, label in zip(words, spelled(words), labels, strict=True):
         label = label if np.ndim(label) == 0 else tuple(np.asarray(label).tolist())
         yield tuple(ids.tolist()), tuple(characters.ravel().tolist()), label
 
 
-A_WORD_EACH = [row % 4 + 1 for row in WORDS]
-ONE_A_TEXT = [n % 3 + 1 for n in range(60)]
+PER_WORD = [row % 4 + 1 for row in WORDS]
+PER_TEXT = [n % 3 + 1 for n in range(60)]
 
 
-def test_words_with_a_label_each_or_one_a_text_written_out():
+def test_words_with_a_label_each_or_one_per_text_written_out():
     words = [np.array([11, 12]), np.array([21])]
     characters = [np.array([[5, 6], [7, 0]]), np.array([[8, 9]])]
     ((inputs, labels),) = WordBatches(words, characters, [[3, 1], [2]], multiple=3, shuffle=False)
@@ -573,8 +604,8 @@ def test_words_with_a_label_each_or_one_a_text_written_out():
     assert {array.dtype for array in (*first[0].values(), first[1])} == {np.dtype("int32")}
 
 
-@pytest.mark.parametrize("labels", [A_WORD_EACH, ONE_A_TEXT], ids=["a_word_each", "one_a_text"])
-def test_every_sentence_comes_once_an_epoch_with_its_characters_and_labels(labels):
+@pytest.mark.parametrize("labels", [PER_WORD, PER_TEXT], ids=["per_word", "per_text"])
+def test_every_sentence_comes_once_per_epoch_with_its_characters_and_labels(labels):
     batches = WordBatches(WORDS, spelled(WORDS), labels, batch_size=8, num_buckets=3)
     for epoch in 0, 1:
         batches.epoch = epoch
@@ -582,16 +613,16 @@ def test_every_sentence_comes_once_an_epoch_with_its_characters_and_labels(label
     assert batches.num_tokens == sum(map(len, WORDS))
 
 
-@pytest.mark.parametrize("labels", [A_WORD_EACH, ONE_A_TEXT], ids=["a_word_each", "one_a_text"])
-def test_words_are_drawn_anew_for_every_epoch_with_their_labels(labels):
+@pytest.mark.parametrize("labels", [PER_WORD, PER_TEXT], ids=["per_word", "per_text"])
+def test_words_are_resampled_in_every_epoch_with_their_labels(labels):
     def drawn(epoch):
         words = [np.where(row % 5 == epoch % 5, 1, row) for row in WORDS]
         if epoch == 7:
             words[0] = np.full(50, 9)  # outgrows its bucket
-        own = labels if labels is ONE_A_TEXT else [row % 4 + 1 for row in words]
+        own = labels if labels is PER_TEXT else [row % 4 + 1 for row in words]
         return words, spelled(words), own
 
-    batches = WordBatches(WORDS, spelled(WORDS), labels, batch_size=8, redraw=drawn)
+    batches = WordBatches(WORDS, spelled(WORDS), labels, batch_size=8, resample=drawn)
     for epoch in (3, 7):
         batches.epoch = epoch
         words, _, own = drawn(epoch)
@@ -623,20 +654,104 @@ def test_words_that_do_not_fit_their_characters_or_labels_are_named(
         WordBatches(words, characters, labels)
 
 
-def kinds_of_batches():
-    sizes = dict(num_layers=1, d_model=8, num_heads=2, d_ff=8)
+def models_and_batches():
+    from keras_transformer.models import ClassificationModel, LanguageModel
+
+    sizes = {"num_layers": 1, "d_model": 8, "num_heads": 2, "d_ff": 8}
     yield LanguageModel(200, **sizes), TextBatches(TEXTS, num_buckets=2)
     model = ClassificationModel(200, 12, 5, max_characters=3, **sizes)
-    yield model, WordBatches(WORDS, spelled(WORDS), ONE_A_TEXT, num_buckets=2)
+    yield model, WordBatches(WORDS, spelled(WORDS), PER_TEXT, num_buckets=2)
 
 
+@pytest.mark.slow
 def test_fit_takes_texts_and_words_too_and_the_loss_falls():
-    for model, batches in kinds_of_batches():
+    from keras_transformer.backend import prefers_jit
+    from keras_transformer.losses import TokenCrossEntropy
+    from keras_transformer.metrics import TokenAccuracy
+
+    for model, batches in models_and_batches():
         assert len(batches.shapes) == 2  # lengths that vary
-        optimizer = keras.optimizers.Adam(0.01)
-        how = dict(metrics=[TokenAccuracy()], jit_compile=pays_to_compile())
-        model.compile(optimizer, TokenCrossEntropy(), **how)
+        model.compile(
+            keras.optimizers.Adam(0.01),
+            TokenCrossEntropy(),
+            metrics=[TokenAccuracy()],
+            jit_compile=prefers_jit(),
+        )
         model.optimizer.build(model.trainable_variables)  # or TensorFlow traces a step twice
         history = model.fit(batches, epochs=2, shuffle=False, verbose=0).history
         assert history["loss"][-1] < history["loss"][0]
         assert 0 <= history["token_accuracy"][-1] <= 1
+
+
+# Lengths
+
+
+def test_lengths_at_inference_come_from_a_fixed_grid():
+    lengths = [bucket_length(n) for n in range(1, 400)]
+    assert sorted(set(lengths)) == [16, 32, 48, 64, 96, 128, 192, 256, 384, 512]
+    for n, length in enumerate(lengths, start=1):
+        assert n <= length < max(n + 16, 1.5 * n + 1)
+    assert bucket_length(0) == 16
+    assert bucket_length(70, limit=80) == 80
+    assert [next_power_of_two(n, 24) for n in (1, 2, 3, 4, 5, 16, 17, 24)] == [
+        1, 2, 4, 4, 8, 16, 24, 24
+    ]  # fmt: skip
+
+
+def test_texts_of_similar_lengths_are_grouped_in_few_shapes():
+    lengths = [40] * 70 + [3] * 200 + [20]
+    batches = list(group_by_length(range(271), lengths, 64))
+    # 200 texts of length 16 stay apart; one of length 32 joins those of 48: 16 tokens of padding.
+    assert [(len(numbers), rows, length) for numbers, rows, length in batches] == [
+        (64, 64, 16), (64, 64, 16), (64, 64, 16), (8, 64, 16), (64, 64, 48), (7, 64, 48)
+    ]  # fmt: skip
+    assert sorted(n for numbers, *_ in batches for n in numbers) == list(range(271))
+    ((numbers, rows, length),) = group_by_length([5, 2, 9], range(10), 64)
+    assert (numbers, rows, length) == ([2, 5, 9], 4, 16)
+
+
+def test_a_budget_of_tokens_bounds_the_rows_at_inference():
+    batches = list(group_by_length(range(9), [30] * 8 + [500], 64, limit=400, tokens_per_batch=96))
+    assert [(len(n), rows, length) for n, rows, length in batches] == [
+        (3, 3, 32), (3, 3, 32), (2, 3, 32), (1, 1, 400)
+    ]  # fmt: skip
+
+
+def test_sequences_are_padded_on_the_right_and_rows_below():
+    np.testing.assert_array_equal(pad([[5, 6], [], [7]], 4), [[5, 6], [0, 0], [7, 0], [0, 0]])
+    padded = pad([np.ones((1, 2), int), np.ones((2, 2), int)], 2, 3)
+    np.testing.assert_array_equal(padded.sum(axis=-1), [[2, 0, 0], [2, 2, 0]])
+    assert padded.dtype == np.int32
+    assert pad([[]], 2, 3).tolist() == [[0] * 3] * 2
+
+
+@pytest.mark.parametrize("num_buckets", [1, 2, 3, 9])
+def test_no_other_cut_of_the_sorted_lengths_is_cheaper(num_buckets):
+    lengths = np.random.default_rng(num_buckets).integers(1, 12, (9, 2))
+
+    def cost(sizes, longest):
+        return (sizes + 2) * longest.sum(axis=1)  # a bucket costs two rows more
+
+    def total(buckets):
+        parts = [lengths[buckets == n] for n in np.unique(buckets)]
+        return sum(int(cost(len(part), part.max(axis=0)[None])[0]) for part in parts)
+
+    ranked = sorted(range(9), key=lambda n: (lengths[n].max(), *lengths[n][::-1]))
+    totals = []
+    for number in range(min(num_buckets, 9)):
+        for cuts in itertools.combinations(range(1, 9), number):
+            buckets = np.empty(9, int)
+            buckets[ranked] = np.searchsorted(cuts, range(9), side="right")
+            totals.append(total(buckets))
+    found = assign_buckets(lengths, num_buckets, cost)
+    assert total(found) == min(totals)
+    assert set(found) == set(range(len(set(found))))
+    assert len(set(found)) <= num_buckets
+
+
+def test_thousands_of_lengths_are_assigned_from_coarser_cells():
+    lengths = np.random.default_rng(0).integers(1, 400, (9000, 2))
+    buckets = assign_buckets(lengths, 4, lambda sizes, longest: sizes * longest.sum(axis=1))
+    assert set(buckets) == {0, 1, 2, 3}
+    longest = [lengths[buckets == n].max() for n in range(4)]
+    assert longest == sorted(longest)

@@ -1,8 +1,9 @@
 import keras
 import numpy as np
-import oracle
 import pytest
 
+import oracle
+from keras_transformer.attention import attention_scores
 from keras_transformer.blocks import (
     EPSILON,
     AddNorm,
@@ -12,6 +13,7 @@ from keras_transformer.blocks import (
     EncoderBlock,
     FeedForward,
 )
+from keras_transformer.cache import Cache
 
 T, F = True, False
 
@@ -85,19 +87,22 @@ def test_feed_forward_dropout_acts_on_the_inner_layer_in_training(numpy):
 @NORM
 def test_add_norm_equals_the_oracle_with_any_sublayer(numpy, normal, randomize, norm_first):
     layer, x = AddNorm(norm_first=norm_first), normal(2, 5, 8)
-    layer.build(x.shape, x.shape)
+    layer.build(x.shape)
     randomize(layer)
-    output = layer(x, np.square(numpy(layer.sublayer_input(x))))
-    norm = dict(zip(("gamma", "beta"), (w.astype("float64") for w in layer.norm.get_weights())))
+    output = layer(x, sublayer=keras.ops.square)
+    gamma, beta = (weight.astype("float64") for weight in layer.norm.get_weights())
+    norm = {"gamma": gamma, "beta": beta}
     expected = oracle.residual(x, np.square, norm, pre_norm=norm_first)
     np.testing.assert_allclose(numpy(output), expected, atol=1e-5)
 
 
-def test_the_residual_path_carries_x_past_a_sublayer_that_says_nothing(numpy, normal):
+def test_the_residual_connection_carries_x_past_a_sublayer_that_returns_zeros(numpy, normal):
     x = normal(2, 5, 8)
-    np.testing.assert_array_equal(numpy(AddNorm(norm_first=True)(x, np.zeros_like(x))), x)
-    normalised = oracle.layer_norm(x.astype("float64"), 1.0, 0.0)
-    np.testing.assert_allclose(numpy(AddNorm()(x, np.zeros_like(x))), normalised, atol=1e-5)
+    pre_norm, post_norm = AddNorm(norm_first=True), AddNorm()
+    np.testing.assert_array_equal(numpy(pre_norm(x, sublayer=keras.ops.zeros_like)), x)
+    normalized = oracle.layer_norm(x.astype("float64"), 1.0, 0.0)
+    output = numpy(post_norm(x, sublayer=keras.ops.zeros_like))
+    np.testing.assert_allclose(output, normalized, atol=1e-5)
 
 
 def test_layer_norm_uses_the_epsilon_of_the_authors_and_not_that_of_keras(numpy):
@@ -105,15 +110,16 @@ def test_layer_norm_uses_the_epsilon_of_the_authors_and_not_that_of_keras(numpy)
     x = np.array([[[1e-3, -1e-3]]], "float32")
     expected = 1e-3 / np.sqrt(1e-6 + EPSILON)
     assert EPSILON == 1e-6
-    np.testing.assert_allclose(numpy(AddNorm()(x, np.zeros_like(x)))[0, 0, 0], expected, rtol=1e-4)
+    output = numpy(AddNorm()(x, sublayer=keras.ops.zeros_like))
+    np.testing.assert_allclose(output[0, 0, 0], expected, rtol=1e-4)
 
 
 @NORM
 def test_dropout_acts_on_the_sublayer_and_never_on_x(numpy, norm_first):
-    # The sublayer's output is dropped or doubled; x = 5 stands before and after.
-    x, sublayer_output = np.full((1, 1, 1000), 5, "float32"), np.ones((1, 1, 1000), "float32")
+    # The sublayer's output, 1, is dropped or doubled; x = 5 stands before and after.
+    x = np.full((1, 1, 1000), 5, "float32")
     layer = AddNorm(dropout=0.5, norm_first=norm_first)
-    values = numpy(layer(x, sublayer_output, training=True))
+    values = numpy(layer(x, sublayer=keras.ops.ones_like, training=True))
     assert len(np.unique(np.round(values, 3))) == 2
     if norm_first:
         np.testing.assert_array_equal(np.unique(values), [5, 7])
@@ -122,7 +128,7 @@ def test_dropout_acts_on_the_sublayer_and_never_on_x(numpy, norm_first):
 def test_a_block_can_be_written_by_hand_before_anything_is_built(numpy, normal):
     x = keras.Input((None, 8))
     add_norm, double = AddNorm(norm_first=True), keras.layers.Rescaling(2.0)
-    model = keras.Model(x, add_norm(x, double(add_norm.sublayer_input(x))))
+    model = keras.Model(x, add_norm(x, sublayer=double))
     values = normal(2, 5, 8)
     expected = values + 2 * oracle.layer_norm(values.astype("float64"), 1.0, 0.0)
     np.testing.assert_allclose(numpy(model(values)), expected, atol=1e-5)
@@ -202,42 +208,44 @@ def test_the_stack_normalises_last_only_with_pre_norm(numpy, normal, build):
         assert difference > 0.1 if norm_first else difference == 0
 
 
+def inputs_of(layer, normal):
+    """The target, and for a decoder the memory."""
+    inputs = [normal(2, 4, 8), normal(2, 5, 8, seed=1)]
+    return inputs if isinstance(layer, (DecoderBlock, Decoder)) else inputs[:1]
+
+
 @pytest.mark.parametrize("cls, kwargs", BLOCKS.values(), ids=BLOCKS)
-def test_asking_for_the_weights_changes_no_output(numpy, normal, build, cls, kwargs):
+def test_asking_for_the_weights_changes_no_output(numpy, normal, build, recorded, cls, kwargs):
     layer = build(cls, **kwargs)
-    arrays = [normal(2, 4, 8), normal(2, 5, 8, seed=1)]
-    arrays = arrays[: 2 if "memory" in layer._call_signature.parameters else 1]
-    output, *weights = numpy(layer(*arrays, return_attention_scores=True))
-    np.testing.assert_allclose(output, numpy(layer(*arrays)), atol=1e-5)
-    for of_rows in keras.tree.flatten(weights):
-        np.testing.assert_allclose(of_rows.sum(axis=-1), np.ones((2, 2, 4)), rtol=1e-5)
+    inputs = inputs_of(layer, normal)
+    output, scores = numpy(recorded(layer, *inputs))
+    np.testing.assert_allclose(output, numpy(layer(*inputs)), atol=1e-5)
+    assert len(scores) == len(inputs) * kwargs.get("num_layers", 1)
+    for weights in scores.values():
+        np.testing.assert_allclose(weights.sum(axis=-1), np.ones((2, 2, 4)), rtol=1e-5)
 
 
-def test_the_decoder_gives_weights_by_block_that_see_no_future_and_no_padding(numpy, normal, build):
-    layer = build(Decoder, num_layers=2)
-    _, of_self, of_memory = numpy(
-        layer(
-            normal(2, 4, 8),
-            normal(2, 5, 8, seed=1),
-            cross_attention_mask=SOURCE_MASK,
-            return_attention_scores=True,
-        )
-    )
-    assert len(of_self) == len(of_memory) == 2
+def test_the_decoder_gives_weights_by_path_that_see_no_future_and_no_padding(numpy, normal, build):
+    layer = build(Decoder, num_layers=2, name="decoder")
+    inputs = normal(2, 4, 8), normal(2, 5, 8, seed=1)
+    scores = numpy(attention_scores(layer, *inputs, cross_attention_mask=SOURCE_MASK))
     causal = [[T, F, F, F], [T, T, F, F], [T, T, T, F], [T, T, T, T]]
-    for weights in of_self:
-        np.testing.assert_array_equal(weights > 0, np.broadcast_to(causal, (2, 2, 4, 4)))
     real = [[[[T, T, T, T, T]]], [[[T, T, T, F, F]]]]
-    for weights in of_memory:
-        np.testing.assert_array_equal(weights > 0, np.broadcast_to(real, (2, 2, 4, 5)))
+    paths = []
+    for block in ("decoder/block_1", "decoder/block_2"):
+        paths += [f"{block}/self_attention", f"{block}/cross_attention"]
+        of_self, of_memory = (scores[path] for path in paths[-2:])
+        np.testing.assert_array_equal(of_self > 0, np.broadcast_to(causal, (2, 2, 4, 4)))
+        np.testing.assert_array_equal(of_memory > 0, np.broadcast_to(real, (2, 2, 4, 5)))
+    assert list(scores) == paths
 
 
-def test_the_encoder_gives_weights_by_block_that_see_no_padding(numpy, normal, build):
-    layer = build(Encoder, num_layers=2)
-    _, all_weights = numpy(layer(normal(2, 5, 8), SOURCE_MASK, return_attention_scores=True))
+def test_the_encoder_gives_weights_by_path_that_see_no_padding(numpy, normal, build):
+    layer = build(Encoder, num_layers=2, name="encoder")
+    scores = numpy(attention_scores(layer, normal(2, 5, 8), SOURCE_MASK))
     real = [[[[T, T, T, T, T]]], [[[T, T, T, F, F]]]]
-    assert len(all_weights) == 2
-    for weights in all_weights:
+    assert list(scores) == [f"encoder/block_{number}/self_attention" for number in (1, 2)]
+    for weights in scores.values():
         np.testing.assert_array_equal(weights > 0, np.broadcast_to(real, (2, 2, 5, 5)))
 
 
@@ -265,6 +273,21 @@ def test_a_sentence_without_a_real_token_has_finite_outputs_and_gradients(
 ROTARY = pytest.mark.parametrize("rotary", [False, True], ids=["", "rotary"])
 
 
+def read_one_by_one(layer, x, *memory, **masks):
+    """The outputs for the tokens of x, each in a call of its own, with a cache of 6 slots."""
+    decoded = Cache.empty([block.self_attention for block in layer.blocks], len(x), 6)
+    of_memory = {}
+    if memory:
+        attentions = [block.cross_attention for block in layer.blocks]
+        of_memory = Cache.of_memory(attentions, *memory)
+    for position in range(x.shape[1]):
+        token = keras.ops.convert_to_tensor(x[:, position : position + 1])
+        cache = Cache(decoded, of_memory, slot=position, positions=np.array([position]))
+        read = np.arange(6).reshape((1, 1, 6)) <= position
+        yield layer(token, *memory, **masks, attention_mask=read, cache=cache)
+        decoded = cache.decoded
+
+
 @NORM
 @ROTARY
 def test_reading_a_token_at_a_time_equals_the_whole_causal_call(
@@ -272,12 +295,11 @@ def test_reading_a_token_at_a_time_equals_the_whole_causal_call(
 ):
     layer = build(Encoder, num_layers=2, norm_first=norm_first, rotary=rotary)
     x = normal(2, 4, 8)
-    expected, past = numpy(layer(x, use_causal_mask=True)), layer.empty_past(2, 6)
-    for position in range(4):
-        token = keras.ops.convert_to_tensor(x[:, position : position + 1])
-        seen = keras.ops.reshape(keras.ops.arange(6) <= position, (1, 1, 6))
-        output, past = layer.step(token, position, past, seen)
+    expected = numpy(layer(x, use_causal_mask=True))
+    outputs = read_one_by_one(layer, x, use_causal_mask=True)
+    for position, output in enumerate(outputs):
         np.testing.assert_allclose(numpy(output), expected[:, position : position + 1], atol=1e-5)
+    assert position == 3
 
 
 @NORM
@@ -286,12 +308,10 @@ def test_decoding_a_token_at_a_time_equals_the_whole_call(numpy, normal, build, 
     layer = build(Decoder, num_layers=2, norm_first=norm_first, rotary=rotary)
     x, memory = normal(2, 4, 8), keras.ops.convert_to_tensor(normal(2, 5, 8, seed=1))
     expected = numpy(layer(x, memory, cross_attention_mask=SOURCE_MASK))
-    past, projected = layer.empty_past(2, 6), layer.project(memory)
-    for position in range(4):
-        token = keras.ops.convert_to_tensor(x[:, position : position + 1])
-        seen = keras.ops.reshape(keras.ops.arange(6) <= position, (1, 1, 6))
-        output, past = layer.step(token, position, past, seen, projected, SOURCE_MASK)
+    outputs = read_one_by_one(layer, x, memory, cross_attention_mask=SOURCE_MASK)
+    for position, output in enumerate(outputs):
         np.testing.assert_allclose(numpy(output), expected[:, position : position + 1], atol=1e-5)
+    assert position == 3
 
 
 @pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16"])
@@ -300,9 +320,7 @@ def test_low_precision_computes_low_keeps_variables_high_and_stays_close(
     numpy, normal, build, cls, kwargs, dtype
 ):
     layers = [build(cls, dtype=policy, **kwargs) for policy in ("float32", dtype)]
-    arrays = [normal(2, 4, 8), normal(2, 5, 8, seed=1)]
-    arrays = arrays[: 2 if "memory" in layers[0]._call_signature.parameters else 1]
-    expected, output = (layer(*arrays) for layer in layers)
+    expected, output = (layer(*inputs_of(layer, normal)) for layer in layers)
     assert keras.backend.standardize_dtype(output.dtype) == dtype.removeprefix("mixed_")
     assert {keras.backend.standardize_dtype(w.dtype) for w in layers[1].weights} == {"float32"}
     assert {child.compute_dtype for child in layers[1]._flatten_layers()} == {
@@ -311,26 +329,24 @@ def test_low_precision_computes_low_keeps_variables_high_and_stays_close(
     np.testing.assert_allclose(numpy(output), numpy(expected), atol=0.15)
 
 
-@pytest.mark.parametrize("ask", [False, True], ids=["", "weights"])
-def test_a_functional_model_of_unknown_lengths_states_the_shapes_that_come_out(ask):
+def test_a_functional_model_of_unknown_lengths_states_the_shapes_that_come_out(numpy, normal):
     source, target = keras.Input((None, 8)), keras.Input((None, 8))
     mask = keras.Input((1, None), dtype="bool")
-    memory = Encoder(2, 2, 16)(source, attention_mask=mask)
-    output = Decoder(2, 2, 16)(
-        target, memory, cross_attention_mask=mask, return_attention_scores=ask
-    )
-    shapes = keras.tree.map_structure(lambda x: x.shape, output)
-    weights = [(None, 2, None, None)] * 2
-    assert shapes == (((None, None, 8), weights, weights) if ask else (None, None, 8))
+    sizes = dict(num_layers=2, num_heads=2, d_ff=16)
+    memory = Encoder(**sizes)(source, attention_mask=mask)
+    output = Decoder(**sizes)(target, memory, cross_attention_mask=mask)
+    assert memory.shape == output.shape == (None, None, 8)
+    model = keras.Model([source, target, mask], [memory, output])
+    arrays = normal(2, 5, 8), normal(2, 4, 8, seed=1), SOURCE_MASK
+    assert [x.shape for x in numpy(model(arrays))] == [(2, 5, 8), (2, 4, 8)]
+    weights = [w.shape for w in numpy(attention_scores(model, arrays)).values()]
+    assert weights == [(2, 2, 5, 5)] * 2 + [(2, 2, 4, 4), (2, 2, 4, 5)] * 2
 
 
 def test_a_functional_model_of_known_lengths_states_target_by_source():
     source, target = keras.Input((5, 8)), keras.Input((4, 8))
-    _, of_source = EncoderBlock(2, 16)(source, return_attention_scores=True)
-    _, of_self, of_memory = DecoderBlock(2, 16)(target, source, return_attention_scores=True)
-    assert of_source.shape == (None, 2, 5, 5)
-    assert of_self.shape == (None, 2, 4, 4)
-    assert of_memory.shape == (None, 2, 4, 5)
+    assert EncoderBlock(2, 16)(source).shape == (None, 5, 8)
+    assert DecoderBlock(2, 16)(target, source).shape == (None, 4, 8)
 
 
 def test_a_memory_of_another_width_is_attended_to(numpy, normal, weights_of, randomize):
@@ -366,9 +382,31 @@ def test_a_rate_outside_0_to_1_is_an_error_in_the_parts_too(rate):
             make()
 
 
+@pytest.mark.parametrize("size", [0, -2, 1.5])
+@pytest.mark.parametrize("name", ["num_heads", "d_ff"])
+@pytest.mark.parametrize("cls, kwargs", BLOCKS.values(), ids=BLOCKS)
+def test_a_size_that_is_no_positive_integer_is_an_error_before_building(cls, kwargs, name, size):
+    message = f"{name} must be an integer of at least 1; received {name}={size}"
+    with pytest.raises(ValueError, match=message):
+        cls(**{"num_heads": 2, "d_ff": 16, **kwargs, name: size})
+
+
+@pytest.mark.parametrize("d_ff", [0, -2, 1.5])
+def test_a_feed_forward_network_of_no_width_is_an_error(d_ff):
+    message = f"d_ff must be an integer of at least 1; received d_ff={d_ff}"
+    with pytest.raises(ValueError, match=message):
+        FeedForward(d_ff)
+
+
+@pytest.mark.parametrize("num_layers", [0, -2, 1.5])
 @pytest.mark.parametrize("cls", [Encoder, Decoder])
-def test_a_stack_of_no_layers_is_an_error(cls):
-    with pytest.raises(
-        ValueError, match="num_layers must be an integer of at least 1; received num_layers=0"
-    ):
-        cls(num_layers=0, num_heads=2, d_ff=16)
+def test_a_stack_of_no_layers_is_an_error(cls, num_layers):
+    message = f"num_layers must be an integer of at least 1; received num_layers={num_layers}"
+    with pytest.raises(ValueError, match=message):
+        cls(num_layers=num_layers, num_heads=2, d_ff=16)
+
+
+@pytest.mark.parametrize("cls, kwargs", BLOCKS.values(), ids=BLOCKS)
+def test_an_option_that_does_not_exist_is_an_error_that_names_it(cls, kwargs):
+    with pytest.raises((TypeError, ValueError), match="dropuot"):
+        cls(num_heads=2, d_ff=16, **kwargs, dropuot=0.1)

@@ -6,16 +6,16 @@ import pytest
 
 import keras_transformer as kt
 from keras_transformer import evaluation
+from keras_transformer.atomic import atomic_write, write_text
 from keras_transformer.training import (
-    Checkpoint,
-    EarlyStopping,
+    EpochCheckpoint,
     Progress,
     RDrop,
-    TrainingLog,
+    ResumableCSVLogger,
+    ResumableEarlyStopping,
     ValidationScore,
     average_checkpoints,
 )
-from keras_transformer.writing import write_text, written_beside
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def small_model(wrap=lambda model: model):
 
 
 def fitted(model, batches, folder, epochs, **kwargs):
-    checkpoint = Checkpoint(folder, batches, **kwargs)
+    checkpoint = EpochCheckpoint(folder, batches, **kwargs)
     first = checkpoint.restore(model)
     model.fit(batches, epochs=epochs, initial_epoch=first, shuffle=False, verbose=0,
               callbacks=[checkpoint])  # fmt: skip
@@ -59,7 +59,7 @@ def test_the_mean_is_that_of_the_weights_of_the_epochs(batches, tmp_path, wrap):
             seen.append([keras.ops.convert_to_numpy(v) for v in self.model.trainable_variables])
 
     model = small_model(wrap)
-    checkpoint = Checkpoint(tmp_path, batches, keep=3)
+    checkpoint = EpochCheckpoint(tmp_path, batches, keep=3)
     checkpoint.restore(model)
     callbacks = [checkpoint, Remember()]
     model.fit(batches, epochs=4, shuffle=False, verbose=0, callbacks=callbacks)
@@ -71,12 +71,12 @@ def test_the_mean_is_that_of_the_weights_of_the_epochs(batches, tmp_path, wrap):
         np.testing.assert_allclose(keras.ops.convert_to_numpy(variable), expected, atol=1e-6)
 
 
-def test_of_no_checkpoint_there_is_no_mean():
+def test_the_mean_of_no_checkpoint_is_an_error():
     with pytest.raises(ValueError, match="at least one checkpoint to average; received none"):
         average_checkpoints(small_model(), [])
 
 
-def test_a_run_that_keeps_three_goes_on_from_the_last(batches, tmp_path):
+def test_a_run_that_keeps_three_checkpoints_resumes_from_the_last(batches, tmp_path):
     whole = small_model()
     start = whole.get_weights()
     fitted(whole, batches, tmp_path / "whole", epochs=3, keep=3)
@@ -92,30 +92,51 @@ def test_a_run_that_keeps_three_goes_on_from_the_last(batches, tmp_path):
 # The log
 
 
-def test_rows_of_a_killed_epoch_are_dropped_and_the_others_are_told(tmp_path):
+def test_rows_of_a_killed_epoch_are_dropped_and_the_others_are_known(tmp_path):
     path = tmp_path / "history.csv"
     path.write_text("epoch,loss\n0,3.0\n1,2.0\n2,1.0\n")
-    log = TrainingLog(path, initial_epoch=2)
+    log = ResumableCSVLogger(path, initial_epoch=2)
     assert log.past == [{"epoch": "0", "loss": "3.0"}, {"epoch": "1", "loss": "2.0"}]
     assert path.read_text() == "epoch,loss\n0,3.0\n1,2.0\n"
-    assert TrainingLog(tmp_path / "new.csv").past == []
+    assert ResumableCSVLogger(tmp_path / "new.csv").past == []
+
+
+@pytest.mark.parametrize("content", ["", "\n", "0,3.0\n"], ids=["empty", "blank", "headless"])
+def test_a_log_without_a_header_is_none(tmp_path, content):
+    # An empty file is what keras.callbacks.CSVLogger leaves of a run killed in its first epoch.
+    path = tmp_path / "history.csv"
+    path.write_text(content, "utf-8")
+    log = ResumableCSVLogger(path, initial_epoch=1)
+    assert log.past == []
+    log.set_model(keras.Sequential())
+    log.on_train_begin()
+    log.on_epoch_end(1, {"loss": 2.0, "val_loss": 3.0})
+    log.on_train_end()
+    assert path.read_text("utf-8").splitlines() == ["epoch,loss,val_loss", "1,2.0,3.0"]
+
+
+def test_a_row_that_a_kill_cut_short_is_dropped(tmp_path):
+    path = tmp_path / "history.csv"
+    path.write_text("epoch,loss,val_loss\n0,3.0,2.0\n1,2.", "utf-8")
+    assert [row["val_loss"] for row in ResumableCSVLogger(path, initial_epoch=1).past] == ["2.0"]
+    assert path.read_text("utf-8") == "epoch,loss,val_loss\n0,3.0,2.0\n"
 
 
 def test_the_score_of_the_same_sentences_is_logged_after_every_epoch(dates, dates_translator):
-    said = []
+    seen = []
 
     def score(translations, references):
-        said.append((translations, references))
+        seen.append((translations, references))
         return evaluation.Score(12.5, "of the test")
 
     callback = ValidationScore(dates_translator, dates.test, score, number=3, name="val_x")
     logs = {}
     callback.on_epoch_end(0, logs)
     callback.on_epoch_end(1, {})
-    spread = [0, 66, 132]  # of 200
-    assert logs == {"val_x": 12.5} and said[0] == said[1]
-    assert said[0][1] == [dates.test.target[i] for i in spread]
-    assert said[0][0] == dates_translator.translate([dates.test.source[i] for i in spread])
+    chosen = [0, 66, 132]  # of 200
+    assert logs == {"val_x": 12.5} and seen[0] == seen[1]
+    assert seen[0][1] == [dates.test.target[i] for i in chosen]
+    assert seen[0][0] == dates_translator.translate([dates.test.source[i] for i in chosen])
 
 
 def test_progress_counts_real_tokens_and_the_minutes_of_all_epochs(batches, monkeypatch):
@@ -136,45 +157,82 @@ def test_progress_counts_real_tokens_and_the_minutes_of_all_epochs(batches, monk
 # Early stopping
 
 
-def stopped_after(values, **kwargs):
+def stopped_after(values, first_epoch=0, **kwargs):
     """The number of epochs trained when the log shows these values, and the callback."""
-    callback = EarlyStopping("x", **kwargs)
+    callback = ResumableEarlyStopping("x", **kwargs)
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
     model.stop_training = False
     callback.set_model(model)
-    for epoch, value in enumerate(values):
+    for epoch, value in enumerate(values, start=first_epoch):
         callback.on_epoch_end(epoch, {"x": value})
         if model.stop_training:
             break
     return epoch + 1, callback
 
 
-def test_training_ends_when_nothing_became_better_for_so_many_epochs():
+def rows(values, key="x"):
+    """The log of the first epochs as a CSV file returns it."""
+    return [{"epoch": str(epoch), key: str(value)} for epoch, value in enumerate(values)]
+
+
+def test_training_stops_after_so_many_epochs_without_improvement():
     assert stopped_after([5, 4, 4.5, 3, 3.5, 3, 9, 1], patience=3)[0] == 7
     assert stopped_after([1, 2, 1.5, 3, 2, 2.5, 9], patience=2, mode="max")[0] == 6
-    assert stopped_after([5, 4, 3, 2, 1], patience=1) [0] == 5  # fmt: skip
-    assert not stopped_after([5, 4, 3, 2, 1], patience=1)[1].ended
+    assert stopped_after([5, 4, 3, 2, 1], patience=1)[0] == 5
+    assert not stopped_after([5, 4, 3, 2, 1], patience=1)[1].stopped
+
+
+def test_the_best_epoch_is_the_first_of_equals_and_never_one_without_a_number():
+    assert stopped_after([5, 4, 4.5, 3, 3.5, 3, 9], patience=9)[1].best_epoch == 3
+    assert stopped_after([1, 3, 2, 3], patience=9, mode="max")[1].best_epoch == 1
+    for mode in ("min", "max"):
+        _, callback = stopped_after([np.nan, 2.0, np.nan], patience=2, mode=mode)
+        assert callback.best_epoch == 1 and not callback.stopped
+    assert ResumableEarlyStopping("x", 1).best_epoch is None
 
 
 def test_a_resumed_run_remembers_how_long_it_has_waited():
     values = [5, 4, 4.5, 3, 3.5, 3, 9, 1]
     for finished in range(1, 7):
-        past = [{"x": str(value)} for value in values[:finished]]
-        done, callback = stopped_after(values[finished:], patience=3, past=past)
-        assert finished + done == 7 and callback.ended
-    assert EarlyStopping("x", 3, past=[{"x": str(value)} for value in values[:7]]).ended
+        past = rows(values[:finished])
+        epochs, callback = stopped_after(values[finished:], finished, patience=3, past=past)
+        assert epochs == 7 and callback.stopped and callback.best_epoch == 3
+    assert ResumableEarlyStopping("x", 3, past=rows(values[:7])).stopped
 
 
-def test_a_run_that_ended_trains_no_further_batch(batches):
+def test_a_run_that_was_stopped_trains_no_further_batch(batches):
     model = small_model()
-    callback = EarlyStopping("loss", 1, past=[{"loss": 1}, {"loss": 2}])
+    callback = ResumableEarlyStopping("loss", 1, past=rows([1, 2], "loss"))
     before = model.get_weights()
     finished = 2
-    epochs = finished if callback.ended else 9
+    epochs = finished if callback.stopped else 9
     model.fit(batches, epochs=epochs, initial_epoch=finished, shuffle=False, verbose=0,
               callbacks=[callback])  # fmt: skip
     for one, other in zip(before, model.get_weights(), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_the_checkpoint_of_the_best_epoch_stays_until_there_is_a_better_one(batches, tmp_path):
+    values = iter([5, 4, 4.5, 4.2, 3, 3.5])
+    stopping = ResumableEarlyStopping("x", patience=9)
+    checkpoint = EpochCheckpoint(tmp_path, batches, early_stopping=stopping)
+    assert checkpoint.best_path is None
+    numbers, best = [], []
+
+    class Log(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            logs["x"] = next(values)
+
+    class Look(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            numbers.append([int(path.name[6:10]) for path in checkpoint.paths])
+            best.append(int(checkpoint.best_path.name[6:10]))
+
+    model = small_model()
+    model.fit(batches, epochs=6, shuffle=False, verbose=0,
+              callbacks=[Log(), stopping, checkpoint, Look()])  # fmt: skip
+    assert numbers == [[1], [2], [2, 3], [2, 4], [5], [5, 6]]
+    assert best == [1, 2, 2, 2, 5, 5]
 
 
 @pytest.mark.parametrize(
@@ -186,7 +244,7 @@ def test_a_run_that_ended_trains_no_further_batch(batches):
 )
 def test_a_rule_that_cannot_be_is_an_error(options, message):
     with pytest.raises(ValueError, match=message):
-        EarlyStopping("loss", **options)
+        ResumableEarlyStopping("loss", **options)
 
 
 # Files
@@ -195,9 +253,14 @@ def test_a_rule_that_cannot_be_is_an_error(options, message):
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
     path = tmp_path / "x.txt"
     write_text(path, "one")
-    with pytest.raises(RuntimeError), written_beside(path) as beside:
-        beside.write_text("half of t")
-        raise RuntimeError
+
+    def write_half():
+        with atomic_write(path) as temporary:
+            temporary.write_text("half of t")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        write_half()
     assert path.read_text() == "one" and list(tmp_path.iterdir()) == [path]
     write_text(path, "two")
     assert path.read_text() == "two" and list(tmp_path.iterdir()) == [path]

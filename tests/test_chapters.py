@@ -20,7 +20,9 @@ every_chapter = pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.
 def cells(path, kind):
     """The texts of the cells that begin with a line `# %%` and this kind."""
     parts = re.split(r"^# %%(.*)\n", path.read_text("utf-8"), flags=re.M)[1:]
-    return [text for mark, text in zip(parts[::2], parts[1::2]) if mark.strip() == kind]
+    return [
+        text for mark, text in zip(parts[::2], parts[1::2], strict=True) if mark.strip() == kind
+    ]
 
 
 def names_in(path):
@@ -30,7 +32,7 @@ def names_in(path):
 
 
 def public_names():
-    """What `import keras_transformer` offers, but for its rooms."""
+    """What `import keras_transformer` offers, but for its modules."""
     public = {name: value for name, value in vars(kt).items() if not name.startswith("_")}
     return {name for name, value in public.items() if not isinstance(value, types.ModuleType)}
 

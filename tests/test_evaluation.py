@@ -1,13 +1,19 @@
+import importlib.util
+import json
 import math
+import sys
 
 import numpy as np
 import pytest
 
+from keras_transformer import evaluation
 from keras_transformer.evaluation import (
     Score,
     accuracy_interval,
+    as_json,
     bleu,
     calibration,
+    check_bleu_tokenizer,
     chrf,
     exact_match,
     sentence_chrf,
@@ -79,13 +85,19 @@ def test_the_tokenizer_decides_what_a_word_is():
     assert "tok:zh" in score.signature
 
 
-def test_an_unknown_tokenizer_is_one_sentence_that_lists_the_known_ones():
+def bleu_of_one_pair(tokenize):
+    return bleu(["a"], ["a"], tokenize=tokenize)
+
+
+@pytest.mark.parametrize("function", [bleu_of_one_pair, check_bleu_tokenizer])
+def test_an_unknown_tokenizer_is_one_sentence_that_lists_the_known_ones(function):
     with pytest.raises(ValueError, match=r"one of .*13a.*zh.*received tokenize='klingon'\.$"):
-        bleu(["a"], ["a"], tokenize="klingon")
+        function("klingon")
 
 
+@pytest.mark.parametrize("function", [bleu_of_one_pair, check_bleu_tokenizer])
 @pytest.mark.parametrize("missing", [RuntimeError, ImportError, OSError])
-def test_a_tokenizer_that_is_not_installed_is_one_sentence(monkeypatch, missing):
+def test_a_tokenizer_that_is_not_installed_is_one_sentence(monkeypatch, missing, function):
     from sacrebleu.metrics import BLEU
 
     def fail(*args, **kwargs):
@@ -93,30 +105,36 @@ def test_a_tokenizer_that_is_not_installed_is_one_sentence(monkeypatch, missing)
 
     monkeypatch.setattr(BLEU, "__init__", fail)
     with pytest.raises(RuntimeError, match=r"'ja-mecab' needs .*\(please install extra"):
-        bleu(["a"], ["a"], tokenize="ja-mecab")
+        function("ja-mecab")
+
+
+@pytest.mark.parametrize("name", ["13a", "zh", "intl", "char", "none"])
+def test_a_tokenizer_that_bleu_can_use_passes_the_check(name):
+    check_bleu_tokenizer(name)
+    assert f"tok:{name}" in bleu_of_one_pair(name).signature
 
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_lists_of_different_length_are_an_error_that_names_both(metric):
-    with pytest.raises(ValueError, match="received 2 predictions and 1 references"):
+    with pytest.raises(ValueError, match=r"len\(predictions\)=2, len\(references\)=1"):
         metric(["a", "b"], ["a"])
 
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_empty_lists_are_an_error_that_names_both(metric):
-    with pytest.raises(ValueError, match="received 0 predictions and 0 references"):
+    with pytest.raises(ValueError, match=r"not empty; .*predictions\)=0, .*references\)=0"):
         metric([], [])
 
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_a_lone_text_is_not_scored_letter_by_letter(metric):
-    with pytest.raises(ValueError, match="references must be a list of str; received one str"):
+    with pytest.raises(ValueError, match="references must be a list of str, not one str; received"):
         metric(["a", "b"], "ab")
 
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_anything_but_text_is_an_error_that_names_its_place(metric):
-    with pytest.raises(ValueError, match="predictions .* received NoneType at index 1"):
+    with pytest.raises(ValueError, match=r"predictions must be .*; received predictions\[1\]=None"):
         metric(["a", None], ["a", "b"])
 
 
@@ -132,9 +150,9 @@ def test_a_score_prints_its_number_and_its_signature():
 
 
 def test_the_chrf_of_a_sentence_is_that_of_a_corpus_of_one():
-    said, references = ["a cat sat", "dogs"], ["the cat sat", "two dogs"]
-    expected = [chrf([s], [r]).value for s, r in zip(said, references, strict=True)]
-    assert sentence_chrf(said, references) == pytest.approx(expected)
+    predictions, references = ["a cat sat", "dogs"], ["the cat sat", "two dogs"]
+    expected = [chrf([p], [r]).value for p, r in zip(predictions, references, strict=True)]
+    assert sentence_chrf(predictions, references) == pytest.approx(expected)
     assert expected[0] != expected[1]
 
 
@@ -161,22 +179,28 @@ def test_tags_are_counted_as_by_hand():
     assert scores.tags["NOUN"] == (1 / 2, 1 / 2, 1 / 2, 2)
     assert scores.tags["VERB"] == (1 / 2, 1, pytest.approx(2 / 3), 1)
     precision, *rest = scores.tags["ADJ"]  # never given
-    assert math.isnan(precision) and rest == [0, 0, 1]
+    assert math.isnan(precision)
+    assert rest == [0, 0, 1]
 
 
 def test_a_tag_that_no_word_has_lowers_nothing_but_its_own_precision():
     scores = tagging_scores([["X", "DET"]], [["DET", "DET"]], [["a", "b"]], {"a", "b"})
-    assert scores.tags["X"].precision == 0 and math.isnan(scores.tags["X"].recall)
+    assert scores.tags["X"].precision == 0
+    assert math.isnan(scores.tags["X"].recall)
     assert scores.tags["DET"][:2] == (1, 1 / 2)
-    assert math.isnan(scores.unseen_accuracy) and scores.num_unseen == 0
+    assert math.isnan(scores.unseen_accuracy)
+    assert scores.num_unseen == 0
 
 
 @pytest.mark.parametrize(
     "sides, message",
     [
-        (([["A"]], [["A"]], []), "the same sentences; received 1, 1 and 0"),
-        (([["A"], ["A"]], [["A"]] * 2, [["a"], ["a", "b"]]), "1 and 1 and 2 .* sentence 1: 'a b'"),
-        (([[]], [[]], [[]]), "at least one word; received none"),
+        (([["A"]], [["A"]], []), r"predicted\)=1, len\(expected\)=1, len\(words\)=0"),
+        (
+            ([["A"], ["A"]], [["A"]] * 2, [["a"], ["a", "b"]]),
+            r"sentence 1 .* received lengths=\[1, 1, 2\], words='a b'",
+        ),
+        (([[]], [[]], [[]]), "at least one word; received num_words=0"),
     ],
 )
 def test_tags_that_do_not_pair_up_with_words_are_an_error(sides, message):
@@ -184,7 +208,7 @@ def test_tags_that_do_not_pair_up_with_words_are_an_error(sides, message):
         tagging_scores(*sides, known=set())
 
 
-# How sure
+# Intervals and calibration
 
 
 def test_the_interval_solves_the_equation_it_comes_from():
@@ -205,8 +229,9 @@ def test_the_interval_of_no_mistake_in_ten_is_that_worked_out_by_hand():
 
 def test_nineteen_of_twenty_intervals_hold_the_truth():
     hits = np.random.default_rng(0).binomial(200, 0.9, size=2_000)
-    bounds = np.array([accuracy_interval(int(n), 200) for n in hits])
-    assert 0.93 < np.mean((bounds[:, 0] <= 0.9) & (bounds[:, 1] >= 0.9)) < 0.97
+    intervals = {n: accuracy_interval(n, 200) for n in set(hits.tolist())}
+    low, high = np.array([intervals[n] for n in hits.tolist()]).T
+    assert 0.93 < np.mean((low <= 0.9) & (high >= 0.9)) < 0.97
 
 
 @pytest.mark.parametrize(
@@ -235,19 +260,72 @@ def test_an_edge_belongs_to_the_bin_below_it_and_an_empty_bin_weighs_nothing():
     edges = [number / 10 for number in range(11)]
     assert [part.count for part in calibration(edges, [1] * 11).table] == [2] + [1] * 9
     result = calibration([1.0, 1.0], [1, 1])
-    assert result.error == 0 and math.isnan(result.table[0].accuracy)
+    assert result.error == 0
+    assert math.isnan(result.table[0].accuracy)
 
 
 @pytest.mark.parametrize(
     "probabilities, hits, message",
     [
-        ([0.5], [1, 0], r"equally long .*received shapes \(1,\) and \(2,\)"),
+        ([0.5], [1, 0], r"equally long .*received shapes=\[\(1,\), \(2,\)\]"),
+        ([[0.5, 0.5]], [1], r"one-dimensional.*\[\(1, 2\), \(1,\)\]"),
         ([], [], "not empty"),
-        ([0.5, 3.0], [1, 0], "in 0 to 1, as after a softmax; received values from 0.5 to 3"),
-        ([math.nan], [1], "in 0 to 1"),
+        ([0.5, 3.0], [1, 0], "in 0 to 1, as after a softmax; received min=0.5, max=3.0"),
+        ([-0.5, 0.5], [1, 0], "in 0 to 1"),
+        ([0.5, math.nan], [1, 1], "in 0 to 1"),
         ([0.5], [2], "hits must be bool"),
     ],
 )
 def test_what_is_no_probability_or_no_hit_is_an_error(probabilities, hits, message):
     with pytest.raises(ValueError, match=message):
         calibration(probabilities, hits)
+
+
+def test_the_bins_are_those_of_scikit_learn():
+    from sklearn.calibration import calibration_curve
+
+    rng = np.random.default_rng(0)
+    probabilities = rng.uniform(0.4, 1, size=500)  # the lower bins stay empty
+    hits = rng.uniform(size=500) < probabilities
+    filled = [part for part in calibration(probabilities, hits).table if part.count]
+    accuracy, confidence = calibration_curve(hits, probabilities, n_bins=10)
+    np.testing.assert_allclose([part.accuracy for part in filled], accuracy)
+    np.testing.assert_allclose([part.confidence for part in filled], confidence)
+
+
+# JSON and imports
+
+
+def test_scores_without_an_unseen_word_or_a_predicted_tag_are_strict_json():
+    scores = tagging_scores([["DET", "DET"]], [["DET", "ADJ"]], [["a", "b"]], known={"a", "b"})
+    text = json.dumps(as_json({"split": "test", **scores._asdict()}), allow_nan=False)
+    assert json.loads(text) == {
+        "split": "test",
+        "accuracy": 1 / 2,
+        "unseen_accuracy": None,
+        "num_words": 2,
+        "num_unseen": 0,
+        "tags": {
+            "ADJ": {"precision": None, "recall": 0, "f1": 0, "count": 1},
+            "DET": {"precision": 1 / 2, "recall": 1, "f1": pytest.approx(2 / 3), "count": 1},
+        },
+        "confusion": [[0, 1], [0, 1]],
+    }
+
+
+def test_records_keep_their_names_in_json_and_what_is_not_finite_is_null():
+    empty = {"low": 0, "high": 0.5, "confidence": None, "accuracy": None, "count": 0}
+    full = {"low": 0.5, "high": 1, "confidence": 1, "accuracy": 1, "count": 1}
+    assert as_json(calibration([1.0], [True], bins=2)) == {"error": 0, "table": [empty, full]}
+    mixed = (math.nan, {"a": [np.float32("inf"), np.int64(2)], "b": np.array([[0.5, math.nan]])})
+    assert as_json(mixed) == [None, {"a": [None, 2], "b": [[0.5, None]]}]
+    json.dumps(as_json(mixed), allow_nan=False)
+
+
+def test_the_module_can_be_imported_before_the_libraries_it_calls(monkeypatch):
+    for library in ("sacrebleu", "scipy", "sklearn"):
+        monkeypatch.setitem(sys.modules, library, None)
+    spec = importlib.util.spec_from_file_location("keras_transformer.again", evaluation.__file__)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.exact_match(["a"], ["a"]) == 1

@@ -7,29 +7,29 @@ from keras_transformer import export
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="the engine to compare with is optional")
 
+SIZES = dict(num_layers=2, d_model=16, num_heads=2, d_ff=32)
+
 
 def engine(translator, folder, **options):
     export.to_ctranslate2(translator, folder)
     return ctranslate2.Translator(str(folder), compute_type="float32", **options)
 
 
-def tokens(translator, texts):
-    ids = kt.encode(translator.source_tokenizer, texts)
-    return [kt.tokenizers.token_strings(translator.source_tokenizer, row) for row in ids]
+def tokens(tokenizer, texts):
+    return [tokenizer.tokens(ids) for ids in tokenizer.encode(texts)]
 
 
 def by_engine(translator, folder, texts, beams):
-    """What CTranslate2 says; without a length penalty, since it has another one than ours."""
+    """The translations of CTranslate2, without a length penalty: its penalty is not ours."""
     target = translator.target_tokenizer
-    vocabulary = kt.tokenizers.token_strings(target, range(target.vocabulary_size()))
-    number = {token: n for n, token in enumerate(vocabulary)}
+    ids = {token: n for n, token in enumerate(target.tokens(range(target.vocabulary_size())))}
     ct2, rows = engine(translator, folder), []
-    for source in tokens(translator, texts):
+    for source in tokens(translator.source_tokenizer, texts):
         limit = 2 * (len(source) + 1) + 16  # ours
         search = dict(beam_size=beams, length_penalty=0, max_decoding_length=limit)
         (found,) = ct2.translate_batch([source], **search)
-        rows.append([number[token] for token in found.hypotheses[0]])
-    return kt.decode(target, rows)
+        rows.append([ids[token] for token in found.hypotheses[0]])
+    return target.decode(rows)
 
 
 def share_that_agrees(translator, folder, texts, beams):
@@ -43,41 +43,71 @@ def share_that_agrees(translator, folder, texts, beams):
     return 1 - len(differ) / len(texts)
 
 
-@pytest.mark.parametrize("beams", [1, 4])
+@pytest.mark.parametrize("beams", [1, pytest.param(4, marks=pytest.mark.slow)])
 def test_an_independent_engine_says_the_same(dates_translator, dates, beams, tmp_path):
     texts = dates.test.source
     assert share_that_agrees(dates_translator, tmp_path / "dates", texts, beams) >= 0.99
 
 
+@pytest.fixture
+def restless_translator(dates_translator):
+    """A translator whose weights are far from zero and one."""
+
+    def restless_translator(**options):
+        tokenizer = dates_translator.source_tokenizer
+        size = tokenizer.vocabulary_size()
+        model = kt.Transformer(size, size, **SIZES, **options)
+        rng = np.random.default_rng(0)
+        for weight in model.trainable_variables:
+            value = keras.ops.convert_to_numpy(keras.ops.cast(weight, "float32"))
+            weight.assign(value + rng.normal(0, 0.3, weight.shape))
+        return kt.Translator(model, tokenizer)
+
+    return restless_translator
+
+
+def engine_scores(translator, dates, folder):
+    """Log-probabilities of twenty translations by CTranslate2."""
+    scored = engine(translator, folder).score_batch(
+        tokens(translator.source_tokenizer, dates.test.source[:20]),
+        tokens(translator.target_tokenizer, dates.test.target[:20]),
+    )
+    return [sum(each.log_probs) for each in scored]
+
+
 @pytest.mark.parametrize(
     "options", [dict(norm_first=True), dict(max_length=60), dict(activation="gelu")], ids=str
 )
-def test_every_option_of_the_model_is_carried_over(dates_translator, dates, options, tmp_path):
-    tokenizer = dates_translator.source_tokenizer
-    size = tokenizer.vocabulary_size()
-    model = kt.Transformer(size, size, num_layers=2, d_model=16, num_heads=2, d_ff=32, **options)
-    rng = np.random.default_rng(0)
-    for weight in model.trainable_variables:
-        weight.assign(keras.ops.convert_to_numpy(weight) + rng.normal(0, 0.3, weight.shape))
-    translator = kt.Translator(model, tokenizer)
-    texts = dates.test.source[:20]
-    targets = dates.test.target[:20]
-    ids = kt.encode(tokenizer, targets)
-    scored = engine(translator, tmp_path / "model").score_batch(
-        tokens(translator, texts), [kt.tokenizers.token_strings(tokenizer, row) for row in ids]
-    )
-    expected = translator.score(texts, targets, length_penalty=0.0)
-    np.testing.assert_allclose([sum(each.log_probs) for each in scored], expected, rtol=1e-4)
+def test_every_option_of_the_model_is_carried_over(restless_translator, dates, options, tmp_path):
+    translator = restless_translator(**options)
+    expected = translator.score(dates.test.source[:20], dates.test.target[:20], length_penalty=0.0)
+    scores = engine_scores(translator, dates, tmp_path / "model")
+    np.testing.assert_allclose(scores, expected, rtol=1e-4)
     assert np.std(expected) > 1
 
 
-def test_an_activation_that_the_engine_lacks_is_named(dates_translator, tmp_path):
-    tokenizer = dates_translator.source_tokenizer
-    model = kt.Transformer(
-        tokenizer.vocabulary_size(), num_layers=1, d_model=8, num_heads=1, d_ff=8, activation="elu"
-    )
-    with pytest.raises(ValueError, match="no activation 'elu'"):
-        export.to_ctranslate2(kt.Translator(model, tokenizer), tmp_path / "model")
+@pytest.mark.parametrize("dtype", ["mixed_bfloat16", "bfloat16"])
+def test_a_bfloat16_model_is_exported_with_its_weights_in_float32(
+    restless_translator, dates, dtype, tmp_path
+):
+    translator = restless_translator(dtype=dtype)
+    same = restless_translator()
+    for weight, value in zip(same.model.weights, translator.model.weights, strict=True):
+        weight.assign(keras.ops.cast(value, "float32"))
+    scores = engine_scores(translator, dates, tmp_path / dtype)
+    np.testing.assert_allclose(scores, engine_scores(same, dates, tmp_path / "float32"), rtol=1e-5)
+    assert np.std(scores) > 1
+
+
+def test_rotary_positions_are_refused(restless_translator, tmp_path):
+    with pytest.raises(ValueError, match="added to the embeddings; received rotary=True"):
+        export.to_ctranslate2(restless_translator(rotary=True), tmp_path / "model")
+    assert not any(tmp_path.iterdir())
+
+
+def test_an_activation_that_the_engine_lacks_is_named(restless_translator, tmp_path):
+    with pytest.raises(ValueError, match="relu.* received activation='elu'"):
+        export.to_ctranslate2(restless_translator(activation="elu"), tmp_path / "model")
     assert not any(tmp_path.iterdir())
 
 

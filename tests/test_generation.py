@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.generation import length_penalty, steps
-from keras_transformer.generation.steps import NEVER
+from keras_transformer import backend
+from keras_transformer.generation import constraints, length_penalty
+from keras_transformer.generation.constraints import IMPOSSIBLE, NEVER_WRITTEN
 
 VOCABULARY = 23
 
@@ -57,29 +58,32 @@ def greedy_without_a_cache(transformer, sources, max_length):
     answers = np.zeros((len(sources), max_length), "int32")
     for position in range(max_length):
         logits = teacher_forced(transformer, source_ids, target_ids)[:, position]
-        logits[:, list(NEVER)] = -np.inf
+        logits[:, list(NEVER_WRITTEN)] = -np.inf
         ended = (answers == kt.END).any(axis=1)
         answers[:, position] = np.where(ended, kt.PADDING, logits.argmax(axis=-1))
         target_ids[:, position + 1 : position + 2] = answers[:, position, None]
     return answers
 
 
-def test_cached_decoding_equals_uncached_at_every_position(transformer, decoding):
+def test_cached_decoding_equals_uncached_at_every_position(transformer):
     source_ids = padded(some_sources())
     rng = np.random.default_rng(2)
     target_ids = rng.integers(4, VOCABULARY, (len(source_ids), 9)).astype("int32")
     uncached = teacher_forced(transformer, source_ids, target_ids)
-    context = transformer.decoding_context(source_ids, 9)
-    past = transformer.empty_past(len(source_ids), 9)
+    memory = transformer.encode(source_ids)
+    of_memory = transformer.cache_memory(memory)
+    decoded = transformer.empty_cache(len(source_ids), 9)
     for position in range(9):
+        cache = kt.Cache(decoded, of_memory, slot=position, positions=np.array([position]))
         seen = np.arange(9).reshape(1, 1, 9) <= position
         ids = target_ids[:, position, None]
-        logits, past = transformer.step(ids, position, past, context, seen)
+        logits = transformer.decode(ids, memory, attention_mask=seen, cache=cache)
+        decoded = cache.decoded
         expected = uncached[:, position, None]
         np.testing.assert_allclose(array(logits), expected, atol=1e-5, rtol=1e-5)
 
 
-def test_greedy_is_the_most_probable_next_token_again_and_again(transformer, decoding):
+def test_greedy_is_the_most_probable_next_token_repeatedly(transformer, decoding):
     sources = some_sources()
     answers = decoding.greedy(padded(sources), 12)
     expected = greedy_without_a_cache(transformer, sources, 12)
@@ -101,12 +105,18 @@ def test_nothing_follows_the_end(decoding):
         assert kt.START not in row
 
 
-def test_a_row_of_padding_only_ends_at_once_and_changes_no_other_row(decoding):
+def test_a_row_of_no_tokens_fills_the_batch_and_changes_no_other_row(decoding):
     sources = some_sources()
+    limits = np.array([12] * len(sources) + [0])
     with_filler = padded([*sources, []])
-    answers = decoding.greedy(with_filler, 12)
+    answers = decoding.greedy(with_filler, limits)
     assert not answers[-1].any()
-    np.testing.assert_array_equal(answers[:-1], decoding.greedy(padded(sources), 12))
+    np.testing.assert_array_equal(answers[:-1], decoding.greedy(padded(sources), limits[:-1]))
+    seeds, prefix = range(len(limits)), padded([[]] * len(sources) + [[7, 9]])
+    drawn = decoding.sample(with_filler, limits, seeds, prefix=prefix)
+    assert not drawn[-1].any()
+    expected = decoding.sample(padded(sources), limits[:-1], seeds[:-1])
+    np.testing.assert_array_equal(drawn[:-1], expected)
 
 
 class Scripted:
@@ -117,27 +127,31 @@ class Scripted:
     """
 
     variables = ()
+    max_length = source_vocabulary_size = target_vocabulary_size = None
 
     def __init__(self, next_logits):
         self.next_logits = next_logits
-        self.steps = []  # one for each call of `step`: traced once, run often
+        self.calls = []  # one for each call of `decode`: traced once, run often
 
-    def decoding_context(self, source_ids, max_length):
+    def encode(self, source_ids):
         return source_ids
 
-    def empty_past(self, batch_size, places):
-        return keras.ops.zeros((batch_size, 1, places, 1))
+    def cache_memory(self, memory):
+        return {}
 
-    def step(self, ids, position, past, context, attention_mask):
-        self.steps.append(position)
-        return self.next_logits(position, ids), past
+    def empty_cache(self, batch_size, num_slots):
+        return {}
+
+    def decode(self, ids, memory, attention_mask, cache):
+        self.calls.append(cache.positions)
+        return self.next_logits(cache.positions[0], ids)
 
 
 def towards(token, size=VOCABULARY):
     """A model that always finds one token the most probable, by far, and others than END next."""
     peak = 50 * np.eye(size, dtype="float32")[token]
     peak[kt.END] += -50 * (token != kt.END)
-    return Scripted(lambda position, ids: keras.ops.zeros((*ids.shape, size)) + peak)
+    return Scripted(lambda position, ids: keras.ops.add(keras.ops.zeros((*ids.shape, size)), peak))
 
 
 def test_the_loop_ends_when_every_sentence_has_ended():
@@ -147,7 +161,7 @@ def test_the_loop_ends_when_every_sentence_has_ended():
         kt.Decoding(model).beam_search(padded([[5, 3]]), 400, beams=2).ids[0],
     ):
         assert answers[0, 0] == kt.END and not answers[0, 1:].any()
-    assert len(model.steps) < 12  # eager: a step each; traced: a loop's body once or twice
+    assert len(model.calls) < 12  # eager: one per step; traced: a loop's body once or twice
 
 
 def test_an_answer_that_never_ends_has_the_length_allowed_to_each_sentence():
@@ -162,7 +176,7 @@ def test_an_answer_that_never_ends_has_the_length_allowed_to_each_sentence():
 def test_a_compiled_loop_sees_weights_that_changed_since(transformer, decoding):
     source_ids = padded(some_sources())
     before = decoding.greedy(source_ids, 12)
-    kernel = transformer.embed_target.trainable_variables[0]
+    kernel = transformer.target_embedding.trainable_variables[0]
     value = array(kernel)
     try:
         kernel.assign(value[::-1])
@@ -217,7 +231,7 @@ def test_a_wide_beam_finds_what_exhaustive_search_finds(options):
     decoding, lengths = kt.Decoding(model), np.array([len(answer) for answer in answers])
     log_p = [log_probabilities(model, source, answers) for source in SOURCES]
     for alpha in (0.0, 0.6, 2.0):
-        found = decoding.beam_search(padded(SOURCES), 4, beams=160, alpha=alpha, n_best=5)
+        found = decoding.beam_search(padded(SOURCES), 4, beams=160, length_penalty=alpha, n_best=5)
         for n, scores in enumerate(log_p / length_penalty(lengths, alpha)):
             best = np.argsort(-scores)[:5]
             assert [row[row > 0].tolist() for row in found.ids[n]] == [answers[i] for i in best]
@@ -249,9 +263,11 @@ def test_scores_are_the_log_probabilities_of_the_answers_over_their_penalty(
     transformer, decoding, beams, alpha
 ):
     sources = some_sources()
-    found = decoding.beam_search(padded(sources), 36, beams=beams, alpha=alpha, n_best=beams)
+    found = decoding.beam_search(
+        padded(sources), 36, beams=beams, length_penalty=alpha, n_best=beams
+    )
     assert (np.diff(found.scores)[found.finished[:, 1:]] <= 0).all()
-    for source, ids, scores in list(zip(sources, found.ids, found.scores))[::2]:
+    for source, ids, scores in list(zip(sources, found.ids, found.scores, strict=True))[::2]:
         answers = [row[row > 0].tolist() for row in ids]
         assert len({tuple(answer) for answer in answers}) == beams  # none twice
         expected = log_probabilities(transformer, source, answers)
@@ -281,7 +297,7 @@ def test_a_finished_hypothesis_is_not_pushed_out_by_one_that_was_extended():
         )
 
     found = kt.Decoding(Scripted(next_logits)).beam_search(
-        padded([[4, 3]]), 12, beams=2, alpha=0.0, n_best=2
+        padded([[4, 3]]), 12, beams=2, length_penalty=0.0, n_best=2
     )
     assert found.ids[0, 0].tolist() == [kt.END] + [0] * 11
     np.testing.assert_allclose(found.scores[0, 0], np.log(0.4), atol=1e-5)
@@ -296,7 +312,9 @@ def test_many_poor_ends_do_not_stop_a_search_that_a_live_hypothesis_can_win():
         logits = keras.ops.where(position < 2, early, late)
         return logits + keras.ops.zeros((*ids.shape, 6))
 
-    found = kt.Decoding(Scripted(next_logits)).beam_search(padded([[4, 3]]), 9, beams=2, alpha=0.0)
+    found = kt.Decoding(Scripted(next_logits)).beam_search(
+        padded([[4, 3]]), 9, beams=2, length_penalty=0.0
+    )
     assert found.ids[0, 0, :4].tolist() == [4, 4, kt.END, 0]
     np.testing.assert_allclose(found.scores[0, 0], np.log(0.93 * 0.93 * 0.98), atol=1e-4)
 
@@ -314,9 +332,9 @@ def test_a_search_goes_on_while_a_live_hypothesis_can_still_win():
         found = kt.Decoding(Scripted(next_logits)).beam_search(padded([[4, 3]]), 9, **search)
         return found.ids[0, 0, :2].tolist()
 
-    assert best(beams=2, alpha=0.0) == [kt.END, 0]
-    assert best(beams=2, alpha=1.0) == [4, kt.END]
-    assert best(beams=1, alpha=1.0) == [kt.END, 0]  # one beam is greedy
+    assert best(beams=2, length_penalty=0.0) == [kt.END, 0]
+    assert best(beams=2, length_penalty=1.0) == [4, kt.END]
+    assert best(beams=1, length_penalty=1.0) == [kt.END, 0]  # one beam is greedy
 
 
 @pytest.mark.parametrize("size", [5, 40, 8000, 7919])  # fewer than k; few; in blocks; a prime
@@ -324,31 +342,33 @@ def test_the_best_tokens_are_found_by_blocks_too(size):
     rng = np.random.default_rng(0)
     logits = rng.normal(size=(3, 2, size)).astype("float32")
     logits[:, :, : kt.END + 1] += 9  # the best are not allowed
-    less = rng.normal(size=(3, 2)).astype("float32")
+    normalizer = rng.normal(size=(3, 2)).astype("float32")
     prefix = np.array([[0, 0, 0], [0, 0, size - 1], [0, 4, 0]], "int32")
-    bounds = steps.tensors(steps.Bounds(np.full(3, 9), np.array([9, 2, 2]), prefix))
-    given = steps.tensors((logits, less))
-    best, which = map(array, steps.best_tokens(given[0], 8, 2, bounds, given[1]))
-    logits[:, :, list(NEVER)] = steps.IMPOSSIBLE
-    logits[0, :, kt.END] = steps.IMPOSSIBLE  # too short
-    logits[1, :, :-1] = steps.IMPOSSIBLE  # another token is forced
-    expected = (logits - less[..., None]).reshape(3, -1)
+    allowed = constraints.Constraints(np.full(3, 9), np.array([9, 2, 2]), prefix)
+    given = backend.to_tensors((logits, allowed, normalizer))
+    best, which = map(array, constraints.top_tokens(given[0], 8, 2, *given[1:]))
+    logits[:, :, list(NEVER_WRITTEN)] = IMPOSSIBLE
+    logits[0, :, kt.END] = IMPOSSIBLE  # too short
+    logits[1, :, :-1] = IMPOSSIBLE  # another token is forced
+    expected = (logits - normalizer[..., None]).reshape(3, -1)
     order = np.argsort(-expected, axis=-1, kind="stable")[:, :8]
     ranked = np.take_along_axis(expected, order, axis=-1)
     np.testing.assert_allclose(best, ranked, rtol=1e-6)
-    possible = ranked > steps.IMPOSSIBLE / 2
+    possible = ranked > IMPOSSIBLE / 2
     np.testing.assert_array_equal(which[possible], order[possible])
     assert kt.END in which[2]
 
 
 def test_neighbours_and_filler_change_no_search(decoding):
     sources = some_sources()
-    together = decoding.beam_search(padded([*sources, []], 16), 40, beams=3, n_best=3)
+    limits = np.array([40] * len(sources) + [0])
+    together = decoding.beam_search(padded([*sources, []], 16), limits, beams=3, n_best=3)
     for n, source in enumerate(sources):
         alone = decoding.beam_search(padded([source], 8), 40, beams=3, n_best=3)
         np.testing.assert_array_equal(together.ids[n], alone.ids[0])
         np.testing.assert_allclose(together.scores[n], alone.scores[0], atol=1e-4)
-    assert not together.ids[-1].any() and not together.finished[-1].any()
+    assert not together.ids[-1].any()
+    assert not together.finished[-1].any()
 
 
 def test_a_cache_that_grew_changes_nothing(decoding, monkeypatch):
@@ -360,7 +380,7 @@ def test_a_cache_that_grew_changes_nothing(decoding, monkeypatch):
     whole = [search() for search in searches]
     assert any((ids[..., 32:] > 0).any() for ids in whole)  # past the first cache
     monkeypatch.setattr("keras_transformer.generation.decoding.FIRST_LENGTH", 40)
-    for search, expected in zip(searches, whole):
+    for search, expected in zip(searches, whole, strict=True):
         np.testing.assert_array_equal(search(), expected)
 
 
@@ -385,13 +405,48 @@ def test_a_prefix_is_written_and_the_rest_is_the_best_after_it(transformer, deco
     np.testing.assert_array_equal(greedy[:, :3][given], prefix[given])
     np.testing.assert_array_equal(greedy[[1, 4]], free[[1, 4]])
     logits = teacher_forced(transformer, source_ids, np.insert(greedy[:, :-1], 0, kt.START, axis=1))
-    logits[..., list(NEVER)] = -np.inf
+    logits[..., list(NEVER_WRITTEN)] = -np.inf
     follows = greedy[:, 3] > 0
     np.testing.assert_array_equal(greedy[follows, 3], logits[follows, 3].argmax(axis=-1))
-    found = decoding.beam_search(source_ids, 12, beams=3, alpha=0.0, prefix=prefix)
+    found = decoding.beam_search(source_ids, 12, beams=3, length_penalty=0.0, prefix=prefix)
     np.testing.assert_array_equal(found.ids[:, 0, :3][given], prefix[given])
     log_p = decoding.score(source_ids, found.ids[:, 0]).sum(axis=1)
     np.testing.assert_allclose(found.scores[:, 0], log_p, atol=1e-4)
+
+
+@pytest.mark.parametrize("search", ["greedy", "sample", "stream", "beam_search"])
+def test_a_prefix_longer_than_its_limit_is_refused_not_cut(decoding, search):
+    source_ids, prefix = padded(some_sources()[:2]), padded([[7, 9, 10], [8]])
+    more = dict(seeds=[1, 2]) if search == "sample" else {}
+
+    def call(max_length):
+        return list(getattr(decoding, search)(source_ids, max_length, prefix=prefix, **more))
+
+    call(3)
+    call([3, 1])
+    for max_length in (2, [2, 5]):
+        with pytest.raises(ValueError, match="prefix_length=3, max_length=2"):
+            call(max_length)
+
+
+def test_a_prefix_as_long_as_its_limit_is_the_answer(decoding):
+    source_ids, prefix = padded(some_sources()[:2]), padded([[7, 9, 10], [8]])
+    limits = np.array([3, 1])
+    np.testing.assert_array_equal(decoding.greedy(source_ids, limits, prefix=prefix), prefix)
+    found = decoding.beam_search(source_ids, limits, beams=3, n_best=2, prefix=prefix)
+    np.testing.assert_array_equal(found.ids[:, 0], prefix)
+    assert not found.finished.any()
+    assert not found.ids[:, 1].any()  # nothing else could be written
+    assert (found.scores[:, 1] == -np.inf).all()
+
+
+def test_a_limit_beyond_the_learned_positions_is_refused():
+    model = kt.Transformer(9, num_layers=1, d_model=8, num_heads=2, d_ff=8, max_length=6)
+    decoding, source_ids = kt.Decoding(model), padded([[4, 5, 3]])
+    assert decoding.greedy(source_ids, 6).shape == (1, 6)
+    for search in (decoding.greedy, decoding.beam_search):
+        with pytest.raises(ValueError, match="max_length=6"):
+            search(source_ids, 7)
 
 
 # Sampling.
@@ -402,7 +457,7 @@ P = np.array([0.3, 0.02, 0.25, 0.2, 0.13, 0.1])  # of UNKNOWN, END and four toke
 def drawn(number=4000, **options):
     """How often each of 8 ids is the first of an answer."""
     logits = np.log(np.insert(P, [0, 1], 1e-9)).astype("float32")
-    model = Scripted(lambda position, ids: keras.ops.zeros((*ids.shape, 8)) + logits)
+    model = Scripted(lambda position, ids: keras.ops.add(keras.ops.zeros((*ids.shape, 8)), logits))
     source_ids = np.full((number, 1), 4)
     answers = kt.Decoding(model).sample(source_ids, 1, seeds=range(number), **options)
     return np.bincount(answers[:, 0], minlength=8)[[1, 3, 4, 5, 6, 7]]
@@ -461,8 +516,10 @@ def test_a_stream_yields_what_the_whole_search_returns(decoding):
             "beams must be an integer of at least 1; received beams=0",
         ),
         (lambda d, s: d.beam_search(s, 9, beams=2, n_best=3), "n_best must be from 1 to beams"),
-        (lambda d, s: d.beam_search(s, 9, alpha=-1), "length_penalty must be at least 0"),
+        (lambda d, s: d.beam_search(s, 9, length_penalty=-1), "length_penalty must be at least 0"),
+        (lambda d, s: d.beam_search(s, 9, n_best=0), "n_best must be an integer of at least 1"),
         (lambda d, s: d.greedy(s, 0), "max_length must be at least 1; received max_length=0"),
+        (lambda d, s: d.greedy(s, [9, 9, 9, 9, 9, -1]), "max_length must be at least"),
         (lambda d, s: d.greedy(s[0], 9), "source_ids must be"),
         (lambda d, s: d.greedy(s[:0], 9), "source_ids must be"),
         (
@@ -471,8 +528,11 @@ def test_a_stream_yields_what_the_whole_search_returns(decoding):
         ),
         (lambda d, s: d.greedy(s - 1, 9), "received -1 in row 0"),
         (lambda d, s: d.greedy(s, 9, prefix=s + VOCABULARY), "prefix must be from 0 to 22"),
+        (lambda d, s: d.greedy(s, 9, prefix=s[:2]), "prefix must have one row per answer"),
+        (lambda d, s: d.greedy(s, [9] * 4), "max_length must be an int, or one per row"),
+        (lambda d, s: d.greedy(s, 9, min_length=[1] * 4), "min_length must be an int, or one per"),
         (lambda d, s: d.greedy(s, 9, min_length=-1), "min_length must be at least 0"),
-        (lambda d, s: d.sample(s, 9, [1]), "seeds must be one for each row"),
+        (lambda d, s: d.sample(s, 9, [1]), "seeds must be one per row"),
         (lambda d, s: d.sample(s, 9, range(6), temperature=0), "temperature must be above 0"),
         (lambda d, s: d.sample(s, 9, range(6), top_k=0), "top_k must be an integer of at least 1"),
         (lambda d, s: d.sample(s, 9, range(6), top_p=1.5), "top_p must be above 0 and at most 1"),

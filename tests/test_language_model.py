@@ -2,11 +2,11 @@ import json
 
 import keras
 import numpy as np
-import oracle
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.generation.steps import NEVER
+import oracle
+from keras_transformer.generation.constraints import NEVER_WRITTEN
 
 VOCABULARY = 13
 SIZES = dict(num_layers=1, d_model=8, num_heads=2, d_ff=16, dropout=0.0)
@@ -37,13 +37,13 @@ def padded(rows, length):
     return np.array([row + [kt.PADDING] * (length - len(row)) for row in rows], "int32")
 
 
-def greedy_without_a_cache(logits, prompts, length, never=NEVER):
+def greedy_without_a_cache(logits, prompts, length, never=NEVER_WRITTEN):
     """A whole call for every token: `logits` of ids that begin with START."""
     written = [list(prompt) for prompt in prompts]
     while any(len(row) < length and kt.END not in row for row in written):
         found = logits(padded([[kt.START, *row[: length - 1]] for row in written], length))
         found[..., list(never)] = -np.inf
-        for row, of_row in zip(written, found):
+        for row, of_row in zip(written, found, strict=True):
             if len(row) < length and kt.END not in row:
                 row.append(int(of_row[len(row)].argmax()))
     return padded(written, length)
@@ -72,7 +72,7 @@ def test_a_token_changes_no_earlier_logit_and_every_later_one(model):
 
 def test_padding_on_the_right_changes_no_logit(model):
     together = logits_of(model, np.pad(IDS, ((0, 0), (0, 3))))
-    for row, of_row in zip(IDS, together):
+    for row, of_row in zip(IDS, together, strict=True):
         real = row[row > 0]
         np.testing.assert_allclose(of_row[: len(real)], logits_of(model, [real])[0], atol=1e-5)
 
@@ -89,9 +89,9 @@ def test_logits_are_finite_float32_in_low_precision():
 
 
 def test_cached_generation_after_prompts_of_any_length_equals_whole_calls(model, decoding):
-    given = dict(source_ids=np.full((4, 1), kt.START), max_length=10, prefix=padded(PROMPTS, 3))
-    answers = decoding.greedy(**given, min_length=10)  # no END: the more is written
-    never = (*NEVER, kt.END)
+    given = dict(source_ids=None, max_length=10, prefix=padded(PROMPTS, 3))
+    answers = decoding.greedy(**given, min_length=10)  # no END: more is written
+    never = (*NEVER_WRITTEN, kt.END)
     expected = greedy_without_a_cache(lambda ids: logits_of(model, ids), PROMPTS, 10, never)
     np.testing.assert_array_equal(answers, expected)
     assert len({tuple(row) for row in answers}) == 4
@@ -102,39 +102,47 @@ def test_cached_generation_after_prompts_of_any_length_equals_whole_calls(model,
 
 
 def test_a_score_is_the_log_softmax_of_the_logits(model, decoding):
-    source = np.full((2, 1), kt.START)
     target = np.array([[5, 6, 7, 3], [8, 3, 0, 0]])
     read = np.pad(target[:, :-1], ((0, 0), (1, 0)), constant_values=kt.START)
     p = oracle.softmax(logits_of(model, read).astype("float64"))
     expected = np.log(np.take_along_axis(p, target[..., None], axis=-1)[..., 0]) * (target > 0)
-    np.testing.assert_allclose(decoding.score(source, target), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(decoding.score(None, target), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_what_a_beam_writes_after_a_prompt_is_as_probable_as_it_says(restless):
     decoding = kt.Decoding(restless(kt.LanguageModel(VOCABULARY, **SIZES, rotary=True)))
-    source, prompt = np.full((2, 1), kt.START), np.array([[5], [8]])
-    found = decoding.beam_search(source, 6, beams=3, alpha=0.0, n_best=3, prefix=prompt)
+    prompt = np.array([[5], [8]])
+    found = decoding.beam_search(None, 6, beams=3, length_penalty=0.0, n_best=3, prefix=prompt)
     for row in range(2):
         assert (found.ids[row, :, 0] == prompt[row]).all()
         assert len(np.unique(found.ids[row], axis=0)) == 3
-        scores = decoding.score(np.full((3, 1), kt.START), found.ids[row]).sum(axis=-1)
+        scores = decoding.score(None, found.ids[row]).sum(axis=-1)
         np.testing.assert_allclose(found.scores[row], scores, rtol=1e-4)
 
 
 def test_what_is_drawn_depends_on_the_prompt_and_the_seed_of_its_row_alone(decoding):
     def draw(prompts, seeds):
-        source = np.full((len(prompts), 1), kt.START)
         prefix = padded(prompts, 3)
-        return decoding.sample(source, 9, seeds=seeds, temperature=2.0, prefix=prefix).tolist()
+        return decoding.sample(None, 9, seeds=seeds, temperature=2.0, prefix=prefix).tolist()
 
     together = draw([[5], [5], [6, 11, 8]], [1, 2, 3])
     assert together[0] != together[1]
     assert draw([[6, 11, 8], [], [5]], [3, 7, 1])[::2] == [together[2], together[0]]
 
 
+def test_a_model_without_a_source_takes_the_batch_from_limits_or_prompts(model, decoding):
+    free = decoding.greedy(None, 8)
+    assert free.shape == (1, 8)
+    several = decoding.greedy(None, [8, 3, 0])
+    np.testing.assert_array_equal(several, free * (np.arange(8) < [[8], [3], [0]]))
+    prompted = decoding.greedy(None, 8, prefix=[[0], [5]])
+    np.testing.assert_array_equal(prompted[0], free[0])
+    assert prompted[1, 0] == 5
+
+
 def test_cached_translation_with_rotary_positions_equals_whole_calls(randomize):
     sizes = {**SIZES, "num_layers": 2}
-    model = randomize(kt.Transformer(VOCABULARY, **sizes, rotary=True), seed=3)
+    model = randomize(kt.Transformer(VOCABULARY, **sizes, rotary=True), seed=37)
     source = np.array([[5, 6, 7, 3], [8, 3, 0, 0], [9, 9, 3, 0]])
 
     def logits(ids):

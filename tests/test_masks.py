@@ -2,7 +2,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.masks import look_ahead_mask, padding_mask
+from keras_transformer.masks import add_look_ahead, look_ahead_mask, padding_mask, per_head
 
 T, F = True, False
 
@@ -37,6 +37,21 @@ def test_both_masks_together_written_out(numpy):
     ids = np.array([[7, 3, 0]])
     both = ops.logical_and(padding_mask(ids), look_ahead_mask(3))
     np.testing.assert_array_equal(numpy(both), [[[T, F, F], [T, T, F], [T, T, F]]])
+
+
+def test_adding_the_look_ahead_mask_keeps_what_both_allow(numpy):
+    padding = np.array([[[T, T, F]], [[F, T, T]]])
+    expected = [[[T, F, F], [T, T, F], [T, T, F]], [[F, F, F], [F, T, F], [F, T, T]]]
+    np.testing.assert_array_equal(numpy(add_look_ahead(padding, 3, 3)), expected)
+    np.testing.assert_array_equal(numpy(add_look_ahead(padding[0], 2, 3)), [[T, F, F], [T, T, F]])
+    np.testing.assert_array_equal(numpy(add_look_ahead(None, 2, 3)), [[T, F, F], [T, T, F]])
+
+
+def test_every_head_has_the_mask_of_its_sentence(numpy):
+    per_sentence = np.array([[[T, F]], [[F, T]]])
+    np.testing.assert_array_equal(numpy(per_head(per_sentence)), [[[[T, F]]], [[[F, T]]]])
+    for already in (per_sentence[0], per_sentence[:, np.newaxis], None):
+        assert per_head(already) is already
 
 
 def test_the_padding_mask_works_in_a_functional_model_of_unknown_length(numpy):

@@ -1,6 +1,7 @@
 import numpy as np
-import oracle
 import pytest
+
+import oracle
 
 T, F = True, False
 
@@ -44,7 +45,7 @@ def random_weights(d_model=8, d_ff=16, num_layers=2, vocabulary=(11, 13), seed=0
 
 
 def test_positional_encoding_by_hand():
-    # d_model 4: the first pair turns by 1 radian a position, the second by 1/10000^(2/4).
+    # d_model 4: the first pair turns by 1 radian per position, the second by 1/10000^(2/4).
     expected = [
         [0, 1, 0, 1],
         [np.sin(1), np.cos(1), np.sin(0.01), np.cos(0.01)],

@@ -1,7 +1,12 @@
+import ast
+import importlib
+import inspect
 import pathlib
+import pkgutil
 import re
 import subprocess
 import sys
+import tomllib
 
 import keras
 import pytest
@@ -9,6 +14,18 @@ import pytest
 import keras_transformer as kt
 
 ROOT = pathlib.Path(__file__).parents[1]
+PACKAGE = ROOT / "keras_transformer"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+MODULES = [
+    module.name
+    for module in pkgutil.walk_packages(kt.__path__, f"{kt.__name__}.")
+    if not module.ispkg
+]
+NAMESPACES = ["", ".data", ".evaluation", ".export", ".losses", ".metrics", ".plots", ".training"]
+
+KERAS = [keras.Model, keras.Metric, keras.callbacks.Callback, keras.utils.PyDataset]
+
+every_namespace = pytest.mark.parametrize("namespace", [kt.__name__ + name for name in NAMESPACES])
 
 
 def python(code, **kwargs):
@@ -29,11 +46,13 @@ print(sorted(new - {"keras_transformer"} - set(sys.stdlib_module_names)))
     assert result.returncode == 0, result.stderr
     third_party = set(eval(result.stdout.splitlines()[-1]))
     heavy = {"keras_hub", "sentencepiece", "sacrebleu", "tensorflow_datasets", "tensorflow_text"}
+    heavy |= {"matplotlib", "sklearn", "tyro"}
     assert not third_party & heavy
     if keras.backend.backend() != "tensorflow":
         assert "tensorflow" not in third_party
 
 
+@pytest.mark.slow
 def test_the_library_use_in_the_readme_runs(tmp_path):
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
     result = python(code, cwd=tmp_path)
@@ -60,3 +79,116 @@ def test_every_public_keras_class_is_registered_under_the_package_name():
     for cls in public:
         name = keras.saving.get_registered_name(cls)
         assert name == f"keras_transformer>{cls.__name__}"
+
+
+def is_ours(value):
+    return (getattr(value, "__module__", None) or "").startswith(kt.__name__)
+
+
+def is_public(method):
+    """Not private, and not declared by Keras as `call` and `on_epoch_end` are."""
+    declared = any(hasattr(cls, method) for cls in KERAS)
+    return method == "__init__" or not (method.startswith("_") or declared)
+
+
+def public_callables(namespace):
+    """The functions, constructors and methods that a user reaches through a namespace, by name."""
+    for name, value in vars(importlib.import_module(namespace)).items():
+        if name.startswith("_") or not is_ours(value):
+            continue
+        if inspect.isfunction(value):
+            yield name, value
+        elif inspect.isclass(value):
+            for method in filter(is_public, dir(value)):
+                member = inspect.getattr_static(value, method)
+                function = getattr(member, "__func__", None) or getattr(member, "fget", member)
+                if inspect.isfunction(function) and is_ours(function):
+                    yield f"{name}.{method}", function
+
+
+@every_namespace
+def test_public_functions_have_type_hints(namespace):
+    untyped = []
+    for name, function in public_callables(namespace):
+        signature = inspect.signature(function)
+        for parameter in signature.parameters.values():
+            named = parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+            bound = parameter.name in ("self", "cls")
+            if named and not bound and parameter.annotation is parameter.empty:
+                untyped.append(f"{name}({parameter.name})")
+        if not name.endswith(".__init__") and signature.return_annotation is signature.empty:
+            untyped.append(f"{name} ->")
+    assert not untyped
+
+
+@every_namespace
+def test_public_functions_have_a_docstring(namespace):
+    functions = [pair for pair in public_callables(namespace) if not pair[0].endswith("__init__")]
+    assert not [name for name, function in functions if not inspect.getdoc(function)]
+
+
+def test_the_api_reference_shows_every_module():
+    pages = [path.read_text("utf-8") for path in (ROOT / "docs" / "api").glob("*.md")]
+    shown = re.findall(r"^\.\. automodule:: (\S+)$", "\n".join(pages), re.MULTILINE)
+    commands = {name for name in MODULES if ".console." in name}  # --help documents them
+    assert sorted(shown) == sorted(set(MODULES) - commands)
+
+
+def imported_by(path):
+    """The package's own modules that a file imports, those within packages by the package."""
+    folder = [kt.__name__, *path.parent.relative_to(PACKAGE).parts]
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            module = folder[: len(folder) - node.level + 1]
+            module += node.module.split(".") if node.module else []
+            yield from module[1:2] or [alias.name for alias in node.names]
+
+
+def test_no_module_imports_one_that_comes_later_in_contributing():
+    table = re.findall(
+        r"^\| (`.+`) \|", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), re.MULTILINE
+    )
+    order = re.findall(r"`(\w+)`", ", ".join(table))
+    seen = set()
+    for path in PACKAGE.rglob("*.py"):
+        name = path.relative_to(PACKAGE).with_suffix("").parts[0]
+        if name != "__init__":
+            seen.add(name)
+            later = order[order.index(name) + 1 :]
+            assert not set(imported_by(path)) & set(later), path.name
+    assert seen == set(order)
+
+
+def test_type_checkers_see_that_the_package_is_typed():
+    assert (pathlib.Path(kt.__file__).parent / "py.typed").exists()
+    assert "py.typed" in PROJECT["tool"]["setuptools"]["package-data"]["keras_transformer"]
+
+
+def test_the_console_command_exists():
+    (entry,) = PROJECT["project"]["scripts"].values()
+    module, function = entry.split(":")
+    assert callable(getattr(importlib.import_module(module), function))
+
+
+def name_of(requirement):
+    return re.match(r"[\w-]+", requirement)[0]
+
+
+def test_the_lean_requirements_are_the_dependencies_without_tensorflow():
+    lines = (ROOT / "requirements-lean.txt").read_text("utf-8").splitlines()
+    lean = {line for line in lines if not line.startswith("#")}
+    dependencies = set(PROJECT["project"]["dependencies"])
+    assert lean < dependencies
+    left_out = {"importlib_resources", "keras-nlp", "tensorflow", "tensorflow-datasets"}
+    assert {name_of(line) for line in dependencies - lean} == left_out
+
+
+def test_extras_refer_to_this_distribution_and_not_to_its_namesake():
+    extras = PROJECT["project"]["optional-dependencies"].values()
+    own = {name_of(line) for lines in extras for line in lines if "[" in line}
+    assert own == {PROJECT["project"]["name"]} == {"keras3-transformer"}
+
+
+def test_the_citation_has_the_version_of_the_package():
+    citation = (ROOT / "CITATION.cff").read_text("utf-8")
+    assert f"\nversion: {kt.__version__}\n" in citation

@@ -1,6 +1,6 @@
 import csv
+import importlib.util
 import io
-import runpy
 import sys
 import warnings
 
@@ -11,6 +11,7 @@ import pytest
 from keras_transformer import plots
 from keras_transformer.evaluation import Bin
 from keras_transformer.plots import (
+    font_families,
     plot_alignment,
     plot_attention,
     plot_calibration,
@@ -59,13 +60,17 @@ def curves(panel):
 
 
 @pytest.fixture
-def bundled_fonts_only(monkeypatch):
-    """The fonts that come with matplotlib, on any machine: they have no Chinese."""
-    from matplotlib import font_manager
+def no_system_fonts(monkeypatch):
+    from matplotlib.font_manager import fontManager
 
-    manager = font_manager.fontManager
-    bundled = [font for font in manager.ttflist if "mpl-data" in font.fname]
-    monkeypatch.setattr(manager, "ttflist", bundled)
+    bundled = [font for font in fontManager.ttflist if "mpl-data" in font.fname]
+    monkeypatch.setattr(fontManager, "ttflist", bundled)
+
+
+@pytest.fixture
+def bundled_fonts_only(no_system_fonts, monkeypatch):
+    """The fonts that come with Matplotlib, on any machine: they have no Chinese."""
+    monkeypatch.setitem(sys.modules, "mplfonts", None)
 
 
 # Attention
@@ -83,8 +88,8 @@ def test_each_panel_is_one_head_with_its_weights_in_place():
 def test_sources_are_columns_and_targets_are_rows_from_the_top():
     panel = panels(plot_attention(WEIGHTS, SOURCE, TARGET))[0]
     assert (texts(panel.xaxis), texts(panel.yaxis)) == (SOURCE, TARGET)
-    assert panel.get_xlabel() == "token looked at (key)"
-    assert panel.get_ylabel() == "token that looks (query)"
+    assert panel.get_xlabel() == "key token"
+    assert panel.get_ylabel() == "query token"
     bottom, top = panel.get_ylim()
     assert bottom > top
 
@@ -134,13 +139,13 @@ def test_weights_may_be_a_tensor_of_the_backend():
 
 @pytest.mark.parametrize("shape", [(3, 2), (1, 4, 2, 3), (3,), (2, 2, 2), (0, 2, 3)])
 def test_weights_that_do_not_fit_the_tokens_are_an_error(shape):
-    with pytest.raises(ValueError, match="2 target and 3 source tokens; received shape"):
+    with pytest.raises(ValueError, match="2 target and 3 source tokens; received shape="):
         plot_attention(np.zeros(shape), SOURCE, TARGET)
 
 
 @pytest.mark.parametrize("wrong", [-0.1, 1.5, np.nan])
 def test_scores_are_not_taken_for_weights(wrong):
-    with pytest.raises(ValueError, match="in 0 to 1, as after a softmax; received values"):
+    with pytest.raises(ValueError, match="in 0 to 1, as after a softmax; received min="):
         plot_attention(np.where(WEIGHTS == 0.9, wrong, WEIGHTS), SOURCE, TARGET)
 
 
@@ -149,12 +154,29 @@ def test_no_layer_at_all_is_an_error():
         plot_attention({}, SOURCE, TARGET)
 
 
-def test_a_character_without_a_font_is_written_as_its_code_point(bundled_fonts_only):
-    figure = plot_attention(WEIGHTS, ["我", "我们", "a我"], ["é", "y"])
-    panel = panels(figure)[0]
-    assert texts(panel.xaxis) == ["U+6211", "U+6211 U+4EEC", "a U+6211"]
-    assert texts(panel.yaxis) == ["é", "y"]
-    assert save(figure)
+def test_a_chinese_character_is_drawn_in_the_font_of_mplfonts(no_system_fonts):
+    pytest.importorskip("mplfonts")
+    assert font_families() == ["sans-serif", "DejaVu Sans", "Noto Sans CJK SC"]
+    assert save(plot_attention(WEIGHTS, ["我", "我们", "a我"], ["é", "y"], title="我们"))
+
+
+def test_a_character_without_a_font_is_a_box_and_a_warning_that_names_it(bundled_fonts_only):
+    figure = plot_attention(WEIGHTS, ["我", "b", "c"], TARGET)
+    assert texts(panels(figure)[0].xaxis) == ["我", "b", "c"]
+    with pytest.warns(UserWarning, match="CJK UNIFIED IDEOGRAPH-6211.* missing from font"):
+        figure.savefig(io.BytesIO(), dpi=40)
+
+
+def test_only_installed_fonts_are_asked_for_and_those_of_matplotlib_come_first(
+    bundled_fonts_only, caplog
+):
+    import matplotlib
+
+    assert font_families() == ["sans-serif", "DejaVu Sans"]
+    with matplotlib.rc_context({"font.family": ["DejaVu Sans", "STIXGeneral"]}):
+        assert font_families() == ["DejaVu Sans", "STIXGeneral"]
+        assert save(plot_attention(WEIGHTS, SOURCE, TARGET))
+    assert "findfont" not in caplog.text
 
 
 def test_a_character_that_another_font_has_is_drawn_in_that_font(bundled_fonts_only):
@@ -171,8 +193,23 @@ def test_a_character_that_another_font_has_is_drawn_in_that_font(bundled_fonts_o
 
 def test_tokens_that_cannot_be_seen_are_made_visible():
     panel = panels(plot_attention(WEIGHTS, [" ", "\n", ""], ["\t", "a b"]))[0]
-    assert texts(panel.xaxis) == ["␣", "U+000A", ""]
-    assert texts(panel.yaxis) == ["U+0009", "a b"]
+    assert texts(panel.xaxis) == ["␣", r"\n", ""]
+    assert texts(panel.yaxis) == [r"\t", "a b"]
+    assert texts(panels(plot_attention(WEIGHTS, ["  ", "\u3000", "\u200b"], TARGET))[0].xaxis) == [
+        "␣␣",
+        r"\u3000",
+        r"\u200b",
+    ]
+
+
+@pytest.mark.parametrize(
+    "tokens, rotations",
+    [(["a", "b", "</s>"], [0, 0, 90]), (["the", "dog", "."], [45, 45, 45]), ("abc", [0, 0, 0])],
+)
+def test_labels_of_columns_are_turned_where_they_would_touch(tokens, rotations):
+    panel = panels(plot_attention(WEIGHTS, tokens, TARGET))[0]
+    assert [label.get_rotation() for label in panel.get_xticklabels()] == rotations
+    assert [label.get_rotation() for label in panel.get_yticklabels()] == [0, 0]
 
 
 def test_a_dollar_is_a_token_and_not_a_formula():
@@ -193,7 +230,7 @@ def test_an_alignment_marks_the_most_attended_and_rings_the_known():
 
 
 def test_an_alignment_outside_the_tokens_is_refused():
-    with pytest.raises(ValueError, match=r"below \(2, 3\); received \(2, 0\)"):
+    with pytest.raises(ValueError, match=r"below \(2, 3\); received pair=\(2, 0\)"):
         plot_alignment(WEIGHTS, SOURCE, TARGET, alignment=[(2, 0)])
 
 
@@ -204,12 +241,12 @@ def test_positions_run_to_the_right_and_dimensions_down():
     table = np.arange(12.0).reshape(4, 3) / 12
     figure = plot_positional_encoding(keras.ops.convert_to_tensor(table))
     panel = panels(figure)[0]
-    assert (panel.get_xlabel(), panel.get_ylabel()) == ("position (token)", "dimension")
+    assert (panel.get_xlabel(), panel.get_ylabel()) == ("position", "dimension")
     np.testing.assert_allclose(image(panel).get_array(), table.T, atol=1e-6)
     assert save(figure)
 
 
-@pytest.mark.parametrize(("table", "limit"), [([[-0.2, 0.1]], 0.2), ([[0.0, 0.0]], 1)])
+@pytest.mark.parametrize("table, limit", [([[-0.2, 0.1]], 0.2), ([[0.0, 0.0]], 1)])
 def test_white_is_zero_whatever_was_learnt(table, limit):
     panel = panels(plot_positional_encoding(np.array(table)))[0]
     assert image(panel).get_clim() == (-limit, limit)
@@ -219,7 +256,7 @@ def test_white_is_zero_whatever_was_learnt(table, limit):
 
 @pytest.mark.parametrize("shape", [(4,), (1, 4, 3), (0, 3)])
 def test_a_table_of_another_shape_is_an_error(shape):
-    with pytest.raises(ValueError, match=r"\(length, d_model\); received shape"):
+    with pytest.raises(ValueError, match=r"\(length, d_model\); received shape="):
         plot_positional_encoding(np.zeros(shape))
 
 
@@ -272,7 +309,7 @@ def test_a_perplexity_axis_has_ticks_to_read_it_by(perplexity):
     save(figure)
     (panel,) = panels(figure)
     assert len(ticks(panel.yaxis)) >= 3
-    assert not any("^" in text or "×" in text for text in texts(panel.yaxis))
+    assert not any("^" in text or "\N{MULTIPLICATION SIGN}" in text for text in texts(panel.yaxis))
 
 
 def test_only_the_measures_that_were_recorded_have_a_panel():
@@ -322,17 +359,47 @@ def test_what_keras_writes_can_be_plotted(tmp_path):
 
 @pytest.mark.parametrize("history", [{}, {"accuracy": [1.0]}, {"loss": []}])
 def test_a_history_without_a_known_measure_is_an_error(history):
-    with pytest.raises(ValueError, match="at least one of loss, perplexity, token_accuracy"):
+    with pytest.raises(ValueError, match="at least one of loss, perplexity, token_accuracy, bleu"):
         plot_history(history)
 
 
-def test_an_empty_csv_file_is_an_error(tmp_path):
-    with pytest.raises(ValueError, match="received nothing"):
-        plot_history(write_csv(tmp_path / "history.csv", [["epoch", "loss"]]))
+@pytest.mark.parametrize("rows", [[], [["epoch", "loss"]], [["epo"]], [["a", "b"], [1, 2]]])
+def test_a_csv_file_without_an_epoch_is_an_error(tmp_path, rows):
+    with pytest.raises(ValueError, match=r"at least one of .*; received keys=\[\]"):
+        plot_history(write_csv(tmp_path / "history.csv", rows))
+
+
+@pytest.mark.parametrize("cut", ["", "1", "1,", "1,2.5,", "1,2.5,3e-", "\0\0\0"])
+def test_a_line_cut_short_by_a_kill_costs_nothing_but_its_own_values(tmp_path, cut):
+    path = tmp_path / "history.csv"
+    path.write_text(f"epoch,loss,val_loss\n0,3.5,4.5\n{cut}")
+    (panel,) = panels(plot_history(path))
+    for label, value in (("training", 3.5), ("validation", 4.5)):
+        epochs, values, _ = curves(panel)[label]
+        assert (epochs[0], values[0]) == (1, value)
+
+
+def test_an_epoch_cut_from_12_to_1_does_not_erase_epoch_1(tmp_path):
+    path = tmp_path / "history.csv"
+    path.write_text("epoch,loss\n" + "".join(f"{n},{n}.5\n" for n in range(12)) + "1")
+    (panel,) = panels(plot_history(path))
+    epochs, loss, _ = curves(panel)["training"]
+    assert (list(epochs), list(loss)) == (list(range(1, 13)), [n + 0.5 for n in range(12)])
+
+
+def test_validation_bleu_is_drawn_where_it_was_recorded(tmp_path):
+    history = {"loss": [2.0, 1.0], "val_bleu": [10.5, 20.25]}
+    rows = [["epoch", *history], *zip(range(2), *history.values(), strict=True)]
+    for argument in (history, write_csv(tmp_path / "history.csv", rows)):
+        _, bleu = panels(plot_history(argument))
+        assert bleu.get_ylabel() == "BLEU"
+        assert list(curves(bleu)) == ["validation"]
+        epochs, values, _ = curves(bleu)["validation"]
+        assert (list(epochs), list(values)) == ([1, 2], [10.5, 20.25])
 
 
 def test_lists_of_different_length_are_an_error_that_names_them():
-    with pytest.raises(ValueError, match="received 2 for loss, 1 for val_loss: validate after"):
+    with pytest.raises(ValueError, match=r"validate after .* received lengths=.*2.*'val_loss': 1"):
         plot_history({"loss": [2.0, 1.0], "val_loss": [2.0]})
 
 
@@ -357,11 +424,11 @@ def test_a_label_that_was_never_expected_is_an_empty_row():
 
 
 @pytest.mark.parametrize(
-    ("matrix", "labels", "message"),
+    "matrix, labels, message",
     [
-        ([[1, 2]], ["A", "B"], r"for 2 labels; received shape \(1, 2\)"),
+        ([[1, 2]], ["A", "B"], r"for 2 labels; received shape=\(1, 2\)"),
         (np.zeros((0, 0)), [], "for 0 labels"),
-        ([[1, -2], [0, 1]], ["A", "B"], "counts; received -2"),
+        ([[1, -2], [0, 1]], ["A", "B"], "counts; received min=-2"),
     ],
 )
 def test_what_is_no_confusion_of_the_labels_is_an_error(matrix, labels, message):
@@ -378,23 +445,27 @@ def test_a_bin_is_a_point_of_its_claim_and_its_truth_and_a_bar_of_its_count():
     figure = plot_calibration(table)
     upper, lower = panels(figure)
     for label, x, y in (
-        ("the model", [60, 90], [50, 75]),
-        ("as sure as right", [0, 100], [0, 100]),
+        ("model", [60, 90], [50, 75]),
+        ("perfect calibration", [0, 100], [0, 100]),
     ):
         plotted_x, plotted_y, _ = curves(upper)[label]
         assert (list(plotted_x), list(plotted_y)) == (x, y)
     bars = [(bar.get_x(), bar.get_width(), bar.get_height()) for bar in lower.patches]
     assert bars == [(50, 25, 25), (75, 25, 75)]
-    assert "%" in upper.get_ylabel() and "%" in lower.get_xlabel() and "%" in lower.get_ylabel()
+    assert [upper.get_ylabel(), lower.get_xlabel(), lower.get_ylabel()] == [
+        "accuracy (%)",
+        "confidence (%)",
+        "predictions (%)",
+    ]
     assert save(figure)
 
 
 def test_a_table_of_no_predictions_is_an_error():
-    with pytest.raises(ValueError, match="a bin with predictions; received none"):
+    with pytest.raises(ValueError, match=r"a bin with predictions; received filled=\[\]"):
         plot_calibration([Bin(0.0, 1.0, float("nan"), float("nan"), 0)])
 
 
-# The room
+# The module
 
 
 def test_plots_work_without_pyplot_and_its_global_state(monkeypatch):
@@ -402,8 +473,13 @@ def test_plots_work_without_pyplot_and_its_global_state(monkeypatch):
     assert save(plot_positional_encoding([[0.0, 1.0]]))
     assert save(plot_attention(WEIGHTS, SOURCE, TARGET))
     assert save(plot_history(HISTORY))
+    assert save(plot_confusion([[1]], ["A"]))
+    assert save(plot_calibration([Bin(0.0, 1.0, 0.5, 1.0, 3)]))
 
 
-def test_the_room_can_be_entered_without_matplotlib(monkeypatch):
+def test_the_module_can_be_imported_without_matplotlib(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    assert "plot_attention" in runpy.run_path(plots.__file__)
+    spec = importlib.util.spec_from_file_location("keras_transformer.again", plots.__file__)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert "plot_attention" in vars(module)

@@ -1,14 +1,14 @@
 import keras
 import numpy as np
-import oracle
 import pytest
 
+import oracle
+from keras_transformer.configuration import TransformerConfig
+from keras_transformer.models.functional import positions_of
 from keras_transformer.positions import (
     LearnedPositionalEncoding,
-    NoPositionalEncoding,
     PositionalEncoding,
-    positional_encoding,
-    rotated,
+    apply_rotary_embedding,
     sinusoids,
 )
 
@@ -16,7 +16,7 @@ EPSILON = np.finfo("float32").eps
 
 
 def test_the_first_positions_by_hand(numpy):
-    # d_model 4: the first pair turns by 1 radian a position, the second by 1/10000^(2/4).
+    # d_model 4: the first pair turns by 1 radian per position, the second by 1/10000^(2/4).
     expected = [
         [0, 1, 0, 1],
         [np.sin(1), np.cos(1), np.sin(0.01), np.cos(0.01)],
@@ -62,13 +62,19 @@ def test_low_precision_keeps_1024_positions_apart(numpy, dtype, bits):
     np.testing.assert_allclose(rows, oracle.positional_encoding(1024, 64), atol=2.0**-bits)
 
 
-def test_a_learned_position_is_added_to_each_input(numpy, normal):
+@pytest.fixture
+def learned(normal):
+    """4 learned positions of width 8: the rows of `normal(4, 8, seed=1)`."""
     layer = LearnedPositionalEncoding(max_length=4)
     layer.build((None, None, 8))
     layer.positions.assign(normal(4, 8, seed=1))
+    return layer
+
+
+def test_a_learned_position_is_added_to_each_input(numpy, normal, learned):
     for length in (4, 2):
         x = normal(3, length, 8)
-        np.testing.assert_allclose(numpy(layer(x)), x + normal(4, 8, seed=1)[:length], atol=1e-6)
+        np.testing.assert_allclose(numpy(learned(x)), x + normal(4, 8, seed=1)[:length], atol=1e-6)
 
 
 def test_learned_positions_start_different_and_are_trained(numpy):
@@ -84,13 +90,24 @@ def test_sinusoids_have_no_weights():
     assert layer.weights == []
 
 
+def test_tokens_may_stand_at_any_positions(numpy, normal, learned):
+    x = normal(2, 3, 8)
+    for positions in ([2, 0, 3], [1, 1, 1]):
+        for layer, table in (
+            (PositionalEncoding(), oracle.positional_encoding(4, 8)),
+            (learned, normal(4, 8, seed=1)),
+        ):
+            output = numpy(layer(x, positions=np.array(positions)))
+            np.testing.assert_allclose(output, x + table[positions], atol=1e-5)
+
+
 def test_an_input_longer_than_the_learned_positions_is_an_error_that_names_both_lengths(normal):
     layer = LearnedPositionalEncoding(max_length=4)
     with pytest.raises(ValueError, match=r"input has 5 tokens, but max_length=4 positions"):
         layer(normal(1, 5, 8))
 
 
-@pytest.mark.parametrize("max_length", [0, -1])
+@pytest.mark.parametrize("max_length", [0, -1, 1.5])
 def test_a_max_length_below_1_is_an_error(max_length):
     with pytest.raises(ValueError, match=f"at least 1; received max_length={max_length}"):
         LearnedPositionalEncoding(max_length)
@@ -99,32 +116,32 @@ def test_a_max_length_below_1_is_an_error(max_length):
 # Rotary
 
 
-def test_a_pair_is_turned_by_one_radian_a_position(numpy):
-    x = np.broadcast_to(np.array([1, 0], "float32"), (1, 3, 1, 2))
+def test_a_pair_is_rotated_by_one_radian_per_position(numpy):
+    x = np.broadcast_to(np.array([1, 0], "float32"), (1, 1, 3, 2))
     expected = [[np.cos(p), np.sin(p)] for p in range(3)]
-    np.testing.assert_allclose(numpy(rotated(x))[0, :, 0], expected, atol=1e-6)
+    np.testing.assert_allclose(numpy(apply_rotary_embedding(x))[0, 0], expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("d", [2, 8])
+@pytest.mark.parametrize("shape", [(4, 6), (3, 4, 2), (2, 3, 4, 8)])
 @pytest.mark.parametrize("positions", [None, [5, 0, 5, 300]], ids=["counted", "given"])
-def test_turning_equals_multiplying_complex_numbers(numpy, normal, d, positions):
-    x = normal(2, 4, 3, d)
-    expected = oracle.rotated(np.swapaxes(x.astype("float64"), 1, 2), positions)
+def test_rotating_equals_multiplying_complex_numbers(numpy, normal, shape, positions):
+    x = normal(*shape)
+    expected = oracle.apply_rotary_embedding(x.astype("float64"), positions)
     given = None if positions is None else np.array(positions)
-    np.testing.assert_allclose(numpy(rotated(x, given)), np.swapaxes(expected, 1, 2), atol=1e-4)
-    np.testing.assert_allclose(  # a turn makes nothing longer
-        np.linalg.norm(numpy(rotated(x, given)), axis=-1), np.linalg.norm(x, axis=-1), rtol=1e-5
+    rotated = numpy(apply_rotary_embedding(x, given))
+    np.testing.assert_allclose(rotated, expected, atol=1e-4)
+    np.testing.assert_allclose(  # a rotation makes nothing longer
+        np.linalg.norm(rotated, axis=-1), np.linalg.norm(x, axis=-1), rtol=1e-5
     )
 
 
-def test_scores_of_turned_vectors_depend_on_their_distance_alone(numpy, normal):
-    q, k = normal(1, 1, 1, 8), normal(1, 1, 1, 8, seed=1)
+def test_scores_of_rotated_vectors_depend_on_their_distance_alone(numpy, normal):
+    q, k = normal(1, 8), normal(1, 8, seed=1)
 
     def score(query_position, key_position):
-        turned = numpy(
-            (rotated(q, np.array([query_position])), rotated(k, np.array([key_position])))
-        )
-        return float(np.sum(turned[0] * turned[1]))
+        query = apply_rotary_embedding(q, np.array([query_position]))
+        key = apply_rotary_embedding(k, np.array([key_position]))
+        return float(np.sum(numpy(query) * numpy(key)))
 
     for distance in (0, 3, -7):
         scores = [score(place + distance, place) for place in (7, 20, 500)]
@@ -136,31 +153,35 @@ def test_scores_of_turned_vectors_depend_on_their_distance_alone(numpy, normal):
 def test_angles_are_exact_in_low_precision(numpy, dtype, bits):
     # In bfloat16, 1001 would be 1000, another angle by one radian.
     positions = np.arange(1000, 1008)
-    x = keras.ops.ones((1, 8, 1, 8), dtype)
-    turned = rotated(x, positions)
-    assert keras.backend.standardize_dtype(turned.dtype) == dtype
-    expected = oracle.rotated(np.ones((1, 1, 8, 8)), positions)
-    np.testing.assert_allclose(numpy(turned)[0, :, 0], expected[0, 0], atol=4 * 2.0**-bits)
+    rotated = apply_rotary_embedding(keras.ops.ones((1, 1, 8, 8), dtype), positions)
+    assert keras.backend.standardize_dtype(rotated.dtype) == dtype
+    expected = oracle.apply_rotary_embedding(np.ones((1, 1, 8, 8)), positions)
+    np.testing.assert_allclose(numpy(rotated), expected, atol=4 * 2.0**-bits)
 
 
-def test_the_kind_of_positions_is_chosen_by_max_length_and_rotary(numpy, normal):
-    kinds = [positional_encoding(), positional_encoding(9), positional_encoding(rotary=True)]
-    expected = [PositionalEncoding, LearnedPositionalEncoding, NoPositionalEncoding]
-    assert [type(kind) for kind in kinds] == expected
-    x = normal(2, 3, 8)
-    np.testing.assert_array_equal(numpy(kinds[2](x)), x)
+# In models
+
+
+def test_the_kind_of_positions_is_chosen_by_max_length_and_rotary():
+    config = TransformerConfig()
+    assert type(positions_of(config)) is PositionalEncoding
+    learned = positions_of(config.replace(max_length=9), name="a_name")
+    assert type(learned) is LearnedPositionalEncoding
+    assert learned.max_length == 9 and learned.name == "a_name"
+    assert positions_of(config.replace(rotary=True)) is None
     with pytest.raises(ValueError, match="not both; received max_length=9, rotary=True"):
-        positional_encoding(9, rotary=True)
+        config.replace(max_length=9, rotary=True)
 
 
-@pytest.mark.parametrize(
-    "layer", [PositionalEncoding(), LearnedPositionalEncoding(9), NoPositionalEncoding()]
-)
-def test_positions_work_in_a_functional_model_of_unknown_length(numpy, normal, layer):
-    x = keras.Input((None, 8))
-    y = layer(x)
-    assert y.shape == (None, None, 8)
-    model = keras.Model(x, y)
-    for length in (3, 5):
-        x = normal(2, length, 8)
-        np.testing.assert_allclose(numpy(model(x)), x + numpy(layer.table(length)), atol=1e-6)
+def test_positions_work_in_a_functional_model_of_unknown_length(numpy, normal, learned):
+    for layer, table in (
+        (PositionalEncoding(), numpy(sinusoids(4, 8))),
+        (learned, normal(4, 8, seed=1)),
+    ):
+        x = keras.Input((None, 8))
+        y = layer(x)
+        assert y.shape == (None, None, 8)
+        model = keras.Model(x, y)
+        for length in (2, 4):
+            x = normal(2, length, 8)
+            np.testing.assert_allclose(numpy(model(x)), x + table[:length], atol=1e-6)

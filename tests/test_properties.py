@@ -38,21 +38,31 @@ def named(case):
     return "-".join(part for part in case if part)
 
 
+def paths_with(scores, name):
+    """The weights of the attention layers of that name in a decoder."""
+    return [weights for path, weights in scores.items() if "encoder" not in path and name in path]
+
+
 class OfVectors:
     """A layer, a block or a stack of each side, over fixed embeddings."""
 
-    def __init__(self, level, dtype, dropout, randomize):
+    def __init__(self, level, dtype, dropout, randomize, recorded):
         rates = dict(dropout=dropout, dtype=dtype)
         if level == "layer":
             self.sides = MultiHeadAttention(2, **rates), MultiHeadAttention(2, **rates)
             self.forward = self.attend
         else:
-            rates["attention_dropout"] = dropout
+            sizes = dict(num_heads=2, d_ff=16, attention_dropout=dropout, **rates)
             if level == "block":
-                self.sides = EncoderBlock(2, 16, **rates), DecoderBlock(2, 16, **rates)
+                kinds = EncoderBlock, DecoderBlock
             else:
-                self.sides = Encoder(2, 2, 16, **rates), Decoder(2, 2, 16, **rates)
+                kinds, sizes["num_layers"] = (Encoder, Decoder), 2
+            self.sides = [
+                kind(**sizes, name=name)
+                for kind, name in zip(kinds, ("encoder", "decoder"), strict=True)
+            ]
             self.forward = self.encode_and_decode
+        self.recorded = recorded
         self.table = np.random.default_rng(1).normal(size=(12, 8)).astype("float32")
         self.layers = self.sides
         self(SOURCE, TARGET)  # builds
@@ -73,47 +83,39 @@ class OfVectors:
         return y, of_self, of_source
 
     def encode_and_decode(self, source, target, mask, ask, training):
-        mode = dict(return_attention_scores=ask, training=training)
         encoder, decoder = self.sides
-        memory = encoder(source, attention_mask=mask, **mode)
-        memory = memory[0] if ask else memory
-        y = decoder(target, memory, cross_attention_mask=mask, **mode)
-        return y if ask else [y]
+        memory, _ = self.called(encoder, ask, source, attention_mask=mask, training=training)
+        mode = dict(cross_attention_mask=mask, training=training)
+        y, scores = self.called(decoder, ask, target, memory, **mode)
+        return y, paths_with(scores, "self_attention"), paths_with(scores, "cross_attention")
+
+    def called(self, layer, ask, *args, **kwargs):
+        return self.recorded(layer, *args, **kwargs) if ask else (layer(*args, **kwargs), {})
 
 
 class OfIds:
-    """The model; for the weights, its layers called one after the other."""
+    """The model."""
 
-    def __init__(self, model):
-        self.model = model
+    def __init__(self, model, recorded):
+        self.model, self.recorded = model, recorded
         self.layers = [model]
 
     def __call__(self, source, target, at_padding=0.0, ask=False, training=False):
-        for embedding in (self.model.embed_source, self.model.embed_target):
+        for embedding in (self.model.source_embedding, self.model.target_embedding):
             rows = keras.ops.convert_to_numpy(embedding.embeddings).copy()
             rows[0] = at_padding
             embedding.embeddings.assign(rows)
+        inputs, scores = {"source_ids": source, "target_ids": target}, {}
         if ask:
-            output, *weights = self.forward(source, target, padding_mask(source), training)
+            output, scores = self.recorded(self.model, inputs, training=training)
         else:
-            inputs = {"source_ids": source, "target_ids": target}
-            output, *weights = [self.model(inputs, training=training)]
-        return output[..., 1:], *weights  # the first logit is what stands at padding itself
-
-    def forward(self, source, target, mask, training):
-        model = self.model
-        x = model.source_positions(model.embed_source(source))
-        x = model.get_layer("source_dropout")(x, training=training)
-        memory = model.encoder(x, attention_mask=mask, training=training)
-        y = model.target_positions(model.embed_target(target))
-        y = model.get_layer("target_dropout")(y, training=training)
-        mode = dict(return_attention_scores=True, training=training)
-        y, *weights = model.decoder(y, memory, cross_attention_mask=mask, **mode)
-        return model.embed_target(y, reverse=True), *weights
+            output = self.model(inputs, training=training)
+        of_self, of_source = (paths_with(scores, f"{kind}_attention") for kind in ("self", "cross"))
+        return output[..., 1:], of_self, of_source  # logit 0 reads the vector of padding itself
 
 
 @pytest.fixture(scope="module")
-def level_of(randomize, tmp_path_factory):
+def level_of(randomize, recorded, tmp_path_factory):
     """Each level once for all its modes."""
     built = {}
 
@@ -121,12 +123,12 @@ def level_of(randomize, tmp_path_factory):
         if level == "model":
             sizes = dict(num_layers=1, d_model=8, num_heads=2, d_ff=16)
             rates = dict(dropout=dropout, attention_dropout=dropout)
-            return OfIds(randomize(Transformer(11, 13, **sizes, **rates, dtype=dtype)))
+            return OfIds(randomize(Transformer(11, 13, **sizes, **rates, dtype=dtype)), recorded)
         if level == "reloaded_model":
             path = tmp_path_factory.mktemp("model") / "model.keras"
             level_of("model", dtype, dropout).model.save(path)
-            return OfIds(keras.saving.load_model(path))
-        return OfVectors(level, dtype, dropout, randomize)
+            return OfIds(keras.saving.load_model(path), recorded)
+        return OfVectors(level, dtype, dropout, randomize, recorded)
 
     def level_of(*key):
         if key not in built:
@@ -152,7 +154,7 @@ def subject(request, level_of, numpy, same_dropout):
         return outputs_and_weights(*arguments, **kwargs)[0]
 
     subject.tolerance = TOLERANCE[dtype]
-    subject.before, *subject.weights = outputs_and_weights(SOURCE, TARGET)
+    subject.before, subject.of_self, subject.of_source = outputs_and_weights(SOURCE, TARGET)
     return subject
 
 
@@ -202,12 +204,12 @@ def test_more_padding_changes_nothing(subject):
 
 @pytest.mark.parametrize("subject", ASKING, ids=named, indirect=True)
 def test_the_weights_are_exactly_zero_at_the_future_and_at_the_padding_of_the_source(subject):
-    of_self, of_source = map(keras.tree.flatten, subject.weights)
+    assert len(subject.of_self) == len(subject.of_source) > 0
     causal = np.broadcast_to(np.tril(np.ones((4, 4), bool)), (2, 2, 4, 4))
     real = np.broadcast_to((SOURCE > 0)[:, np.newaxis, np.newaxis], (2, 2, 4, 5))
-    for weights in of_self:
+    for weights in subject.of_self:
         np.testing.assert_array_equal(weights > 0, causal)
-    for weights in of_source:
+    for weights in subject.of_source:
         np.testing.assert_array_equal(weights > 0, real)
 
 
@@ -219,15 +221,18 @@ SIDES = list(itertools.product(["layer", "block", "stack"], DTYPES, DROPOUT, ASK
 
 @pytest.mark.parametrize("level, dtype, dropout, ask", SIDES, ids=map(named, SIDES))
 def test_permuting_the_source_without_positions_permutes_the_output(
-    numpy, normal, level_of, level, dtype, dropout, ask
+    numpy, normal, level_of, recorded, level, dtype, dropout, ask
 ):
     encoder = level_of(level, dtype, DROPOUT[dropout]).sides[0]
     x, mask = normal(2, 5, 8), padding_mask(SOURCE)
 
     def output(x, mask):
-        arguments = dict(attention_mask=mask, return_attention_scores=ASK[ask])
-        y = encoder(x, x, **arguments) if level == "layer" else encoder(x, **arguments)
-        return numpy(y[0] if ASK[ask] else y)
+        if level == "layer":
+            y = encoder(x, x, attention_mask=mask, return_attention_scores=ASK[ask])
+            return numpy(y[0] if ASK[ask] else y)
+        if ASK[ask]:
+            return numpy(recorded(encoder, x, attention_mask=mask)[0])
+        return numpy(encoder(x, attention_mask=mask))
 
     before, after = output(x, mask), output(x[:, ORDER], numpy(mask)[..., ORDER])
     np.testing.assert_allclose(after, before[:, ORDER], rtol=0, atol=TOLERANCE[dtype])
@@ -241,7 +246,7 @@ def test_the_decoder_cannot_tell_the_order_of_the_memory_but_positions_tell_that
 ):
     model = level_of(level, dtype, 0.0).model
     memory, mask = numpy(model.encode(keras.ops.convert_to_tensor(SOURCE)))
-    y = model.embed_target(TARGET)
+    y = model.target_embedding(TARGET)
     before = numpy(model.decoder(y, memory, cross_attention_mask=mask))
     after = numpy(model.decoder(y, memory[:, ORDER], cross_attention_mask=mask[..., ORDER]))
     np.testing.assert_allclose(after, before, rtol=0, atol=TOLERANCE[dtype])

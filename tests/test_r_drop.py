@@ -2,12 +2,12 @@
 
 import keras
 import numpy as np
-import oracle
 import pytest
 from keras import ops
 
 import keras_transformer as kt
-from keras_transformer.training import RDrop, symmetric_divergence
+import oracle
+from keras_transformer.training import RDrop, symmetric_kl_divergence
 
 SMALL = dict(num_layers=1, d_model=16, num_heads=2, d_ff=32)
 
@@ -22,8 +22,8 @@ def divergence(logits):
 
 @pytest.fixture
 def pairs(dates):
-    tokenizer = kt.learn_tokenizer(dates.train.source + dates.train.target, model_type="char")
-    ids = [kt.encode(tokenizer, side[:512]) for side in dates.train]
+    tokenizer = kt.train_tokenizer(dates.train.source + dates.train.target, model_type="char")
+    ids = [tokenizer.encode(side[:512]) for side in dates.train]
     return tokenizer.vocabulary_size(), kt.TranslationBatches(*ids, num_buckets=2, shuffle=False)
 
 
@@ -37,21 +37,23 @@ def compiled(model, rate=3e-3):
 def test_the_divergence_by_hand(numpy):
     # p = (1/2, 1/2), q = (3/4, 1/4): the mean of both directions is log(3) / 8.
     logits = np.log([[[[0.5, 0.5]]], [[[0.75, 0.25]]]]).astype("float32")
-    assert numpy(symmetric_divergence(logits)).item() == pytest.approx(np.log(3) / 8, rel=1e-5)
+    assert numpy(symmetric_kl_divergence(logits)).item() == pytest.approx(np.log(3) / 8, rel=1e-5)
 
 
 def test_the_divergence_equals_its_definition_and_is_0_for_equal_passes(numpy, normal):
     logits = 3 * normal(2, 4, 5, 7)
-    np.testing.assert_allclose(numpy(symmetric_divergence(logits)), divergence(logits), rtol=1e-4)
+    np.testing.assert_allclose(
+        numpy(symmetric_kl_divergence(logits)), divergence(logits), rtol=1e-4
+    )
     same = np.stack([logits[0], logits[0]])
-    np.testing.assert_allclose(numpy(symmetric_divergence(same)), 0, atol=1e-6)
+    np.testing.assert_allclose(numpy(symmetric_kl_divergence(same)), 0, atol=1e-6)
 
 
 def test_the_gradient_is_that_of_small_differences(gradients, normal):
     logits, weights = normal(2, 2, 3, 5), normal(2, 3, seed=1)
 
     def weighted(x):
-        return ops.sum(ops.multiply(symmetric_divergence(x), weights))
+        return ops.sum(ops.multiply(symmetric_kl_divergence(x), weights))
 
     (found,) = gradients(weighted, logits)
     expected = np.zeros(logits.shape)
@@ -139,10 +141,17 @@ def test_training_with_it_makes_two_passes_agree(pairs, numpy):
     assert apart[5.0] < apart[0.0] / 2
 
 
-def test_it_comes_back_from_its_config_and_refuses_a_negative_alpha():
-    model = RDrop(kt.Transformer(9, **SMALL), alpha=2.0, name="r")
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
+def test_it_comes_back_from_its_config(dtype):
+    model = RDrop(kt.Transformer(9, dtype=dtype, **SMALL), alpha=2.0, name="r")
     again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(model))
     assert type(again) is RDrop and again.get_config() == model.get_config()
-    assert again.alpha == 2.0
+    assert again.alpha == 2.0 and again.dtype_policy.name == dtype
+    config = model.get_config()
+    assert [RDrop.from_config(config).alpha for _ in range(2)] == [2.0, 2.0]  # it is not consumed
+
+
+def test_a_negative_alpha_is_an_error():
+    model = RDrop(kt.Transformer(9, **SMALL))
     with pytest.raises(ValueError, match="alpha must be at least 0; received alpha=-1"):
         RDrop(model.transformer, alpha=-1)

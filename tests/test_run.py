@@ -1,13 +1,15 @@
-"""The folder of a training run: not written over, resumed as it was begun, ended as it should."""
+"""The folder of a training run: not lost by accident, resumed as it was started, ended rightly."""
 
 import csv
 import json
+import os
 
 import keras
 import numpy as np
 import pytest
 
-from keras_transformer.training import Run, Samples, spread
+from keras_transformer.training import Run, Samples, evenly_spaced
+from keras_transformer.training import run as run_module
 
 ARGUMENTS, DATA = {"seed": 3, "learning_rate": 0.5}, (["May"], ["五月"])
 
@@ -38,8 +40,24 @@ def begun(folder, **kwargs):
     return run
 
 
+def fit(run, model, epochs, callbacks=(), **kwargs):
+    """What a training script does."""
+    of_run = run.callbacks(Rows(), **kwargs)
+    initial_epoch = run.restore(model, epochs)
+    model.fit(
+        Rows(),
+        validation_data=Rows(),
+        epochs=epochs,
+        initial_epoch=initial_epoch,
+        callbacks=[*callbacks, *of_run],
+        shuffle=False,
+        verbose=0,
+    )
+    run.finish(model)
+
+
 def history_of(run):
-    with open(run.folder / "history.csv", newline="") as file:
+    with open(run.folder / "history.csv", newline="", encoding="utf-8") as file:
         return [(row["epoch"], row["loss"], row["val_loss"]) for row in csv.DictReader(file)]
 
 
@@ -55,28 +73,86 @@ def test_nothing_is_written_before_a_run_begins(tmp_path):
     assert settings["command"].startswith(f"KERAS_BACKEND={keras.backend.backend()} ")
 
 
-def test_a_folder_that_holds_a_run_is_refused_and_begun_anew_only_on_demand(tmp_path):
+OF_AN_OLD_RUN = [
+    "checkpoint/epoch-0001.weights.h5",
+    "teachers/forward-1/model.keras",
+    "tensorboard/train/events",
+    "history.csv",
+    "model.keras",
+    "average-3.keras",
+    "scores.json",
+    "learning_curve.png",
+    "attention.png",
+    "confusion.png",
+    "calibration.png",
+    "sample.txt",
+]
+
+
+def test_a_run_is_refused_and_overwritten_only_on_demand_and_then_completely(tmp_path):
     begun(tmp_path)
-    for name in ("checkpoint/epoch-0001.weights.h5", "teachers/a", "history.csv", "notes.txt"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+    for name in [*OF_AN_OLD_RUN, "notes.txt"]:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("old")
-    with pytest.raises(FileExistsError, match="holds a run already: --resume .* --overwrite"):
+    with pytest.raises(
+        FileExistsError, match="already contains a run: use --resume .* --overwrite"
+    ):
         Run(tmp_path)
-    anew = Run(tmp_path, overwrite=True)
+    replacement = Run(tmp_path, overwrite=True)
     assert (tmp_path / "history.csv").exists()  # until it begins
-    anew.begin({"seed": 4}, DATA)
+    replacement.begin({"seed": 4}, DATA)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["notes.txt", "settings.json"]
-    assert anew.settings["arguments"] == {"seed": 4}
+    assert replacement.settings["arguments"] == {"seed": 4}
+
+
+@pytest.mark.parametrize("kill_at", range(len(OF_AN_OLD_RUN) + 2))
+def test_a_kill_while_a_run_is_overwritten_leaves_no_mixture(tmp_path, monkeypatch, kill_at):
+    folder = tmp_path / "run"
+    begun(folder)
+    for name in OF_AN_OLD_RUN:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("old")
+    replacement = Run(folder, overwrite=True)
+    steps = iter(range(100))
+
+    def killed_at(step, function):
+        def call(*args, **kwargs):
+            if next(steps) == step:
+                raise KeyboardInterrupt
+            return function(*args, **kwargs)
+
+        return call
+
+    for module, name in ((run_module, "_remove"), (run_module, "_write_json")):
+        monkeypatch.setattr(module, name, killed_at(kill_at, getattr(module, name)))
+    try:
+        replacement.begin({"seed": 4}, DATA)
+    except KeyboardInterrupt:
+        monkeypatch.undo()
+        with pytest.raises(FileNotFoundError, match="no run to resume"):
+            Run(folder, resume=True)
+        Run(folder).begin({"seed": 4}, DATA)
+    assert [path.name for path in folder.iterdir()] == ["settings.json"]
 
 
 def test_a_resumed_run_keeps_its_settings_and_its_data(tmp_path):
     before = begun(tmp_path).settings
     (tmp_path / "history.csv").write_text("old")
-    resumed = Run(tmp_path, resume=True, overwrite=True)  # as a run begun with --overwrite is
+    resumed = Run(tmp_path, resume=True, overwrite=True)  # as a run started with --overwrite is
     resumed.begin({**ARGUMENTS, "resume": True}, DATA)
     assert resumed.settings == before and (tmp_path / "history.csv").exists()
-    with pytest.raises(ValueError, match="not what .* was begun with; put it back"):
+    with pytest.raises(ValueError, match="data has changed since .* was started; restore it or"):
         resumed.begin(ARGUMENTS, (["June"], ["六月"]))
+
+
+def test_data_that_differs_in_its_borders_alone_is_other_data(tmp_path):
+    both = ["ab", "c"], ["a", "bc"], ["abc"], [["ab", "c"]], ["ab", "c", ""], ["[2]", "ab", "c"]
+    hashes = set()
+    for number, data in enumerate(both):
+        run = Run(tmp_path / str(number))
+        run.begin({}, data)
+        hashes.add(run.settings["data"])
+    assert len(hashes) == len(both)
 
 
 def test_there_must_be_a_run_to_resume(tmp_path):
@@ -84,47 +160,135 @@ def test_there_must_be_a_run_to_resume(tmp_path):
         Run(tmp_path, resume=True)
 
 
-def test_a_resumed_run_ends_as_the_whole_one_does(tmp_path, capsys):
+def test_a_folder_that_cannot_be_written_is_known_at_once(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(NotADirectoryError, match="file is a file; the run needs a folder"):
+        Run(tmp_path / "file" / "run")
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write everywhere
+    with pytest.raises(PermissionError, match="is not writable; choose another folder"):
+        Run(tmp_path / "new" / "run")
+
+
+def test_the_version_of_a_backend_under_another_distribution_name_is_known(tmp_path, monkeypatch):
+    def version(name):
+        raise run_module.importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(run_module.importlib.metadata, "version", version)
+    versions = begun(tmp_path).settings["versions"]
+    assert versions["keras"] == keras.__version__ and versions[keras.backend.backend()]
+
+
+def test_a_resumed_run_ends_as_the_uninterrupted_one(tmp_path, capsys):
     seen = []
     kept = dict(average=2, seed=5)
     whole, model = begun(tmp_path / "whole"), doubling()
     remember = keras.callbacks.LambdaCallback(
         on_epoch_end=lambda epoch, logs: seen.append(model.get_weights()[0])
     )
-    whole.fit(model, Rows(), Rows(), epochs=4, callbacks=[remember], **kept)
+    fit(whole, model, 4, [remember], **kept)
     np.testing.assert_allclose(model.get_weights()[0], (seen[2] + seen[3]) / 2, rtol=1e-6)
     assert [row[0] for row in history_of(whole)] == ["0", "1", "2", "3"]
 
-    begun(tmp_path / "killed").fit(doubling(), Rows(), Rows(), epochs=3, **kept)
+    fit(begun(tmp_path / "killed"), doubling(), 3, **kept)
     resumed, other = begun(tmp_path / "killed", resume=True), doubling()
     capsys.readouterr()
-    resumed.fit(other, Rows(), Rows(), epochs=4, **kept)
+    fit(resumed, other, 4, **kept)
     assert "Resuming after epoch 3 of 4." in capsys.readouterr().out
     np.testing.assert_array_equal(other.get_weights()[0], model.get_weights()[0])
     assert history_of(resumed) == history_of(whole)
     another = begun(tmp_path / "another")
-    another.fit(doubling(), Rows(), Rows(), epochs=1, seed=6)
+    fit(another, doubling(), 1, seed=6)
     assert history_of(another)[0] != history_of(whole)[0]  # by its dropout
 
-    whole.write_scores({"名": 1.5})
-    assert json.loads((whole.folder / "scores.json").read_text("utf-8")) == {"名": 1.5}
     whole.draw_learning_curve()
     assert (whole.folder / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_patience_ends_a_run_and_a_resumed_one_trains_no_further(tmp_path):
-    stop = dict(epochs=9, patience=2, best=("val_loss", "max"))  # a loss that falls is no better
+def test_a_run_killed_in_its_first_epoch_is_resumed(tmp_path):
+    whole, model = begun(tmp_path / "whole"), doubling()
+    fit(whole, model, 2)
+
+    def kill(batch, logs):
+        raise KeyboardInterrupt
+
+    callbacks = [keras.callbacks.LambdaCallback(on_train_batch_begin=kill)]
+    killed = begun(tmp_path / "killed")
+    with pytest.raises(KeyboardInterrupt):
+        fit(killed, doubling(), 2, callbacks)
+    assert (tmp_path / "killed" / "history.csv").read_bytes() == b""
+    resumed, other = begun(tmp_path / "killed", resume=True), doubling()
+    fit(resumed, other, 2)
+    np.testing.assert_array_equal(other.get_weights()[0], model.get_weights()[0])
+    assert history_of(resumed) == history_of(whole)
+
+
+def test_scores_are_strict_json_and_so_are_settings(tmp_path):
+    run = begun(tmp_path)
+    run.write_scores({"名": 1.5, "none": float("nan"), "counts": np.arange(2)})
+    text = (tmp_path / "scores.json").read_text("utf-8")
+    assert json.loads(text) == {"名": 1.5, "none": None, "counts": [0, 1]} and "名" in text
+    with pytest.raises(ValueError, match="JSON"):
+        Run(tmp_path, overwrite=True).begin({"dropout": float("nan")}, DATA)
+
+
+STOP = dict(patience=2, monitor="val_loss", mode="max")  # a loss that falls never improves
+
+
+def test_patience_stops_a_run_and_a_resumed_one_trains_no_further(tmp_path):
     run, model = begun(tmp_path), doubling()
-    run.fit(model, Rows(), Rows(), **stop)
+    fit(run, model, 9, **STOP)
     history = history_of(run)
     assert len(history) == 3
     other = doubling()
-    begun(tmp_path, resume=True).fit(other, Rows(), Rows(), **stop)
+    fit(begun(tmp_path, resume=True), other, 9, **STOP)
     np.testing.assert_array_equal(other.get_weights()[0], model.get_weights()[0])
     assert history_of(run) == history
 
 
-def test_what_the_model_makes_of_samples_is_printed_after_every_epoch(capsys):
+@pytest.mark.parametrize("killed_after", [1, 2, 3])
+def test_a_stopped_run_ends_with_its_best_weights_resumed_or_not(tmp_path, killed_after):
+    """The rate is so large that the loss falls, and then rises."""
+    seen, losses = [], []
+
+    def ups_and_downs():
+        return doubling(learning_rate=0.7)
+
+    whole, model = begun(tmp_path / "whole"), ups_and_downs()
+    remember = keras.callbacks.LambdaCallback(
+        on_epoch_end=lambda epoch, logs: (
+            seen.append(model.get_weights()[0]),
+            losses.append(logs["val_loss"]),
+        )
+    )
+    stop = dict(patience=2, monitor="val_loss", mode="min")
+    fit(whole, model, 9, [remember], **stop)
+    best = int(np.argmin(losses))
+    assert 0 < best == len(losses) - 3 < 6, losses
+    np.testing.assert_array_equal(model.get_weights()[0], seen[best])
+
+    fit(begun(tmp_path / "killed"), ups_and_downs(), killed_after, **stop)
+    resumed, other = begun(tmp_path / "killed", resume=True), ups_and_downs()
+    fit(resumed, other, 9, **stop)
+    np.testing.assert_array_equal(other.get_weights()[0], seen[best])
+    assert history_of(resumed) == history_of(whole)
+
+
+def test_the_best_epoch_of_a_moving_average_is_its_average(tmp_path):
+    model = doubling()
+    optimizer = keras.optimizers.Adam(0.1, use_ema=True, ema_momentum=0.5)
+    model.compile(optimizer, "mse")
+    averages = []
+
+    def remember(epoch, logs):
+        averages.append(keras.ops.convert_to_numpy(optimizer._model_variables_moving_average[0]))
+
+    # A loss that falls never improves: the first epoch is the best.
+    fit(begun(tmp_path), model, 9, [keras.callbacks.LambdaCallback(on_epoch_end=remember)], **STOP)
+    assert len(averages) == 3 and np.abs(averages[0] - averages[2]).max() > 1e-3
+    np.testing.assert_allclose(model.get_weights()[0], averages[0], rtol=1e-6)
+
+
+def test_samples_are_printed_after_every_epoch(capsys):
     counts = iter("ab")
     samples = Samples(lambda: f"model {next(counts)}")
     samples.on_epoch_end(0)
@@ -132,5 +296,6 @@ def test_what_the_model_makes_of_samples_is_printed_after_every_epoch(capsys):
     assert capsys.readouterr().out == "\nmodel a\n\nmodel b\n"
 
 
-def test_so_many_of_a_list_are_spread_over_it():
-    assert spread(list("abcdefg"), 3) == ["a", "c", "e"] and spread(["a"], 3) == ["a"]
+def test_some_of_a_list_are_evenly_spaced_over_it():
+    assert evenly_spaced(list("abcdefg"), 3) == ["a", "c", "e"]
+    assert evenly_spaced(["a"], 3) == ["a"]

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
+import oracle
+from keras_transformer.losses import token_cross_entropy
 
 BACKENDS = ("tensorflow", "jax", "torch")
 
@@ -19,11 +21,11 @@ import json, pathlib, sys
 import keras, numpy as np
 import keras_transformer
 folder, answers = pathlib.Path(sys.argv[1]), {}
-for name, asked in json.load(open(folder / "asked.json")).items():
+for name, question in json.load(open(folder / "questions.json")).items():
     task = keras.saving.load_model(folder / f"{name}.keras")
-    inputs = {side: np.array(ids, "int32") for side, ids in asked["inputs"].items()}
+    inputs = {side: np.array(ids, "int32") for side, ids in question["inputs"].items()}
     np.save(folder / f"{name}.npy", keras.ops.convert_to_numpy(task(inputs)))
-    answers[name] = getattr(task, asked["method"])(asked["texts"], **asked["options"])
+    answers[name] = getattr(task, question["method"])(question["texts"], **question["options"])
 print(json.dumps([keras.backend.backend(), answers]))
 """
 
@@ -44,6 +46,7 @@ def test_line_n_of_the_answer_translates_line_n_of_the_question(translator, date
     texts = dates.test.source[:40]
     together = translator.translate(texts)
     assert together == [translator.translate([text])[0] for text in texts]
+    assert together == translator.translate(text for text in texts)
     assert translator.translate(texts[::-1]) == together[::-1]
     assert len(set(together)) > 5
 
@@ -65,13 +68,13 @@ def test_an_answer_without_end_stops_at_a_length_set_by_its_own_text_alone(trans
     endless = kt.Transformer(size, num_layers=1, d_model=8, num_heads=1, d_ff=8)
     never_end = np.ones((size, 8), "float32")
     never_end[5], never_end[kt.END] = 2, -1
-    endless.embed_target.set_weights([never_end])
+    endless.target_embedding.set_weights([never_end])
     endless.decoder.blocks[-1].feed_forward_add_norm.norm.beta.assign(np.ones(8) * 100)
     endless = kt.Translator(endless, translator.source_tokenizer)
     short, long = "May 5, 2019", "May 5, 2019, " * 10
     alone, beside_a_long_one = endless.translate([short]), endless.translate([short, long])
-    tokens = len(kt.encode(translator.source_tokenizer, [short])[0]) + 1
-    assert len(kt.encode(translator.source_tokenizer, alone)[0]) <= 2 * tokens + 16
+    tokens = len(translator.source_tokenizer.encode([short])[0]) + 1
+    assert len(translator.source_tokenizer.encode(alone)[0]) <= 2 * tokens + 16
     assert beside_a_long_one[0] == alone[0] and len(beside_a_long_one[1]) > len(alone[0])
 
 
@@ -102,43 +105,138 @@ def test_characters_that_were_never_seen_are_read_as_unknown(translator):
     assert all(isinstance(answer, str) for answer in answers)
 
 
-@pytest.mark.parametrize("wrong", ["May 5, 2019", ["May 5, 2019", 7], [None], b"May 5, 2019"])
-def test_what_is_not_a_list_of_strings_is_refused(translator, wrong):
-    with pytest.raises(ValueError, match="text"):
-        translator.translate(wrong)
+NO_TEXTS = [
+    "May 5, 2019",
+    ["May 5, 2019", 7],
+    [None],
+    b"May 5, 2019",
+    None,
+    7,
+    "\ud800",
+    ["\ud800"],
+]
+
+
+@pytest.mark.parametrize("wrong", NO_TEXTS, ids=repr)
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda t, wrong: t.translate(wrong),
+        lambda t, wrong: t.translate(["a"], prefixes=wrong or 0),
+        lambda t, wrong: t.sample(wrong),
+        lambda t, wrong: t.sample(["a"], prefixes=wrong or 0),
+        lambda t, wrong: t.score(wrong, ["a"]),
+        lambda t, wrong: t.score(["a"], wrong),
+    ],
+    ids=["translate", "prefixes", "sample", "sample prefixes", "score", "score translations"],
+)
+def test_what_is_not_a_list_of_strings_is_refused(translator, ask, wrong):
+    with pytest.raises(ValueError, match="list of texts|Every text must be"):
+        ask(translator, wrong)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda t: list(t.stream(["a"])),
+        lambda t: list(t.stream(None)),
+        lambda t: list(t.stream("a", prefix=7)),
+        lambda t: t.attention(7),
+        lambda t: t.attention("a", 7),
+    ],
+)
+def test_what_is_not_one_text_is_refused(translator, ask):
+    with pytest.raises(ValueError, match="Every text must be a str; item 0 is of type"):
+        ask(translator)
+
+
+def test_a_generator_of_texts_is_read_once_as_a_list(translator, dates):
+    texts, targets = dates.test.source[:4], dates.test.target[:4]
+
+    def each(texts):
+        yield from texts
+
+    prefixes = ["77", "", "1", "2"]
+    expected = translator.translate(texts, prefixes=prefixes)
+    assert translator.translate(each(texts), prefixes=each(prefixes)) == expected
+    assert translator.sample(each(texts), seed=1) == translator.sample(texts, seed=1)
+    assert translator.score(each(texts), each(targets)) == translator.score(texts, targets)
 
 
 def test_a_text_longer_than_the_learned_positions_is_named(translator):
-    tokenizer = translator.source_tokenizer
-    short = kt.Transformer(
-        tokenizer.vocabulary_size(), num_layers=1, d_model=8, num_heads=1, d_ff=8, max_length=12
-    )
-    limited = kt.Translator(short, tokenizer)
+    limited = with_learned_positions(translator, 12)
     assert len(limited.translate(["May 5"])) == 1
-    with pytest.raises(
-        ValueError, match="Text 2 has 15 tokens, but the model learned 12 positions"
-    ):
+    with pytest.raises(ValueError, match="Text 1 must have at most 12 tokens, .*; received 15"):
         limited.translate(["May 5", "April 22, 2019"])
+    with pytest.raises(ValueError, match="Prefix 1 must have at most 12 tokens, .*; received 13"):
+        limited.translate(["May 5"] * 2, prefixes=["", "2" * 13])
 
 
-def test_attention_weights_stand_for_the_translation_itself(translator, dates):
+def with_learned_positions(translator, max_length):
+    """A translator whose translations never end."""
+    tokenizer, sizes = translator.source_tokenizer, dict(d_model=8, num_heads=1, d_ff=8)
+    size = tokenizer.vocabulary_size()
+    model = kt.Transformer(size, num_layers=1, max_length=max_length, **sizes)
+    embeddings = np.random.default_rng(0).normal(size=(size, 8))
+    embeddings[:, 0], embeddings[kt.END, 0] = 1, -9
+    model.target_embedding.set_weights([embeddings])
+    model.decoder.blocks[-1].feed_forward_add_norm.norm.beta.assign([9.0] + [0.0] * 7)
+    return kt.Translator(model, tokenizer)
+
+
+def test_a_translation_cut_at_the_learned_positions_has_attention_maps_but_no_score(translator):
+    limited = with_learned_positions(translator, 12)
+    ((text, score, finished),) = limited.translate(["May 5"], return_scores=True)
+    assert len(text) == 12 and not finished and score < 0
+    weights, source_tokens, target_tokens = limited.attention("May 5", text)
+    (ids,) = limited.target_tokenizer.encode([text])
+    assert target_tokens == limited.target_tokenizer.tokens(ids)
+    assert weights.shape == (1, 1, 12, len(source_tokens))
+    assert np.isfinite(limited.score(["May 5"], [text[:11]]))
+    message = "Translation 1 must have at most 12 tokens, .*; received 13. Split it"
+    with pytest.raises(ValueError, match=message):
+        limited.score(["May 5"] * 2, ["", text])
+
+
+def test_attention_weights_are_those_of_writing_the_translation(translator, dates, weights_of):
     text = dates.test.source[3]
     (translation,) = translator.translate([text])
-    weights, source_tokens, target_tokens = translator.attention(text)
-    transformer = translator.transformer
+    maps = translator.attention(text)
+    weights, source_tokens, target_tokens = maps
+    assert isinstance(maps, kt.AttentionMaps)
     assert weights.shape == (1, 2, len(target_tokens), len(source_tokens))
     np.testing.assert_allclose(weights.sum(axis=-1), 1, atol=1e-5)
     assert "".join(source_tokens) == text.replace(" ", "▁") + "</s>"
     assert "".join(target_tokens) == translation.replace(" ", "▁") + "</s>"
-    # The same weights as the whole model's, teacher-forced on its own answer.
-    source, target = kt.encode(translator.source_tokenizer, [text, translation])
-    memory, mask = transformer.encode(np.array([[*source, kt.END]]))
-    y = transformer.target_positions(transformer.embed_target(np.array([[kt.START, *target]])))
-    expected = transformer.decoder(
-        y, memory, cross_attention_mask=mask, return_attention_scores=True
-    )
-    np.testing.assert_allclose(weights, keras.ops.convert_to_numpy(expected[2][0]), atol=1e-6)
+    source, target = translator.source_tokenizer.encode([text, translation])
+    model = weights_of(translator.transformer)
+    expected = cross_attention(model, [*source, kt.END], [kt.START, *target])
+    np.testing.assert_allclose(weights[0], expected, atol=1e-5)
     assert weights.std() > 0.01  # not all alike
+
+
+def cross_attention(model, source_ids, target_ids):
+    """The weights of a model of one layer with two heads, by equation 1."""
+
+    def embedded(embedding, ids):
+        x = embedding[ids][np.newaxis] * np.sqrt(embedding.shape[1])
+        return x + oracle.positional_encoding(len(ids), embedding.shape[1])
+
+    memory = oracle.encoder(embedded(model["source_embedding"], source_ids), model["encoder"], 2)
+    (block,) = model["decoder"]["blocks"]
+    y, mask = (
+        embedded(model["target_embedding"], target_ids),
+        oracle.look_ahead_mask(len(target_ids)),
+    )
+    y = oracle.residual(
+        y,
+        lambda y: oracle.multi_head_attention(y, y, block["self_attention"], 2, mask),
+        block["self_attention_norm"],
+    )
+    weights = block["cross_attention"]
+    queries = np.split(oracle.dense(y, weights["query"])[0], 2, axis=-1)
+    keys = np.split(oracle.dense(memory, weights["key"])[0], 2, axis=-1)
+    return [oracle.attention(q, k, k)[1] for q, k in zip(queries, keys, strict=True)]
 
 
 def test_one_file_holds_model_and_vocabulary_and_no_optimizer(translator, saved):
@@ -147,7 +245,7 @@ def test_one_file_holds_model_and_vocabulary_and_no_optimizer(translator, saved)
     assert any("vocabulary" in name for name in names)
     weights = translator.transformer.count_params() * 4
     assert weights < saved.stat().st_size < 1.5 * weights + 200_000
-    assert translator.transformer.optimizer is not None  # training can go on
+    assert translator.transformer.optimizer is not None  # it can be trained further
 
 
 def test_a_file_that_cannot_be_written_leaves_the_old_one_whole(
@@ -173,7 +271,7 @@ def test_saving_over_a_file_can_be_refused(translator, saved):
 
 
 def test_two_vocabularies_are_saved_and_loaded_apart(dates, tmp_path):
-    tokenizers = [kt.learn_tokenizer(side, model_type="char") for side in dates.train]
+    tokenizers = [kt.train_tokenizer(side, model_type="char") for side in dates.train]
     sizes = [tokenizer.vocabulary_size() for tokenizer in tokenizers]
     assert sizes[0] != sizes[1]
     model = kt.Transformer(*sizes, num_layers=1, d_model=8, num_heads=1, d_ff=8)
@@ -183,17 +281,17 @@ def test_two_vocabularies_are_saved_and_loaded_apart(dates, tmp_path):
     assert [
         t.vocabulary_size() for t in (loaded.source_tokenizer, loaded.target_tokenizer)
     ] == sizes
-    assert loaded.batch_size == 5
+    assert loaded.config.batch_size == 5
     texts = dates.test.source[:5]
     assert loaded.translate(texts) == translator.translate(texts)
 
 
 @pytest.mark.parametrize("backend", sorted({*BACKENDS} - {keras.backend.backend()}))
-def test_every_saved_task_says_the_same_on_the_other_backends(
+def test_every_saved_task_answers_the_same_on_the_other_backends(
     translator, small_tasks, dates, backend, tmp_path
 ):
     """The gate runs the suite on three backends: six pairs of saving and loading."""
-    ids = [kt.encode(translator.source_tokenizer, side[:8]) for side in dates.test]
+    ids = [translator.source_tokenizer.encode(side[:8]) for side in dates.test]
     pairs, _ = kt.TranslationBatches(*ids, shuffle=False, num_buckets=1)[0]
     tokens = {"token_ids": np.array([[2, 5, 6, 7], [2, 8, 0, 0]], "int32")}
     texts = ["The dog barks.", "a Zebra sees me", "", "dogs"]
@@ -208,12 +306,12 @@ def test_every_saved_task_says_the_same_on_the_other_backends(
         "classifier": (words, "classify", texts, {}),
         "filler": (words, "fill", ["The [MASK] barks."], {}),
     }
-    tasks, asked = {"translator": translator, **small_tasks}, {}
+    tasks, as_json = {"translator": translator, **small_tasks}, {}
     for name, (inputs, *question) in questions.items():
         tasks[name].save(tmp_path / f"{name}.keras")
-        asked[name] = dict(zip(("method", "texts", "options"), question))
-        asked[name]["inputs"] = {side: array.tolist() for side, array in inputs.items()}
-    (tmp_path / "asked.json").write_text(json.dumps(asked))
+        as_json[name] = dict(zip(("method", "texts", "options"), question, strict=True))
+        as_json[name]["inputs"] = {side: array.tolist() for side, array in inputs.items()}
+    (tmp_path / "questions.json").write_text(json.dumps(as_json))
     environment = {**os.environ, "KERAS_BACKEND": backend}
     if backend == "tensorflow":  # the gate hides it from the others
         environment.pop("PYTHONPATH", None)
@@ -223,6 +321,7 @@ def test_every_saved_task_says_the_same_on_the_other_backends(
         cwd=pathlib.Path(kt.__file__).parents[1],
         capture_output=True,
         text=True,
+        timeout=300,
     )
     assert answer.returncode == 0, answer.stderr
     there, answers = json.loads(answer.stdout.splitlines()[-1])
@@ -256,7 +355,7 @@ def test_beams_and_scores_of_text(translator, dates):
         each[0] for each in hypotheses
     ]
     assert hypotheses[-1] == [("", 0.0, True)] * 3
-    for text, found in zip(texts[:-1], hypotheses):
+    for text, found in zip(texts[:-1], hypotheses[:-1], strict=True):
         assert len({each.text for each in found}) == 3
         scores = [each.score for each in found]
         assert scores == sorted(scores, reverse=True) and all(each.finished for each in found)
@@ -264,7 +363,7 @@ def test_beams_and_scores_of_text(translator, dates):
         np.testing.assert_allclose(scores, expected, atol=1e-4)
 
 
-def test_one_beam_with_its_score_says_what_greedy_says(translator, dates):
+def test_one_beam_finds_what_greedy_decoding_finds(translator, dates):
     texts = dates.test.source[:20]
     scored = translator.translate(texts, beams=1, return_scores=True)
     assert [each.text for each in scored] == translator.translate(texts)
@@ -273,9 +372,9 @@ def test_one_beam_with_its_score_says_what_greedy_says(translator, dates):
 def test_a_score_without_length_penalty_is_the_log_probability(translator, dates):
     texts, targets = dates.test.source[:9], dates.test.target[:9]
     scores = translator.score(texts, targets, length_penalty=0.0)
-    ids = [kt.encode(translator.source_tokenizer, side) for side in (texts, targets)]
+    ids = [translator.source_tokenizer.encode(side) for side in (texts, targets)]
     inputs, labels = kt.TranslationBatches(*ids, shuffle=False, num_buckets=1, batch_size=9)[0]
-    nats = kt.training.nats_per_token(labels, translator(inputs))
+    nats = token_cross_entropy(labels, translator(inputs))
     expected = -(keras.ops.convert_to_numpy(nats) * (labels > 0)).sum(axis=1)
     np.testing.assert_allclose(scores, expected, rtol=1e-4)
     per_length = [len(target) + 1 for target in targets]  # characters and END
@@ -288,15 +387,31 @@ def test_a_score_without_length_penalty_is_the_log_probability(translator, dates
 
 def test_decoding_defaults_are_saved_in_the_file(translator, dates, tmp_path):
     tokenizer = translator.source_tokenizer
-    kt.Translator(translator.transformer, tokenizer, beams=3, length_penalty=1.5).save(
-        tmp_path / "b.keras"
-    )
+    changes = dict(beams=3, length_penalty=1.5, max_length_ratio=3.0, tokens_per_batch=500)
+    kt.Translator(translator.transformer, tokenizer, **changes).save(tmp_path / "b.keras")
     loaded = keras.saving.load_model(tmp_path / "b.keras")
+    assert loaded.config == kt.GenerationConfig(**changes)
     texts = dates.test.source[:6]
-    expected = translator.translate(texts, beams=3, length_penalty=1.5, return_scores=True)
+    expected = translator.translate(texts, **changes, return_scores=True)
     found = loaded.translate(texts, return_scores=True)
     assert [each.text for each in found] == [each.text for each in expected]
     np.testing.assert_allclose([h.score for h in found], [h.score for h in expected], atol=1e-5)
+
+
+def test_options_change_the_configuration_of_a_translator(translator):
+    parts = translator.transformer, translator.source_tokenizer
+    config = kt.GenerationConfig(beams=5, length_penalty=1.0)
+    assert kt.Translator(*parts).config == kt.GenerationConfig()
+    assert kt.Translator(*parts, config=config).config == config
+    changed = kt.Translator(*parts, config=config, beams=2)
+    assert changed.config == kt.GenerationConfig(beams=2, length_penalty=1.0)
+    with pytest.raises(ValueError, match="Options are beams, .*; received unknown='beam'"):
+        kt.Translator(*parts, beam=3)
+    for method in (changed.translate, changed.sample):
+        with pytest.raises(TypeError, match="beam"):
+            method(["May 5, 2019"], beam=3)
+    with pytest.raises(TypeError, match="positional"):
+        changed.translate(["May 5, 2019"], 3)
 
 
 def test_the_pieces_of_a_stream_join_to_the_translation(translator, dates):
@@ -304,12 +419,25 @@ def test_the_pieces_of_a_stream_join_to_the_translation(translator, dates):
         pieces = list(translator.stream(text))
         assert "".join(pieces) == translator.translate([text])[0]
         assert len(pieces) > 3
-    drawn = "".join(translator.stream(text, seed=5, temperature=1.5))
-    assert drawn == translator.sample([text], seed=5, temperature=1.5)[0]
+    sampled = "".join(translator.stream(text, seed=5, temperature=1.5))
+    assert sampled == translator.sample([text], seed=5, temperature=1.5)[0]
     assert list(translator.stream("  ")) == []
 
 
-def test_samples_are_set_by_seed_and_number_alone(translator, dates):
+def test_a_stream_of_bytes_joins_to_the_translation_even_if_a_character_is_cut(randomize):
+    tokenizer = kt.train_tokenizer(["a"], model_type="byte")
+    size = tokenizer.vocabulary_size()
+    model = randomize(kt.Transformer(size, num_layers=1, d_model=8, num_heads=1, d_ff=8))
+    translator = kt.Translator(model, tokenizer)
+    cut = []
+    for seed in range(8):
+        (sampled,) = translator.sample(["我爱"], seed=seed)
+        assert "".join(translator.stream("我爱", seed=seed)) == sampled
+        cut.append(sampled.endswith("\N{REPLACEMENT CHARACTER}"))
+    assert any(cut)  # at the length limit, after the first bytes of a character
+
+
+def test_samples_depend_on_seed_and_number_alone(translator, dates):
     texts = dates.test.source[:10]
     first = translator.sample(texts, seed=1, temperature=1.5)
     assert translator.sample(texts, seed=1, temperature=1.5, batch_size=3) == first
@@ -319,14 +447,24 @@ def test_samples_are_set_by_seed_and_number_alone(translator, dates):
 
 def test_a_prefix_begins_the_translation(translator, dates):
     texts = dates.test.source[:3]
-    for said in (
-        translator.translate(texts, prefixes=["77", "", "1"]),
-        translator.translate(texts, prefixes=["77", "", "1"], beams=3),
-    ):
-        assert said[0].startswith("77") and said[2].startswith("1")
+    for beams in (1, 3):
+        translations = translator.translate(texts, prefixes=["77", "", "1"], beams=beams)
+        assert translations[0].startswith("77") and translations[2].startswith("1")
     assert (
         translator.translate(texts, prefixes=["77", "", "1"])[1] == translator.translate(texts)[1]
     )
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_a_prefix_of_any_length_is_kept_whole(translator, beams):
+    prefix = "2" * 60  # a translation of "1/2" has at most 2 * 4 + 16 tokens
+    short, long = translator.translate(["1/2"] * 2, prefixes=["", prefix], beams=beams)
+    assert long.startswith(prefix) and len(short) <= 24
+
+
+def test_a_prefix_may_take_all_learned_positions(translator):
+    limited = with_learned_positions(translator, 12)
+    assert limited.translate(["May 5"], prefixes=["2" * 12]) == ["2" * 12]
 
 
 def test_lengths_relative_to_the_source_are_kept(translator, dates):
@@ -334,10 +472,11 @@ def test_lengths_relative_to_the_source_are_kept(translator, dates):
     tokens = [len(text) for text in texts]
     for beams in (1, 3):
         longer = translator.translate(texts, beams=beams, min_length_ratio=1.5)
-        assert all(len(said) >= int(1.5 * n) for said, n in zip(longer, tokens))
+        pairs = zip(longer, tokens, strict=True)
+        assert all(len(translation) >= int(1.5 * n) for translation, n in pairs)
 
 
-def test_any_budget_says_the_same(translator, dates):
+def test_the_batch_size_changes_no_translation(translator, dates):
     texts = ["May 5, 2019 " * 12, *dates.test.source[:20]]
     expected = translator.translate(texts)
     for budget in (dict(tokens_per_batch=40), dict(batch_size=3), dict(tokens_per_batch=1)):
@@ -349,12 +488,21 @@ def test_any_budget_says_the_same(translator, dates):
     [
         (dict(beams=0), "beams must be an integer of at least 1; received beams=0"),
         (dict(beams=2, n_best=3), "n_best must be from 1 to beams; received n_best=3, beams=2"),
+        (dict(beams=1.0), "beams must be an integer of at least 1; received beams=1.0"),
+        (dict(beams="2"), "beams must be an integer of at least 1; received beams='2'"),
+        (dict(n_best=1.5), "n_best must be an integer of at least 1; received n_best=1.5"),
+        (dict(n_best=0), "n_best must be an integer of at least 1; received n_best=0"),
         (dict(beams=2, length_penalty=-0.1), "length_penalty must be at least 0"),
+        (dict(length_penalty="1"), "length_penalty must be a finite number; rec.*_penalty='1'"),
+        (dict(length_penalty=np.nan), "length_penalty must be at least 0; rec.*_penalty=nan"),
         (dict(batch_size=0), "batch_size must be an integer of at least 1"),
         (dict(tokens_per_batch=0), "tokens_per_batch must be an integer of at least 1"),
         (dict(max_length_ratio=0), "max_length_ratio"),
+        (dict(max_length_ratio=np.inf), "max_length_ratio must be a finite number; rec.*ratio=inf"),
         (dict(min_length_ratio=-1), "min_length_ratio"),
-        (dict(prefixes=["a", "b"]), "one prefix for each text; received 2 for 1"),
+        (dict(min_length_ratio=3.0), "0 <= min_length_ratio <= max_length_ratio"),
+        (dict(min_length_ratio=None, max_length_ratio="2"), "max_length_ratio must be a finite"),
+        (dict(prefixes=["a", "b"]), "one prefix per text; received texts=1, prefixes=2"),
     ],
     ids=str,
 )
@@ -363,29 +511,62 @@ def test_a_search_option_out_of_range_is_named(translator, options, message):
         translator.translate(["May 5, 2019"], **options)
 
 
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (dict(temperature=0), "temperature must be above 0; received temperature=0"),
+        (dict(temperature="1"), "temperature must be a finite number; received temperature='1'"),
+        (dict(temperature=np.inf), "temperature must be a finite number; received temperature=inf"),
+        (dict(top_k=1.5), "top_k must be an integer of at least 1; received top_k=1.5"),
+        (dict(top_p=1.1), "top_p must be above 0 and at most 1; received top_p=1.1"),
+        (dict(top_p=np.nan), "top_p must be above 0 and at most 1; received top_p=nan"),
+        (dict(seed=-1), "seed must be an integer of at least 0; received seed=-1"),
+        (dict(max_length_ratio=0), "max_length_ratio"),
+    ],
+    ids=str,
+)
+def test_an_option_of_sampling_out_of_range_is_named(translator, options, message):
+    with pytest.raises(ValueError, match=message):
+        translator.sample(["May 5, 2019"], **options)
+    with pytest.raises(ValueError, match=message):
+        list(translator.stream("May 5, 2019", **{"seed": 0, **options}))
+
+
 @pytest.mark.parametrize("default", [dict(beams=0), dict(length_penalty=-1), dict(batch_size=0)])
 def test_a_default_of_the_search_out_of_range_is_named(translator, default):
-    with pytest.raises(ValueError, match=f"{[*default][0]} must be .*at least [01]; received"):
+    (name,) = default
+    with pytest.raises(ValueError, match=f"{name} must be .*at least [01]; received"):
         kt.Translator(translator.transformer, translator.source_tokenizer, **default)
 
 
-def test_a_score_needs_one_translation_for_each_text(translator):
-    with pytest.raises(ValueError, match="one translation for each text; received 1 for 2"):
+def test_a_score_needs_one_translation_per_text(translator):
+    message = "one translation per text; received texts=2, translations=1"
+    with pytest.raises(ValueError, match=message):
         translator.score(["May 5, 2019", "May 6, 2019"], ["2019-05-05"])
 
 
 def test_a_thousand_lengths_need_few_shapes_and_a_long_text_makes_no_short_one_longer(translator):
     shapes = set()
     for length in range(1, 1001):
-        for _, given in translator._batches(["x" * length, *["y" * 5] * 63][: 1 + length % 64]):
-            source_ids, room = given["source_ids"], given["max_length"].max()
-            shapes.add((*source_ids.shape, int(room - 1).bit_length()))
+        texts = ["x" * length, *["y" * 5] * 63][: 1 + length % 64]
+        for _, batch in translator._batches(texts, None, translator.config):
+            source_ids, longest = batch["source_ids"], batch["max_length"].max()
+            shapes.add((*source_ids.shape, int(longest - 1).bit_length()))
             longest = (source_ids > 0).sum(axis=1).max()
             assert source_ids.shape[1] <= max(16, 1.5 * longest)
     assert len(shapes) < 60
 
 
-def test_what_was_done_to_the_training_text_is_done_to_each_text(dates, translator, tmp_path):
+def test_rows_that_only_fill_a_batch_have_no_tokens_to_write(translator):
+    texts = ["May 5, 2019"] * 5
+    ((numbers, batch),) = translator._batches(texts, ["2"] * 5, translator.config)
+    assert numbers == [0, 1, 2, 3, 4]
+    assert {name: len(rows) for name, rows in batch.items()} == dict.fromkeys(batch, 8)
+    assert (batch["max_length"][5:] == 0).all() and (batch["max_length"][:5] == 40).all()
+    assert not batch["source_ids"][5:].any() and not batch["prefix"][5:].any()
+
+
+def test_every_text_is_normalized_as_the_training_texts_were(dates, translator, tmp_path):
     lower = kt.Translator(
         translator.transformer,
         translator.source_tokenizer,

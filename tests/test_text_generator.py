@@ -1,10 +1,10 @@
 import keras
 import numpy as np
-import oracle
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.generation.steps import NEVER
+import oracle
+from keras_transformer.generation.constraints import NEVER_WRITTEN
 
 PROMPTS = ["the", "a small cat sees the dog", "", "sees the", "I"]
 TEXT = "a cat sees it"  # 13 characters
@@ -38,30 +38,30 @@ def log_p(generator, ids, length=16):
 # Writing
 
 
-def test_beyond_its_window_a_text_goes_on_from_the_last_half_of_it(generator):
+def test_beyond_its_window_a_text_is_continued_from_the_last_half_of_it(generator):
     answers = generator.generate(PROMPTS, max_tokens=15, temperature=0)
-    for prompt, answer in zip(PROMPTS, answers):
-        (ids,) = kt.encode(generator.tokenizer, [prompt])
+    for prompt, answer in zip(PROMPTS, answers, strict=True):
+        (ids,) = generator.tokenizer.encode([prompt])
         written, shown = list(ids), list(ids)
         for _ in range(15):
             shown = shown if len(shown) < 8 else shown[-4:]
             logits = logits_of(generator, shown, 8)[-1]
-            logits[[*NEVER, kt.END]] = -np.inf
+            logits[[*NEVER_WRITTEN, kt.END]] = -np.inf
             written.append(int(logits.argmax()))
             shown = [*shown, written[-1]]
-        assert answer == kt.decode(generator.tokenizer, [written])[0]
+        assert answer == generator.tokenizer.decode([written])[0]
         assert answer.startswith(prompt) and len(answer) == len(prompt) + 15
     assert len({answer[-10:] for answer in answers}) > 2
 
 
-def test_what_prompt_n_draws_depends_on_seed_and_number_alone(generator):
+def test_a_sampled_continuation_depends_on_seed_and_number_alone(generator):
     options = dict(max_tokens=12, temperature=2.0)
     together = generator.generate(PROMPTS, seed=1, **options)
     others = ["dog", PROMPTS[1], "a cat and so on", "", PROMPTS[4], "b"]
     beside = generator.generate(others, seed=1, **options)
     assert (beside[1], beside[4]) == (together[1], together[4])
     by_twos = kt.TextGenerator(
-        generator.model, generator.tokenizer, window=8, ends=False, batch_size=2
+        generator.model, generator.tokenizer, window=8, append_end=False, batch_size=2
     )
     assert by_twos.generate(PROMPTS, seed=1, **options) == together
     assert generator.generate(PROMPTS, seed=2, **options) != together
@@ -69,38 +69,47 @@ def test_what_prompt_n_draws_depends_on_seed_and_number_alone(generator):
     assert len(set(same)) == 4
 
 
-def test_of_one_token_chance_draws_the_most_probable(generator):
+def test_sampling_from_one_token_is_greedy_decoding(generator):
     options = dict(max_tokens=10)
     expected = generator.generate(PROMPTS, temperature=0, **options)
     assert generator.generate(PROMPTS, top_k=1, seed=9, **options) == expected
     assert generator.generate(PROMPTS, top_p=1e-6, seed=9, **options) == expected
 
 
-def test_only_texts_that_end_are_ended(generator, small_tasks, randomize):
+def test_only_texts_with_an_end_are_ended(generator):
     size = generator.tokenizer.vocabulary_size()
     model = kt.LanguageModel(size, num_layers=1, d_model=8, num_heads=1, d_ff=8)
     embeddings = np.random.default_rng(0).normal(size=(size, 8)) / 5
     embeddings[kt.END] = 5  # by far the likeliest, whatever was read
-    model.embed.embeddings.assign(embeddings)
+    model.embedding.embeddings.assign(embeddings)
     norm = model.decoder.blocks[-1].feed_forward_add_norm.norm
     norm.set_weights([np.zeros(8), np.ones(8)])
     prompts = ["the dog", "", "a"]
     ending, endless = (
-        kt.TextGenerator(model, generator.tokenizer, window=6, ends=ends) for ends in (True, False)
+        kt.TextGenerator(model, generator.tokenizer, window=6, append_end=append_end)
+        for append_end in (True, False)
     )
     for temperature in (0, 1.0):
         options = dict(max_tokens=9, temperature=temperature)
         assert ending.generate(prompts, **options) == prompts
         answers = endless.generate(prompts, **options)
-        assert [len(answer) - len(prompt) for answer, prompt in zip(answers, prompts)] == [9] * 3
+        written = [answer[len(prompt) :] for answer, prompt in zip(answers, prompts, strict=True)]
+        assert [len(text) for text in written] == [9] * 3
 
 
 def test_a_prompt_is_returned_as_it_was_given(generator):
     prompts = ["the 我爱 dog", "\N{GRINNING FACE}", " two  blanks "]
     answers = generator.generate(prompts, max_tokens=4)
-    for prompt, answer in zip(prompts, answers):
+    for prompt, answer in zip(prompts, answers, strict=True):
         assert answer.startswith(prompt) and len(answer) == len(prompt) + 4
     assert generator.generate([]) == []
+
+
+def test_a_generator_of_texts_is_read_once_as_a_list(generator):
+    expected = generator.generate(PROMPTS, max_tokens=4, temperature=0)
+    assert generator.generate((p for p in PROMPTS), max_tokens=4, temperature=0) == expected
+    scores = generator.score(["the dog", "b"])
+    assert generator.score(text for text in ["the dog", "b"]) == scores
 
 
 # Scores
@@ -109,8 +118,8 @@ def test_a_prompt_is_returned_as_it_was_given(generator):
 def test_the_score_of_one_window_is_the_sum_of_the_log_probabilities(with_ends):
     texts = [TEXT, "the dog", "b"]
     scores = with_ends.score(texts)
-    for text, score in zip(texts, scores):
-        ids = [*kt.encode(with_ends.tokenizer, [text])[0], kt.END]
+    for text, score in zip(texts, scores, strict=True):
+        ids = [*with_ends.tokenizer.encode([text])[0], kt.END]
         nats = -log_p(with_ends, ids).sum()
         assert score.nats == pytest.approx(nats, rel=1e-4)
         assert (score.tokens, score.characters) == (len(text) + 1, len(text))
@@ -128,8 +137,8 @@ def test_the_score_of_one_window_is_the_sum_of_the_log_probabilities(with_ends):
         (0.99, [(0, 8, 0), (1, 9, 8), (2, 10, 9), (3, 11, 10), (4, 12, 11), (5, 13, 12)]),
     ],
 )
-def test_in_windows_that_overlap_each_token_counts_once(generator, overlap, windows):
-    (ids,) = kt.encode(generator.tokenizer, [TEXT])
+def test_in_overlapping_windows_each_token_counts_once(generator, overlap, windows):
+    (ids,) = generator.tokenizer.encode([TEXT])
     counted = [new for first, last, begin in windows for new in range(begin, last)]
     assert counted == list(range(13))
     nats = -sum(
@@ -138,7 +147,7 @@ def test_in_windows_that_overlap_each_token_counts_once(generator, overlap, wind
     short, score, again = generator.score(["dog", TEXT, TEXT], overlap=overlap)
     assert score.nats == pytest.approx(nats, rel=1e-4) and again == pytest.approx(score, rel=1e-5)
     assert (score.tokens, score.characters) == (13, 13)
-    (ids,) = kt.encode(generator.tokenizer, ["dog"])
+    (ids,) = generator.tokenizer.encode(["dog"])
     assert short.nats == pytest.approx(-log_p(generator, ids).sum(), rel=1e-4)
 
 
@@ -148,7 +157,7 @@ def test_in_windows_that_overlap_each_token_counts_once(generator, overlap, wind
 def test_a_saved_generator_writes_and_scores_the_same(generator, tmp_path):
     generator.save(tmp_path / "generator.keras")
     loaded = keras.saving.load_model(tmp_path / "generator.keras")
-    assert (loaded.window, loaded.ends, loaded.batch_size) == (8, False, 64)
+    assert (loaded.window, loaded.append_end, loaded.batch_size) == (8, False, 64)
     assert loaded.generate(PROMPTS, 12, seed=3) == generator.generate(PROMPTS, 12, seed=3)
     assert loaded.score([TEXT])[0] == pytest.approx(generator.score([TEXT])[0], rel=1e-5)
 
@@ -157,18 +166,29 @@ def test_a_saved_generator_writes_and_scores_the_same(generator, tmp_path):
     "ask, message",
     [
         (lambda g: g.generate("text"), "list of texts; received one str"),
+        (lambda g: g.generate(None), "list of texts; received one NoneType"),
+        (lambda g: g.generate(7), "list of texts; received one int"),
         (lambda g: g.generate(["a", 7]), "item 1 is of type int"),
         (lambda g: g.generate(["a"], max_tokens=0), "max_tokens must .* received max_tokens=0"),
+        (lambda g: g.generate(["a"], max_tokens=1.5), "max_tokens must .* received max_tokens=1.5"),
         (lambda g: g.generate(["a"], temperature=-1), "temperature must be at least 0"),
+        (lambda g: g.generate(["a"], temperature="1"), "temperature must be a finite number"),
+        (lambda g: g.generate(["a"], temperature=np.nan), "temperature must be at least 0"),
         (lambda g: g.generate(["a"], top_k=0), "top_k must be an integer of at least 1"),
         (lambda g: g.generate(["a"], top_p=0), "top_p must be above 0"),
         (lambda g: g.generate(["a"], seed=-1), "seed must be an integer of at least 0"),
         (lambda g: g.score("text"), "list of texts; received one str"),
+        (lambda g: g.score(None), "list of texts; received one NoneType"),
+        (lambda g: g.score([None]), "item 0 is of type NoneType"),
         (lambda g: g.score(["a", ""]), "Text 1 must have a character to be scored; rec.* text=''"),
         (lambda g: g.score(["a"], overlap=1), r"overlap must be in \[0, 1\); received overlap=1"),
+        (
+            lambda g: g.score(["a"], overlap="0"),
+            r"overlap must be in \[0, 1\); received overlap='0'",
+        ),
     ],
 )
-def test_what_cannot_be_asked_is_named(generator, ask, message):
+def test_an_argument_out_of_range_is_named(generator, ask, message):
     with pytest.raises(ValueError, match=message):
         ask(generator)
 
@@ -183,15 +203,17 @@ def test_what_cannot_be_asked_is_named(generator, ask, message):
         (1, {}, "The tokenizer must have the .* ids of the model; received vocabulary_size="),
     ],
 )
-def test_a_generator_that_cannot_be_is_an_error(generator, size, arguments, message):
+def test_parts_that_do_not_fit_are_refused(generator, size, arguments, message):
     size += generator.tokenizer.vocabulary_size()
-    model = kt.LanguageModel(size, 1, d_model=8, num_heads=1, d_ff=8, max_length=12)
+    model = kt.LanguageModel(size, num_layers=1, d_model=8, num_heads=1, d_ff=8, max_length=12)
     with pytest.raises(ValueError, match=message):
         kt.TextGenerator(model, generator.tokenizer, **arguments)
 
 
 def test_the_learned_positions_are_the_window_unless_one_is_given(generator):
     size = generator.tokenizer.vocabulary_size()
-    model = kt.LanguageModel(size, 1, d_model=8, num_heads=1, d_ff=8, max_length=6)
-    (answer,) = kt.TextGenerator(model, generator.tokenizer, ends=False).generate(["the dog"], 20)
+    model = kt.LanguageModel(size, num_layers=1, d_model=8, num_heads=1, d_ff=8, max_length=6)
+    learned = kt.TextGenerator(model, generator.tokenizer, append_end=False)
+    assert learned.window == 6
+    (answer,) = learned.generate(["the dog"], 20)
     assert len(answer) == 27

@@ -1,18 +1,19 @@
 """Loss, metrics, schedule and optimizer."""
 
+import os
+import pathlib
+import subprocess
+import sys
+
 import keras
 import numpy as np
-import oracle
 import pytest
 
-from keras_transformer.training import (
-    Perplexity,
-    TokenAccuracy,
-    TokenCrossEntropy,
-    WarmupSchedule,
-    nats_per_token,
-    paper_optimizer,
-)
+import oracle
+from keras_transformer import backend
+from keras_transformer.losses import TokenCrossEntropy, token_cross_entropy
+from keras_transformer.metrics import Perplexity, TokenAccuracy
+from keras_transformer.training import WarmupSchedule, paper_optimizer
 
 V = 7
 LABELS = np.array([[4, 6, 3, 0, 0], [5, 3, 0, 0, 0], [1, 2, 4, 5, 3]], "int32")
@@ -45,15 +46,15 @@ def test_smoothed_cross_entropy_by_hand(numpy):
 
 @SMOOTHING
 def test_nats_of_every_token_equal_the_dense_formula(numpy, logits, smoothing):
-    nats = numpy(nats_per_token(LABELS, logits, smoothing))
+    nats = numpy(token_cross_entropy(LABELS, logits, smoothing))
     # Sums of terms near 10: 1e-6 of the value is float32 itself.
     np.testing.assert_allclose(nats, dense_nats(logits, LABELS, smoothing), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("above", [0, 1e4])
-def test_a_label_whose_chance_is_0_in_float32_costs_its_distance(numpy, above):
+def test_a_label_of_probability_0_in_float32_costs_its_distance(numpy, above):
     logits = np.array([[[200.0, 0, 200], [0, 200, 0]]], "float32") + above
-    nats = numpy(nats_per_token(np.array([[1, 1]]), logits))
+    nats = numpy(token_cross_entropy(np.array([[1, 1]]), logits))
     np.testing.assert_allclose(nats, [[200 + np.log(2), 0]], rtol=1e-7, atol=0)
 
 
@@ -66,7 +67,7 @@ def test_the_loss_equals_the_oracle_and_not_the_mean_over_padding(numpy, logits,
 
 
 def test_the_loss_is_the_mean_over_tokens_and_not_over_sentences(numpy):
-    # Two tokens of chance 1/4 in one sentence, one of chance 1/2 in the other.
+    # Two tokens of probability 1/4 in one sentence, one of probability 1/2 in the other.
     logits = np.log(np.array([[[2, 1, 1], [2, 1, 1]], [[1, 2, 1], [9, 1, 1]]], "float32"))
     loss = numpy(TokenCrossEntropy()(np.array([[1, 2], [1, 0]]), logits))
     assert loss == pytest.approx((np.log(4) + np.log(4) + np.log(2)) / 3, abs=1e-6)
@@ -84,7 +85,7 @@ def test_more_padding_changes_no_loss(numpy, normal, logits, smoothing):
 
 
 @SMOOTHING
-def test_the_gradient_is_p_minus_q_a_token_and_exactly_zero_at_padding(
+def test_the_gradient_is_p_minus_q_per_token_and_exactly_zero_at_padding(
     gradients, logits, smoothing
 ):
     loss = TokenCrossEntropy(smoothing)
@@ -103,7 +104,7 @@ def test_a_batch_of_nothing_but_padding_costs_0_and_has_a_finite_gradient(numpy,
 
 
 @pytest.mark.parametrize("shape", [(3,), (3, 1), (3, 5)], ids=str)
-def test_a_weight_a_sentence_or_a_token_counts_in_sum_and_number(numpy, logits, shape):
+def test_a_weight_per_sentence_or_token_counts_in_sum_and_number(numpy, logits, shape):
     weights = np.random.default_rng(1).uniform(0.5, 2.0, shape)
     each = np.broadcast_to(weights.reshape(3, -1), LABELS.shape) * (LABELS > 0)
     expected = (dense_nats(logits, LABELS) * each).sum() / each.sum()
@@ -132,9 +133,74 @@ def test_smoothing_outside_0_to_1_is_an_error(smoothing):
         TokenCrossEntropy(smoothing)
 
 
-def test_a_reduction_is_no_argument_because_it_would_be_ignored():
+def test_a_reduction_is_no_argument_because_the_loss_is_always_per_token():
     with pytest.raises(TypeError, match="reduction"):
         TokenCrossEntropy(reduction="sum")
+
+
+def test_the_loss_comes_back_from_its_config(numpy, logits):
+    loss = TokenCrossEntropy(0.3, name="nats")
+    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(loss))
+    assert type(again) is TokenCrossEntropy and again.get_config() == loss.get_config()
+    assert (again.name, again.label_smoothing) == ("nats", 0.3)
+    assert numpy(again(LABELS, logits)) == numpy(loss(LABELS, logits))
+
+
+def test_a_classifier_has_one_label_per_text(numpy, logits):
+    # The third text has no label: it counts for nothing.
+    labels, logits = np.array([4, 6, 0]), logits[:, 0]
+    expected = dense_nats(logits, labels)[:2].mean()
+    assert numpy(TokenCrossEntropy()(labels, logits)) == pytest.approx(expected, abs=1e-6)
+
+
+def test_labels_are_not_rounded_to_a_low_precision(numpy):
+    # Neither float16 nor bfloat16 can represent 2049.
+    logits = np.zeros((1, 1, 2050), "float32")
+    logits[0, 0, 2049] = 20.0
+    before = keras.config.floatx()
+    keras.config.set_floatx("float16")
+    try:
+        loss = TokenCrossEntropy()(np.array([[2049]]), logits)
+    finally:
+        keras.config.set_floatx(before)
+    assert numpy(loss) == pytest.approx(np.log1p(2049 * np.exp(-20.0)), abs=1e-6)
+
+
+ONE_STEP = """
+import sys
+import tensorflow as tf
+
+(cpu,) = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+import keras
+import numpy as np
+import keras_transformer as kt
+
+keras.utils.set_random_seed(1)
+strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]) if sys.argv[1] == "2" else None
+with strategy.scope() if strategy else tf.device("CPU:0"):
+    model = keras.Sequential([keras.layers.Embedding(7, 7), keras.layers.Dense(7)])
+    model.build((4, 3))
+    model.compile(keras.optimizers.SGD(0.5), kt.TokenCrossEntropy(0.1))
+ids = np.array([[1, 2, 3], [4, 5, 6], [2, 4, 6], [1, 3, 5]])
+labels = np.array([[4, 6, 3], [5, 3, 0], [1, 2, 0], [6, 2, 1]])  # as many on each device
+history = model.fit(ids, labels, batch_size=4, epochs=2, shuffle=False, verbose=0).history
+print(*history["loss"], *(np.abs(weight).sum() for weight in model.get_weights()))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(backend.name() != "tensorflow", reason="a strategy of TensorFlow")
+def test_two_devices_report_the_loss_and_reach_the_weights_of_one():
+    def numbers(devices):
+        environment = {**os.environ, "PYTHONPATH": str(pathlib.Path(__file__).parents[1])}
+        command = [sys.executable, "-c", ONE_STEP, devices]
+        result = subprocess.run(command, capture_output=True, text=True, env=environment)
+        assert result.returncode == 0, result.stderr
+        return [float(word) for word in result.stdout.split()]
+
+    one, two = numbers("1"), numbers("2")
+    assert two == pytest.approx(one, rel=1e-5) and one[0] != one[1]
 
 
 # Metrics
@@ -153,14 +219,31 @@ def test_accuracy_by_hand(numpy):
     assert numpy(updated(TokenAccuracy(), (labels, logits))) == 3 / 4
 
 
-def test_a_tie_for_the_largest_logit_is_a_hit_and_no_number_is_none(numpy):
-    # Labels 1 and 2 share the largest with another; label 1 falls short; then a NaN.
-    logits = np.array([[[0, 5, 5], [7, 0, 7], [1, 0, 0], [np.nan, 1, 0]]], "float32")
-    assert numpy(updated(TokenAccuracy(), (np.array([[1, 2, 1, 1]]), logits))) == 2 / 4
+def test_a_tie_for_the_largest_logit_is_a_miss_and_so_is_nan(numpy):
+    # Labels 1 and 2 share the largest with another; label 1 falls short; then NaNs; then a hit.
+    rows = [[0, 5, 5], [7, 0, 7], [1, 0, 0], [np.nan, 1, 0], [0, np.nan, 0], [0, 2, 1]]
+    labels = np.array([[1, 2, 1, 1, 1, 1]])
+    accuracy = updated(TokenAccuracy(), (labels, np.array([rows], "float32")))
+    assert numpy(accuracy) == pytest.approx(1 / 6)
+
+
+@pytest.mark.parametrize("size", [3, 5000])
+def test_constant_logits_score_0(numpy, size):
+    logits = np.full((2, 3, size), 0.5, "float32")
+    assert numpy(updated(TokenAccuracy(), (np.array([[1, 2, 0], [2, 1, 1]]), logits))) == 0
+
+
+def test_accuracy_in_a_large_vocabulary_is_that_of_argmax(numpy, normal):
+    logits = normal(4, 5, 3000)
+    labels = logits.argmax(-1)
+    labels[1] = labels[0]
+    hits = (labels == logits.argmax(-1))[labels > 0]
+    assert 0 < hits.mean() < 1
+    assert numpy(updated(TokenAccuracy(), (labels, logits))) == pytest.approx(hits.mean())
 
 
 def test_perplexity_by_hand(numpy):
-    # Chances 1/4, 1/4 and 1/2: the geometric mean of 4, 4 and 2.
+    # Probabilities 1/4, 1/4 and 1/2: the geometric mean of 4, 4 and 2.
     logits = np.log(np.array([[[2, 1, 1], [2, 1, 1]], [[1, 2, 1], [9, 1, 1]]], "float32"))
     perplexity = numpy(updated(Perplexity(), (np.array([[1, 2], [1, 0]]), logits)))
     assert perplexity == pytest.approx((4 * 4 * 2) ** (1 / 3), rel=1e-6)
@@ -216,10 +299,10 @@ def test_a_reset_metric_has_forgotten(numpy, logits, metric):
 class TwoBatches(keras.utils.PyDataset):
     """Two sentences of 5 places, then one of 7: unlike in size, length and share of padding."""
 
-    ids = [
+    ids = (
         np.array([[4, 6, 3, 0, 0], [5, 3, 0, 0, 0]], "int32"),
         np.array([[1, 2, 4, 5, 6, 3, 0]], "int32"),
-    ]
+    )
 
     def __len__(self):
         return 2

@@ -1,10 +1,10 @@
 import keras
 import numpy as np
-import oracle
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.training import pays_to_compile
+import oracle
+from keras_transformer.backend import prefers_jit
 
 SIZES = dict(num_layers=1, d_model=8, num_heads=2, d_ff=16, dropout=0.0, max_characters=4)
 WORDS = np.array([[5, 6, 1, 8], [9, 3, 0, 0]])
@@ -66,7 +66,7 @@ def test_the_logits_of_words_equal_the_oracle(weights_of, build, kind):
 def test_the_logits_of_a_text_equal_the_oracle(weights_of, build):
     model = build(kt.ClassificationModel)
     weights = weights_of(model)
-    texts = [row[words > 0] for row, words in zip(encoded(weights), WORDS)]
+    texts = [row[words > 0] for row, words in zip(encoded(weights), WORDS, strict=True)]
     pooled = np.stack([np.concatenate([h.mean(axis=0), h.max(axis=0)]) for h in texts])
     expected = oracle.dense(pooled, weights["labels"])
     np.testing.assert_allclose(logits_of(model), expected, rtol=1e-4, atol=1e-4)
@@ -100,7 +100,7 @@ def test_padding_changes_no_logit_and_a_neighbour_does(build, cls):
 
 
 def test_an_unknown_word_is_known_by_its_spelling(build):
-    embed = build(kt.TaggingModel).embed
+    embed = build(kt.TaggingModel).embedding
     spellings = np.array([[[3, 4, 5, 0], [4, 3, 5, 0], [3, 4, 5, 0]]])
     one, other, same = keras.ops.convert_to_numpy(embed(np.array([[1, 1, 1]]), spellings))[0]
     assert np.abs(one - other).max() > 0.1
@@ -108,11 +108,11 @@ def test_an_unknown_word_is_known_by_its_spelling(build):
 
 
 @BOTH
-def test_the_vectors_of_words_begin_as_large_as_asked(cls):
+def test_the_initial_word_vectors_have_the_given_standard_deviation(cls):
     for kwargs, stddev in (({}, 1.0), (dict(word_stddev=0.1), 0.1)):
         model = cls(1000, 10, 5, **SIZES, **kwargs)
-        for embed in (model.embed, cls.from_config(model.get_config()).embed):
-            vectors = keras.ops.convert_to_numpy(embed.words(np.arange(1000)[None]))
+        for each in (model, cls.from_config(model.get_config())):
+            vectors = keras.ops.convert_to_numpy(each.embedding.words(np.arange(1000)[None]))
             assert vectors.std() == pytest.approx(stddev, rel=0.05)
     with pytest.raises(ValueError, match="stddev must be above 0; received stddev=0"):
         cls(1000, 10, 5, **SIZES, word_stddev=0)
@@ -130,37 +130,43 @@ def test_low_precision_gives_finite_float32_logits(build, cls):
     np.testing.assert_allclose(logits[:2][real], exact, atol=0.1 * np.abs(exact).max())
 
 
+@BOTH
+def test_an_option_that_does_not_exist_is_named(cls):
+    with pytest.raises(ValueError, match="Options are num_layers, .*; received unknown='dropuot'"):
+        cls(10, 10, 5, **{**SIZES, "dropuot": 0.1})
+
+
 # Another model's weights
 
 
-def test_a_model_starts_from_the_embedding_and_encoder_of_another(build):
+def test_a_model_is_initialized_from_the_embedding_and_encoder_of_another(build):
     filling, tagging = build(kt.TaggingModel), build(kt.ClassificationModel, seed=1)
     labels = tagging.get_layer("labels").get_weights()
-    expected = [layer.get_weights() for layer in (filling.embed, filling.encoder)]
-    tagging.start_from(filling)
-    for layer, weights in zip((tagging.embed, tagging.encoder), expected):
+    expected = [layer.get_weights() for layer in (filling.embedding, filling.encoder)]
+    tagging.initialize_from(filling)
+    for layer, weights in zip((tagging.embedding, tagging.encoder), expected, strict=True):
         for mine, theirs in zip(layer.get_weights(), weights, strict=True):
             np.testing.assert_array_equal(mine, theirs)
-    for mine, before in zip(tagging.get_layer("labels").get_weights(), labels):
+    for mine, before in zip(tagging.get_layer("labels").get_weights(), labels, strict=True):
         np.testing.assert_array_equal(mine, before)
-    filling.embed.words.embeddings.assign(np.zeros((10, 8)))  # a copy, not the same
-    assert np.abs(tagging.embed.words.get_weights()[0]).max() > 0.1
+    filling.embedding.words.embeddings.assign(np.zeros((10, 8)))  # a copy, not the same
+    assert np.abs(tagging.embedding.words.get_weights()[0]).max() > 0.1
 
 
 @pytest.mark.parametrize(
     "other, message",
     [
-        (dict(d_ff=8), "d_ff must be that of the model to start from, 8; received d_ff=16"),
-        (dict(num_layers=2), "num_layers must be that of the model to start from, 2"),
-        (dict(rotary=True), "rotary must be that of the model to start from, True"),
-        (dict(max_length=9), "max_length must be that of the model to start from, 9"),
+        (dict(d_ff=8), "d_ff must be that of the model to initialize from, 8; received d_ff=16"),
+        (dict(num_layers=2), "num_layers must be that of the model to initialize from, 2"),
+        (dict(rotary=True), "rotary must be that of the model to initialize from, True"),
+        (dict(max_length=9), "max_length must be that of the model to initialize from, 9"),
     ],
 )
 def test_what_does_not_fit_is_refused_before_anything_is_taken(build, other, message):
     model = build(kt.TaggingModel)
     before = model.get_weights()
     with pytest.raises(ValueError, match=message):
-        model.start_from(build(kt.TaggingModel, seed=1, **other))
+        model.initialize_from(build(kt.TaggingModel, seed=1, **other))
     for mine, own in zip(model.get_weights(), before, strict=True):
         np.testing.assert_array_equal(mine, own)
 
@@ -187,11 +193,9 @@ def test_loss_and_metrics_of_labels_by_hand(numpy, normal, labels):
 
 def trained(model, vocabulary, sentences, labels, epochs):
     words, characters = vocabulary.encode(sentences)
-    words = kt.forget_words(words)
+    words = kt.word_dropout(words)
     batches = kt.WordBatches(words, characters, labels, batch_size=64, num_buckets=1)
-    model.compile(
-        keras.optimizers.Adam(0.01), kt.TokenCrossEntropy(), jit_compile=pays_to_compile()
-    )
+    model.compile(keras.optimizers.Adam(0.01), kt.TokenCrossEntropy(), jit_compile=prefers_jit())
     model.optimizer.build(model.trainable_variables)  # or TensorFlow traces a step twice
     model.fit(batches, epochs=epochs, shuffle=False, verbose=0)
 
@@ -200,19 +204,28 @@ def made_up(generator, number):
     """Words of random letters that end in -ing (label 1) or -ed (label 2)."""
     kinds = generator.integers(1, 3, number)
     stems = ["".join(generator.choice(list("abcdegin"), 3)) for _ in kinds]
-    return [stem + ("ing", "ed")[kind - 1] for stem, kind in zip(stems, kinds)], kinds
+    return [stem + ("ing", "ed")[kind - 1] for stem, kind in zip(stems, kinds, strict=True)], kinds
 
 
 def test_it_learns_to_tag_words_never_seen_by_their_endings():
     generator = np.random.default_rng(0)
     examples = [made_up(generator, 5) for _ in range(256)]
-    sentences, labels = zip(*examples)
+    sentences, labels = zip(*examples, strict=True)
     vocabulary = kt.WordVocabulary.learn(sentences, max_characters=6)
-    model = kt.TaggingModel(vocabulary.num_words, vocabulary.num_characters, 3, 6, 1, 8, 2, 8)
+    model = kt.TaggingModel(
+        vocabulary.num_words,
+        vocabulary.num_characters,
+        num_labels=3,
+        max_characters=6,
+        num_layers=1,
+        d_model=8,
+        num_heads=2,
+        d_ff=8,
+    )
     trained(model, vocabulary, sentences, labels, epochs=15)
     tagger = kt.Tagger(model, vocabulary, ["ing", "ed"])
     new = ["zzzing", "qqed", "oouing", "wvwed"]  # of letters never seen
-    assert tagger.tag([new]) == [list(zip(new, ["ing", "ed"] * 2))]
+    assert tagger.tag([new]) == [list(zip(new, ["ing", "ed"] * 2, strict=True))]
 
 
 def test_it_learns_to_tell_texts_apart_by_the_order_of_their_words():
@@ -226,8 +239,9 @@ def test_it_learns_to_tell_texts_apart_by_the_order_of_their_words():
         sentences.append(words)
     vocabulary = kt.WordVocabulary.learn(sentences, max_characters=2)
     ids = vocabulary.num_words, vocabulary.num_characters
-    model = kt.ClassificationModel(*ids, 3, 2, 1, 16, 2, 16, dropout=0.0)
+    sizes = dict(num_layers=1, d_model=16, num_heads=2, d_ff=16, dropout=0.0)
+    model = kt.ClassificationModel(*ids, num_labels=3, max_characters=2, **sizes)
     trained(model, vocabulary, sentences[:448], labels[:448], epochs=25)
     classifier = kt.Classifier(model, vocabulary, ["ab", "ba"])
-    said = classifier.probabilities([" ".join(words) for words in sentences[448:]])
-    assert (said.argmax(axis=1) + 1 == labels[448:]).mean() > 0.9
+    probabilities = classifier.probabilities([" ".join(words) for words in sentences[448:]])
+    assert (probabilities.argmax(axis=1) + 1 == labels[448:]).mean() > 0.9

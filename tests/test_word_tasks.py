@@ -1,9 +1,9 @@
 import keras
 import numpy as np
-import oracle
 import pytest
 
 import keras_transformer as kt
+import oracle
 
 SENTENCES = [
     ["The", "dog", "barks", "."],
@@ -45,16 +45,18 @@ def logits_of(task, words):
 def test_each_word_has_the_most_probable_of_the_labels(tagger):
     answers = tagger.tag(SENTENCES)
     for words, answer in zip(SENTENCES, answers, strict=True):
-        expected = (
-            [
-                (word, tagger.labels[label])
-                for word, label in zip(words, logits_of(tagger, words)[:, 1:].argmax(axis=-1))
-            ]
-            if words
-            else []
-        )
-        assert answer == expected
+        best = logits_of(tagger, words)[:, 1:].argmax(axis=-1) if words else []
+        labels = [tagger.labels[label] for label in best]
+        assert answer == list(zip(words, labels, strict=True))
     assert len({label for answer in answers for _, label in answer}) > 1
+
+
+def test_generators_of_sentences_and_of_words_are_read_once_as_lists(tagger, classifier, filler):
+    assert tagger.tag(iter(word) for word in map(iter, SENTENCES)) == tagger.tag(SENTENCES)
+    assert tagger.tag([(word for word in SENTENCES[0])]) == tagger.tag(SENTENCES[:1])
+    assert classifier.classify(iter(TEXTS)) == classifier.classify(TEXTS)
+    assert classifier.probabilities(iter(TEXTS)).shape == (6, 2)
+    assert filler.fill(iter(MASKED)) == filler.fill(MASKED)
 
 
 def test_text_and_lists_of_words_are_tagged_alike(tagger):
@@ -73,7 +75,7 @@ def test_a_text_has_the_most_probable_label_with_its_probability(classifier):
         best = int(expected.argmax())
         assert answer.label == classifier.labels[best]
         assert answer.probability == pytest.approx(expected[best], abs=1e-5)
-    assert 0.001 < probabilities.std(axis=0).max()
+    assert probabilities.std(axis=0).max() > 0.001
 
 
 def test_a_mask_is_filled_with_the_most_probable_words(filler):
@@ -100,7 +102,7 @@ def test_answers_keep_their_order_and_depend_on_no_neighbour(tagger, classifier,
     np.testing.assert_allclose(one, all_at_once, atol=1e-5)
     np.testing.assert_allclose(classifier.probabilities(TEXTS[::-1]), one[::-1], atol=1e-5)
     together = filler.fill(MASKED)
-    for text, answer in zip(MASKED, together):
+    for text, answer in zip(MASKED, together, strict=True):
         (alone,) = filler.fill([text])
         assert [label for label, _ in alone] == [label for label, _ in answer]
 
@@ -143,24 +145,40 @@ def test_a_saved_task_comes_back_with_the_same_answers(small_tasks, tmp_path, na
     "name, ask, message",
     [
         ("tagger", lambda t: t.tag([["a"], ["b", 7]]), "list of words; item 1 is"),
-        ("tagger", lambda t: t.tag("the dog"), "list of texts or .*; received one str"),
+        ("tagger", lambda t: t.tag([["a"], None]), "list of words; item 1 is None"),
+        ("tagger", lambda t: t.tag([7]), "list of words; item 0 is 7"),
+        ("tagger", lambda t: t.tag([b"dog"]), "list of words; item 0 is b'dog'"),
+        ("tagger", lambda t: t.tag("the dog"), "list of sentences; received one str"),
+        ("tagger", lambda t: t.tag(None), "list of sentences; received one NoneType"),
+        ("tagger", lambda t: t.tag(7), "list of sentences; received one int"),
         ("classifier", lambda t: t.classify("text"), "list of texts; received one str"),
+        ("classifier", lambda t: t.classify(None), "list of texts; received one NoneType"),
+        ("classifier", lambda t: t.probabilities(7), "list of texts; received one int"),
         ("classifier", lambda t: t.classify(["a", None]), "item 1 is of type NoneType"),
+        ("filler", lambda t: t.fill("[MASK]"), "list of texts; received one str"),
+        ("filler", lambda t: t.fill(None), "list of texts; received one NoneType"),
         ("filler", lambda t: t.fill(["a", "b"]), r"Text 0 must have one \[MASK\]; received 0 in"),
         ("filler", lambda t: t.fill(["[MASK]", "[MASK] [MASK]"]), "Text 1 .* received 2 in"),
         ("filler", lambda t: t.fill(["[MASK]"], number=0), "number must .* of at least 1"),
+        ("filler", lambda t: t.fill(["[MASK]"], number=1.5), "number must .* received number=1.5"),
     ],
 )
-def test_what_cannot_be_asked_is_named(small_tasks, name, ask, message):
+def test_an_argument_out_of_range_is_named(small_tasks, name, ask, message):
     with pytest.raises(ValueError, match=message):
         ask(small_tasks[name])
 
 
 def test_a_model_of_other_words_or_labels_is_refused(tagger):
     other = kt.WordVocabulary.learn([["a", "b"]])
-    with pytest.raises(ValueError, match="vocabulary's words, characters and longest word"):
+    message = "num_words of the model must be 5 for this vocabulary .*; received num_words=1"
+    with pytest.raises(ValueError, match=message):
         kt.Tagger(tagger.model, other, tagger.labels)
-    with pytest.raises(ValueError, match="received .* 4 for .* and 2 labels"):
+    config = {**tagger.vocabulary.get_config(), "max_characters": 9}
+    message = "max_characters of the model must be 9 .*; received max_characters=16"
+    with pytest.raises(ValueError, match=message):
+        kt.Tagger(tagger.model, kt.WordVocabulary(**config), tagger.labels)
+    message = "num_labels of the model must be 3 .*these labels; received num_labels=4"
+    with pytest.raises(ValueError, match=message):
         kt.Tagger(tagger.model, tagger.vocabulary, ["A", "B"])
     with pytest.raises(ValueError, match="batch_size must be an integer of at least 1"):
         kt.Tagger(tagger.model, tagger.vocabulary, tagger.labels, batch_size=0)
@@ -171,5 +189,5 @@ def test_a_text_longer_than_the_learned_positions_is_named(tagger):
     model = kt.TaggingModel(*ids, 4, num_layers=1, d_model=8, num_heads=1, d_ff=8, max_length=3)
     limited = kt.Tagger(model, tagger.vocabulary, tagger.labels)
     assert len(limited.tag(["The dog barks"])[0]) == 3
-    with pytest.raises(ValueError, match="Text 2 has 4 tokens, but the model learned 3 positions"):
+    with pytest.raises(ValueError, match="Text 1 must have at most 3 tokens, .*; received 4"):
         limited.tag(["dog", "The dog barks."])

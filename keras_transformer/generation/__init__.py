@@ -1,6 +1,4 @@
-"""Decoding: one step over a cache of keys and values, and the searches around it."""
+"""Decoding: greedy, sampling and beam search around a model that is called with a cache."""
 
-from .beam import Hypotheses, length_penalty
+from .beam_search import Hypotheses, length_penalty
 from .decoding import Decoding
-
-__all__ = ["Decoding", "Hypotheses", "length_penalty"]

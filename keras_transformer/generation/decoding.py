@@ -1,131 +1,139 @@
-"""The searches for an answer, over any model that can take one step.
+"""Decoding: a search around a model that is called with a cache.
 
-A model is searched through three methods, so that an encoder-decoder and a decoder-only model use
-the same code: `decoding_context` (what stays the same from step to step), `empty_past` (a cache)
-and `step` (the logits that follow the tokens of one position); `teacher_forced` scores answers. A
-search is a loop around `step`, compiled once for each shape of its input.
+An encoder-decoder and a decoder-only model use the same code. A search (greedy, sampling, beam
+search) is an object that begins a state and advances it by the model's logits; `Decoding` runs it
+in a loop, compiled once per shape of its input.
 """
 
-import functools
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
-from ..arguments import check, check_at_least
-from ..tokenizers import PADDING, START
-from ..training import nats_per_token
-from . import beam, chain
-from .steps import Bounds, compiled, padded_to, recorded, tensors
+from .. import backend
+from ..cache import Cache
+from ..checks import check, check_at_least
+from ..configuration import SamplingConfig
+from ..ids import PADDING, START, check_ids
+from ..losses import token_cross_entropy
+from .beam_search import BeamSearch, Hypotheses
+from .constraints import Constraints
+from .sampling import GreedySearch, Sampling, sampling_parameters
 
-FIRST_LENGTH = 32  # tokens that the first cache holds; it doubles when they are used up
+FIRST_LENGTH = 32  # tokens that fit into the first cache; it doubles when they are used up
 
 
 class Decoding:
     """Searches for the answers of one model.
 
-    What depends on the source alone is computed once; every step feeds one token a hypothesis
-    through the decoder; a loop ends when all sentences have ended. It is one XLA program on
-    TensorFlow and JAX, and on PyTorch a loop over recorded operations (`steps.recorded`).
+    What depends on the source alone is computed once; every step calls the decoder with one token
+    per hypothesis and a cache; a loop ends when all sentences have ended. It is one XLA program on
+    TensorFlow and JAX, and on PyTorch a loop over recorded operations (`backend.trace`).
 
     Args:
-        model: a `Transformer`, a `LanguageModel` (whose source is ignored; a prompt is the
-            `prefix`), or a model with their methods. Its weights may go on training: they are read
-            at each call.
+        model: a `Transformer`, a `LanguageModel`, or a model with their methods `decode` and
+            `empty_cache` (and with a source `encode` and `cache_memory`). Its weights are read at
+            each call, so it may be trained further.
 
     Source: Vaswani et al. 2017, section 3.1 ("auto-regressive").
     """
 
-    def __init__(self, model):
+    def __init__(self, model: keras.Model):
         self.model = model
-        self._chain = _Search(model, chain, "k")
-        self._beam = _Search(model, beam, "n_best")
-        self._score = compiled(self._score_targets, model)
+        self._programs = {}
+        self._score = backend.jit(self._score_targets, model)
 
-    def greedy(self, source_ids, max_length, min_length=None, prefix=None):
-        """The most probable next token, again and again.
+    def greedy(
+        self, source_ids: Any, max_length: Any, min_length: Any = None, prefix: Any = None
+    ) -> np.ndarray:
+        """The most probable next token, repeatedly.
 
         Args:
-            source_ids: int, (batch, source length), padded with 0. A row of padding only is
-                there to fill the batch; it ends at once.
-            max_length: int, or (batch,), the most tokens of an answer, END included. The cache
-                has room for an int exactly; the largest of several is rounded up, so that there
-                are few shapes to compile.
+            source_ids: int, (batch, source length), padded with 0; None: a model without a source.
+            max_length: int, or (batch,), the most tokens of an answer, END included; in an array,
+                0 for a row that only fills the batch. The cache fits an int exactly; the largest
+                of an array is rounded up, so that there are few shapes to compile.
             min_length: int, or (batch,), the fewest tokens before END; None: 0.
             prefix: int, (batch, length), what the answers begin with, padded with 0; or None.
 
         Returns:
-            NumPy int32, (batch, longest max_length): the answers, END included if they came to it,
+            int32, (batch, longest max_length): the answers, END included if it was reached,
             padded with 0.
+
+        Raises:
+            ValueError: an argument is out of range, or a prefix is longer than its max_length.
         """
-        source_ids, bounds, room = self._checked(source_ids, max_length, min_length, prefix)
-        state = self._chain.run(source_ids, bounds, None, room, k=None)
-        return chain.answers(state, np.max(max_length))
+        given = self._checked(source_ids, max_length, min_length, prefix)
+        return _fit(self._run(GreedySearch(), None, *given), np.max(max_length))
 
     def sample(
         self,
-        source_ids,
-        max_length,
-        seeds,
-        temperature=1.0,
-        top_k=None,
-        top_p=1.0,
-        min_length=None,
-        prefix=None,
-    ):
-        """Answers drawn from the model's distribution, reproducible and each from its own seed.
+        source_ids: Any,
+        max_length: Any,
+        seeds: Sequence,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float = 1.0,
+        min_length: Any = None,
+        prefix: Any = None,
+    ) -> np.ndarray:
+        """Answers drawn from the model's distribution, each reproducible from its own seed.
 
         Args:
             source_ids, max_length, min_length, prefix: as in `greedy`.
-            seeds: sequence of int from 0, one a row: its random numbers depend on nothing else.
-            temperature: float above 0; logits are divided by it.
-            top_k: int or None, draw from the k most probable tokens only.
-            top_p: float in (0, 1], draw from the fewest tokens that together reach it.
+            seeds: int from 0 (or a tuple of them) per row: its random numbers depend on it alone.
+            temperature, top_k, top_p: see `SamplingConfig`.
 
-        Returns:
-            As `greedy`.
+        Returns: as `greedy`.
 
-        Source: Fan et al. 2018 (top-k); Holtzman et al. 2020 (top-p, "nucleus").
+        Raises: as `greedy`.
         """
-        source_ids, bounds, room = self._checked(source_ids, max_length, min_length, prefix)
-        draw = chain.chance(seeds, len(source_ids), room, temperature, top_k, top_p)
-        state = self._chain.run(source_ids, bounds, draw, room, k=top_k)
-        return chain.answers(state, np.max(max_length))
+        config = SamplingConfig(temperature, top_k, top_p)
+        source_ids, constraints, room = self._checked(source_ids, max_length, min_length, prefix)
+        batch = len(constraints.max_length)
+        parameters = sampling_parameters(seeds, batch, room, config)
+        answers = self._run(Sampling(top_k), parameters, source_ids, constraints, room)
+        return _fit(answers, np.max(max_length))
 
     def stream(
         self,
-        source_ids,
-        max_length,
-        seeds=None,
-        temperature=1.0,
-        top_k=None,
-        top_p=1.0,
-        min_length=None,
-        prefix=None,
-    ):
-        """`greedy`, or with seeds `sample`, a position at a time; arguments as there.
+        source_ids: Any,
+        max_length: Any,
+        seeds: Sequence | None = None,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float = 1.0,
+        min_length: Any = None,
+        prefix: Any = None,
+    ) -> Iterator[np.ndarray]:
+        """`greedy`, or with seeds `sample`, one position at a time; arguments as there.
 
         Yields:
-            NumPy int32, (batch,), the next token of each sentence; 0 after its end.
+            int32, (batch,), the next token of each sentence; 0 after its end.
         """
-        source_ids, bounds, room = self._checked(source_ids, max_length, min_length, prefix)
-        draw = None
+        config = SamplingConfig(temperature, top_k, top_p)
+        source_ids, constraints, room = self._checked(source_ids, max_length, min_length, prefix)
+        search, parameters = GreedySearch(), None
         if seeds is not None:
-            draw = chain.chance(seeds, len(source_ids), room, temperature, top_k, top_p)
+            search, batch = Sampling(top_k), len(constraints.max_length)
+            parameters = sampling_parameters(seeds, batch, room, config)
         stops = range(1, np.max(max_length) + 1)
-        for state in self._chain.states(source_ids, bounds, draw, room, stops, k=top_k):
+        program = self._program(search)
+        for state, _ in program.states(source_ids, constraints, parameters, room, stops):
             yield ops.convert_to_numpy(state.ids)[:, 0]
 
     def beam_search(
         self,
-        source_ids,
-        max_length,
-        beams=4,
-        alpha=0.6,
-        n_best=1,
-        min_length=None,
-        prefix=None,
-    ):
+        source_ids: Any,
+        max_length: Any,
+        beams: int = 4,
+        length_penalty: float = 0.6,
+        n_best: int = 1,
+        min_length: Any = None,
+        prefix: Any = None,
+    ) -> Hypotheses:
         """The best hypotheses that a beam of a given width finds.
 
         Each step ranks the extensions of all live hypotheses by log-probability. Those among the
@@ -137,154 +145,211 @@ class Decoding:
         Args:
             source_ids, max_length, min_length, prefix: as in `greedy`.
             beams: int, live hypotheses.
-            alpha: float from 0, exponent of `length_penalty`.
-            n_best: int, at most `beams`: how many to return.
+            length_penalty: float from 0, exponent of `generation.length_penalty`.
+            n_best: int, at most `beams`, the hypotheses to return.
 
         Returns:
-            `Hypotheses`: the finished ones, best first; then, if there are not enough of them,
+            `Hypotheses` of NumPy arrays: the finished ones, best first; then, if they are too few,
             live ones that the length limit cut off.
+
+        Raises: as `greedy`.
 
         Source: Wu et al. 2016, section 7.
         Departs: many engines stop once `beams` hypotheses have finished, and so miss a better
             one that is a token longer: 0.2 BLEU on Multi30k (docs/results.md).
         """
-        check_at_least(1, beams=beams)
-        check(1 <= n_best <= beams, "n_best must be from 1 to beams", n_best=n_best, beams=beams)
-        check(alpha >= 0, "length_penalty must be at least 0", length_penalty=alpha)
-        source_ids, bounds, room = self._checked(source_ids, max_length, min_length, prefix)
-        numbers = ops.convert_to_tensor(alpha, "float32")
-        state = self._beam.run(source_ids, bounds, numbers, room, width=beams, n_best=n_best)
-        return beam.hypotheses(state, n_best, alpha, np.max(max_length))
+        check_at_least(1, beams=beams, n_best=n_best)
+        check(n_best <= beams, "n_best must be from 1 to beams", n_best=n_best, beams=beams)
+        check(
+            length_penalty >= 0, "length_penalty must be at least 0", length_penalty=length_penalty
+        )
+        alpha = ops.convert_to_tensor(length_penalty, "float32")
+        given = self._checked(source_ids, max_length, min_length, prefix)
+        ids, scores, finished = self._run(BeamSearch(beams, n_best), alpha, *given)
+        return Hypotheses(
+            _fit(ids, np.max(max_length)),
+            ops.convert_to_numpy(scores),
+            ops.convert_to_numpy(finished),
+        )
 
-    def score(self, source_ids, target_ids):
+    def score(self, source_ids: Any, target_ids: Any) -> np.ndarray:
         """Log-probabilities of given answers, by teacher forcing.
 
         Args:
-            source_ids: int, (batch, source length), padded with 0.
+            source_ids: int, (batch, source length), padded with 0; None: a model without a source.
             target_ids: int, (batch, target length), END included, padded with 0.
 
         Returns:
-            NumPy float32, (batch, target length), nats, 0 at padding.
+            float32, (batch, target length), nats, 0 at padding.
         """
-        source_ids, target_ids = (np.asarray(x, "int32") for x in (source_ids, target_ids))
-        return ops.convert_to_numpy(self._score(*tensors((source_ids, target_ids))))
+        ids = [x if x is None else np.asarray(x, "int32") for x in (source_ids, target_ids)]
+        return ops.convert_to_numpy(self._score(*backend.to_tensors(ids)))
 
     def _score_targets(self, source_ids, target_ids):
-        read = ops.pad(target_ids[:, :-1], ((0, 0), (1, 0)), constant_values=START)
-        logits = self.model.teacher_forced(source_ids, read)
-        return ops.where(ops.equal(target_ids, PADDING), 0.0, -nats_per_token(target_ids, logits))
+        shifted = ops.pad(target_ids[:, :-1], ((0, 0), (1, 0)), constant_values=START)
+        memory = None if source_ids is None else self.model.encode(source_ids)
+        nats = token_cross_entropy(target_ids, self.model.decode(shifted, memory))
+        return ops.where(ops.equal(target_ids, PADDING), 0.0, -nats)
+
+    def _run(self, search, parameters, source_ids, constraints, room):
+        """The answers of a search, the cache doubled each time that it is full."""
+        stops = [min(FIRST_LENGTH, room)]
+        while stops[-1] < room:
+            stops.append(min(2 * stops[-1], room))
+        program = self._program(search)
+        *_, (_, answers) = program.states(source_ids, constraints, parameters, room, stops)
+        return answers
+
+    def _program(self, search):
+        if search not in self._programs:
+            self._programs[search] = _Program(self.model, search)
+        return self._programs[search]
 
     def _checked(self, source_ids, max_length, min_length, prefix):
-        """The source as NumPy int32, the bounds as tensors, and how long an answer may become."""
-        source_ids = np.asarray(source_ids, "int32")
-        shape = source_ids.shape
-        check(
-            source_ids.ndim == 2 and all(shape), "source_ids must be (batch, length)", shape=shape
-        )
-        _check_ids("source_ids", source_ids, getattr(self.model, "source_vocabulary_size", None))
-        check(np.min(max_length) >= 1, "max_length must be at least 1", max_length=max_length)
+        """The source and the constraints as tensors, and the most tokens of an answer."""
+        given = source_ids if source_ids is not None else prefix
+        batch = np.size(max_length) if given is None else len(given)
         room = int(np.max(max_length))
+        check(
+            room >= 1 and np.min(max_length) >= 0,
+            "max_length must be at least 1",
+            max_length=max_length,
+        )
+        check(
+            room <= (self.model.max_length or room),
+            f"max_length must not exceed the positions learned, max_length={self.model.max_length}",
+            received=room,
+        )
         if np.ndim(max_length):
             room = max(FIRST_LENGTH, 1 << (room - 1).bit_length())  # the next power of two
-            room = min(room, getattr(self.model, "max_length", None) or room)
+            room = min(room, self.model.max_length or room)
 
-        def one_a_row(lengths):
-            return np.broadcast_to(np.asarray(lengths, "int32"), len(source_ids))
+        def per_row(name, lengths):
+            lengths = np.asarray(lengths, "int32")
+            check(
+                lengths.shape in ((), (batch,)),
+                f"{name} must be an int, or one per row",
+                rows=batch,
+                shape=lengths.shape,
+            )
+            return np.broadcast_to(lengths, batch)
 
-        bounds = Bounds(one_a_row(max_length))
+        constraints = Constraints(per_row("max_length", max_length))
         if min_length is not None and np.any(min_length):
             check(np.min(min_length) >= 0, "min_length must be at least 0", min_length=min_length)
-            bounds = bounds._replace(shortest=one_a_row(min_length))
+            constraints = constraints._replace(min_length=per_row("min_length", min_length))
         if prefix is not None:
-            _check_ids("prefix", prefix, getattr(self.model, "target_vocabulary_size", None))
-            bounds = bounds._replace(prefix=padded_to(np.asarray(prefix, "int32"), room))
-        return source_ids, tensors(bounds), room
+            prefix = self._checked_prefix(np.asarray(prefix, "int32"), constraints.max_length)
+            constraints = constraints._replace(prefix=_fit(prefix, room))
+        if source_ids is not None:
+            source_ids = self._checked_source(np.asarray(source_ids, "int32"))
+        return backend.to_tensors(source_ids), backend.to_tensors(constraints), room
+
+    def _checked_source(self, source_ids):
+        check(
+            source_ids.ndim == 2 and all(source_ids.shape),
+            "source_ids must be (batch, length)",
+            shape=source_ids.shape,
+        )
+        check_ids("source_ids", source_ids, self.model.source_vocabulary_size)
+        return source_ids
+
+    def _checked_prefix(self, prefix, max_length):
+        check_ids("prefix", prefix, self.model.target_vocabulary_size)
+        check(
+            len(prefix) == len(max_length),
+            "prefix must have one row per answer",
+            rows=len(max_length),
+            shape=prefix.shape,
+        )
+        lengths = (prefix != PADDING).sum(axis=1)
+        fits = (lengths <= max_length) | (max_length == 0)
+        row = int(fits.argmin())  # the first that does not, if there is one
+        check(
+            fits.all(),
+            "A prefix must not be longer than max_length",
+            prefix_length=int(lengths[row]),
+            max_length=int(max_length[row]),
+        )
+        return prefix
 
 
-class _Search:
-    """One kind of search over a model: the module `chain` or `beam`, as two compiled programs.
+class _Program:
+    """One search over a model, as two compiled programs.
 
     The first reads the source and goes as far as the first cache allows, which for short answers
-    is all; the second goes on in a larger one.
-
-    Args:
-        model: as in `Decoding`.
-        kind: module with `begin` and `advance`.
-        option: name of the argument of `advance` that is a plain value, not a tensor.
+    is all; the second continues in a larger one.
     """
 
-    def __init__(self, model, kind, option):
-        self.model, self.kind = model, kind
-        self._context = recorded(model.decoding_context)
-        self._advance = recorded(functools.partial(kind.advance, model))
-        self._first = compiled(self._first_loop, model, "room", "length", "width", option)
-        self._next = compiled(self._loop, model, option)
+    def __init__(self, model, search):
+        self.model, self.search = model, search
+        self._read = backend.trace(self._read_source)
+        self._step = backend.trace(self._next_tokens)
+        self._finish = backend.trace(search.answers)
+        self._first = backend.jit(self._begin, model, "length")
+        self._next = backend.jit(self._continue, model)
 
-    def _first_loop(self, source_ids, bounds, numbers, stop, room, length, width, **option):
+    def states(self, source_ids, constraints, parameters, room, stops) -> Iterator[tuple[Any, Any]]:
+        """Yields state and answers at each of the positions `stops`, until all have ended."""
+        state = memory = None
+        for stop in stops:
+            given = constraints, parameters, ops.convert_to_tensor(stop, "int32")
+            if state is None:
+                length = min(FIRST_LENGTH, room)
+                state, answers, memory = self._first(source_ids, *given, length=length)
+            else:
+                state, answers = self._next(self._grown(state, stop, room), memory, *given)
+            yield state, answers
+            if ops.convert_to_numpy(state.ended).all():
+                return
+
+    def _begin(self, source_ids, constraints, parameters, stop, length):
         """The source read, and the state at position `stop`."""
-        ended = ops.all(ops.equal(source_ids, PADDING), axis=1)
-        past = self.model.empty_past(source_ids.shape[0], length * width)
-        state = self.kind.begin(ended, past, length, width)
-        context = self._context(source_ids, max_length=room)
-        return self._loop(state, context, bounds, numbers, stop, **option), context
+        ended = constraints.max_length < 1
+        memory = (None, {}) if source_ids is None else self._read(source_ids)
+        decoded = self.model.empty_cache(ops.shape(ended)[0], length * self.search.width)
+        state = self.search.begin(ended, decoded, length)
+        return *self._continue(state, memory, constraints, parameters, stop), memory
 
-    def _loop(self, state, context, bounds, numbers, stop, **option):
-        """Advances to position `stop`, or until all sentences have ended."""
+    def _continue(self, state, memory, constraints, parameters, stop):
+        """State and answers at position `stop`, or when all sentences have ended."""
+        kind = type(state)
 
         def unfinished(*state):
             state = kind(*state)
             return ops.logical_and(state.position < stop, ops.logical_not(ops.all(state.ended)))
 
-        def advance(*state):
-            return self._advance(kind(*state), context, bounds, numbers, **option)
+        def step(*state):
+            return self._step(kind(*state), memory, constraints, parameters)
 
-        kind = type(state)
-        return kind(*ops.while_loop(unfinished, advance, tuple(state)))
+        state = kind(*ops.while_loop(unfinished, step, tuple(state)))
+        return state, self._finish(state, parameters)
 
-    def states(self, source_ids, bounds, numbers, room, stops, width=1, **option):
-        """Yields the state at each of the positions `stops`, until all sentences have ended."""
-        state, source_ids = None, ops.convert_to_tensor(source_ids)
-        for stop in stops:
-            given = bounds, numbers, ops.convert_to_tensor(stop, "int32")
-            if state is None:
-                sizes = dict(room=room, length=min(FIRST_LENGTH, room), width=width)
-                state, context = self._first(source_ids, *given, **sizes, **option)
-            else:
-                state = self._next(self._with_room(state, stop, room), context, *given, **option)
-            yield state
-            if ops.convert_to_numpy(state.ended).all():
-                return
+    def _read_source(self, source_ids):
+        memory = self.model.encode(source_ids)
+        return memory, self.model.cache_memory(memory)
 
-    def run(self, source_ids, bounds, numbers, room, width=1, **option):
-        """The state at the end, the cache doubled each time that it is full."""
-        stops = [min(FIRST_LENGTH, room)]
-        while stops[-1] < room:
-            stops.append(min(2 * stops[-1], room))
-        *_, state = self.states(source_ids, bounds, numbers, room, stops, width, **option)
-        return state
+    def _next_tokens(self, state, memory, constraints, parameters):
+        """The state after one call of the decoder."""
+        memory, of_memory = memory
+        width = self.search.width
+        positions = ops.broadcast_to(state.position, (width,))
+        cache = Cache(state.decoded, of_memory, state.position * width, positions)
+        mask = self.search.attends_to(state)
+        logits = self.model.decode(state.ids, memory, attention_mask=mask, cache=cache)
+        return self.search.advance(state, mask, logits, cache.decoded, constraints, parameters)
 
-    def _with_room(self, state, stop, room):
-        """The state with a place for every position before `stop`."""
-        if stop <= state.length:
+    def _grown(self, state, stop, room):
+        """The state with a slot for every position before `stop`."""
+        length = self.search.length(state)
+        if stop <= length:
             return state
-        length = min(2 * state.length, room)
-        batch, width = state.ids.shape
-
-        def grown(empty, full):
-            return ops.slice_update(empty, [0] * len(full.shape), full)
-
-        empty = self.model.empty_past(batch, length * width)
-        past = keras.tree.map_structure(grown, empty, state.past)
-        return state.with_room(length - state.length, past)
+        longer = min(2 * length, room)
+        empty = self.model.empty_cache(len(state.ids), longer * self.search.width)
+        return self.search.grow(state, longer - length, Cache.grow(state.decoded, empty))
 
 
-def _check_ids(name, ids, vocabulary_size):
-    """JAX would answer with NaN, silently."""
-    ids, size = np.asarray(ids), vocabulary_size or np.inf
-    wrong = np.argwhere((ids < 0) | (ids >= size))
-    if len(wrong):
-        row, position = wrong[0]
-        raise ValueError(
-            f"Every id of {name} must be from 0 to {size - 1}; received {ids[row, position]} in "
-            f"row {row}, position {position}. Use the tokenizer that belongs to the model."
-        )
+def _fit(ids, length):
+    """The last axis cut or padded with 0 to `length`, NumPy int32."""
+    ids = ops.convert_to_numpy(ids)[..., :length].astype("int32")
+    return np.pad(ids, [(0, 0)] * (ids.ndim - 1) + [(0, length - ids.shape[-1])])

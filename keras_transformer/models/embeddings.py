@@ -1,12 +1,11 @@
 """Ids to vectors: tokens, and words with their characters."""
 
-import functools
+from typing import Any
 
 import keras
 from keras import ops
 
-from ..arguments import check, check_at_least
-from ..attention import by_rows
+from ..checks import check, check_at_least
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -24,21 +23,28 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
     Returns:
         float, (batch, length, d_model); in reverse float32, (batch, length, vocabulary_size).
 
+    Raises:
+        ValueError: a size is not a positive integer.
+
     Source: Vaswani et al. 2017, section 3.4; Press and Wolf 2017.
     """
 
-    def __init__(self, vocabulary_size, d_model, **kwargs):
+    def __init__(self, vocabulary_size: int, d_model: int, **kwargs: Any):
+        check_at_least(1, vocabulary_size=vocabulary_size, d_model=d_model)
         # Standard deviation 1 after the scaling, and logits of the order of 1 at the start.
         kwargs.setdefault(
             "embeddings_initializer", keras.initializers.RandomNormal(0.0, d_model**-0.5)
         )
         super().__init__(vocabulary_size, d_model, **kwargs)
+        self.autocast = True  # Keras's Embedding turns it off: the logits would be float32 products
 
     def call(self, inputs, reverse=False):
-        if reverse:
-            logits = by_rows(functools.partial(super().call, reverse=True), inputs)
-            return ops.cast(logits, "float32")
-        return ops.multiply(super().call(inputs), self.output_dim**0.5)
+        if not reverse:
+            return ops.multiply(super().call(inputs), self.output_dim**0.5)
+        # One row per token: see `backend.Linear`.
+        rows = super().call(ops.reshape(inputs, (-1, self.output_dim)), reverse=True)
+        logits = ops.reshape(rows, (-1, ops.shape(inputs)[1], self.input_dim))
+        return ops.cast(logits, "float32")
 
     def compute_output_spec(self, inputs, reverse=False):
         spec = super().compute_output_spec(inputs, reverse)
@@ -64,8 +70,8 @@ class WordEmbedding(keras.layers.Layer):
         d_model: int, width.
         character_width: int, width of one character's vector.
         kernel_size: int, how many neighbouring characters are read together.
-        stddev: float above 0, standard deviation of the words' vectors as training begins. A word
-            seen once or twice hardly leaves that beginning: a small one lets its spelling speak.
+        stddev: float above 0, standard deviation of the initial word vectors. The vector of a word
+            seen once or twice hardly changes; if it is small, the spelling decides.
 
     Call arguments:
         word_ids: int, (batch, length).
@@ -79,13 +85,13 @@ class WordEmbedding(keras.layers.Layer):
 
     def __init__(
         self,
-        num_words,
-        num_characters,
-        d_model,
-        character_width=32,
-        kernel_size=5,
-        stddev=1.0,
-        **kwargs,
+        num_words: int,
+        num_characters: int,
+        d_model: int,
+        character_width: int = 32,
+        kernel_size: int = 5,
+        stddev: float = 1.0,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         check_at_least(1, num_words=num_words, num_characters=num_characters, d_model=d_model)

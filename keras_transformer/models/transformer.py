@@ -1,32 +1,43 @@
-"""The model of the paper: an encoder, and a decoder that attends to it."""
+"""The model of the paper: an encoder, and a decoder that attends to its output."""
+
+from typing import Any, NamedTuple
 
 import keras
-from keras import ops
 
 from ..blocks import Decoder, Encoder
+from ..cache import Cache
+from ..configuration import BASE, TransformerConfig
 from ..masks import padding_mask
-from ..positions import positional_encoding
-from .configured import ConfiguredModel, arguments_of, of_stack
 from .embeddings import TokenEmbedding
+from .functional import FunctionalModel, policy_of, positions_of, split_options
+
+
+class Memory(NamedTuple):
+    """What the decoder attends to: the encoder's output.
+
+    Args:
+        states: float, (batch, source length, d_model).
+        mask: bool, (batch, 1, source length), the padding mask of the source.
+    """
+
+    states: Any
+    mask: Any
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class Transformer(ConfiguredModel):
+class Transformer(FunctionalModel):
     """The model of Figure 1 as a functional keras.Model: source and target ids to logits.
+
+        Transformer(8000, config=PRESETS["mini"])
+        Transformer(8000, num_layers=3, d_model=256, num_heads=4, d_ff=1024)
 
     Args:
         source_vocabulary_size: int.
         target_vocabulary_size: int; None: one vocabulary, and one embedding, for both sides.
-        num_layers: int, N, in the encoder and again in the decoder.
-        d_model: int, width of embeddings and sublayers.
-        num_heads: int, h; it must divide d_model.
-        d_ff: int, inner width of the feed-forward networks.
-        dropout: float in [0, 1), on embeddings and sublayer outputs (section 5.4).
-        attention_dropout: float in [0, 1), on attention weights.
-        activation: name or function, in the feed-forward networks.
-        norm_first: bool, False: post-norm as in the paper; True: pre-norm.
-        max_length: int, number of learned positions; None: sinusoids, which have no limit.
-        rotary: bool, True: no positions are added, self-attention turns queries and keys instead.
+        config: `TransformerConfig`; the default is the paper's base model.
+        dtype: name or keras.DTypePolicy of all layers; None: the global policy.
+        **options: fields of `TransformerConfig` that replace those of `config`; and name and
+            trainable of keras.Model.
 
     Call arguments:
         inputs: dict of int tensors padded with 0 on the right:
@@ -37,125 +48,103 @@ class Transformer(ConfiguredModel):
         float32, (batch, target length, target_vocabulary_size): logits of the next token.
 
     Raises:
-        ValueError: num_heads does not divide d_model; or positions are both learned and rotary.
+        ValueError: an option does not exist or is out of range.
 
     Source: Vaswani et al. 2017, section 3.
     """
 
     def __init__(
         self,
-        source_vocabulary_size,
-        target_vocabulary_size=None,
-        num_layers=6,
-        d_model=512,
-        num_heads=8,
-        d_ff=2048,
-        dropout=0.1,
-        attention_dropout=0.0,
-        activation="relu",
-        norm_first=False,
-        max_length=None,
-        rotary=False,
-        dtype=None,
-        **kwargs,
+        source_vocabulary_size: int,
+        target_vocabulary_size: int | None = None,
+        config: TransformerConfig = BASE,
+        dtype: Any = None,
+        **options: Any,
     ):
-        config = arguments_of(locals())
-        dtype = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
-        if target_vocabulary_size is None:
-            embed_source = embed_target = TokenEmbedding(
-                source_vocabulary_size, d_model, dtype=dtype, name="embedding"
-            )
-        else:
-            embed_source, embed_target = (
-                TokenEmbedding(size, d_model, dtype=dtype, name=f"{side}_embedding")
-                for side, size in (
-                    ("source", source_vocabulary_size),
-                    ("target", target_vocabulary_size),
-                )
-            )
-        source_positions, target_positions = (
-            positional_encoding(max_length, rotary, dtype=dtype, name=f"{side}_positions")
-            for side in ("source", "target")
+        config, kwargs = split_options(config, options)
+        arguments = dict(
+            source_vocabulary_size=source_vocabulary_size,
+            target_vocabulary_size=target_vocabulary_size,
         )
-        encoder = Encoder(**of_stack(config), dtype=dtype, name="encoder")
-        decoder = Decoder(**of_stack(config), dtype=dtype, name="decoder")
+        dtype = policy_of(dtype)
+        self._make_embeddings(source_vocabulary_size, target_vocabulary_size, config, dtype)
+        self.encoder = Encoder(**config.block_options(), dtype=dtype, name="encoder")
+        self.decoder = Decoder(**config.block_options(), dtype=dtype, name="decoder")
 
         source_ids = keras.Input((None,), dtype="int32", name="source_ids")
         target_ids = keras.Input((None,), dtype="int32", name="target_ids")
-        source_mask = padding_mask(source_ids)
-
-        x = source_positions(embed_source(source_ids))
-        x = keras.layers.Dropout(dropout, dtype=dtype, name="source_dropout")(x)
-        memory = encoder(x, attention_mask=source_mask)
-
-        y = target_positions(embed_target(target_ids))
-        y = keras.layers.Dropout(dropout, dtype=dtype, name="target_dropout")(y)
-        y = decoder(y, memory, cross_attention_mask=source_mask)
-        logits = embed_target(y, reverse=True)
+        logits = self.decode(target_ids, self.encode(source_ids))
 
         inputs = {"source_ids": source_ids, "target_ids": target_ids}
-        super().__init__(inputs, logits, config, dtype, **kwargs)
-        self.max_length = max_length
+        super().__init__(inputs, logits, arguments, config, dtype, **kwargs)
         self.source_vocabulary_size = source_vocabulary_size
         self.target_vocabulary_size = target_vocabulary_size or source_vocabulary_size
-        self.embed_source, self.embed_target = embed_source, embed_target
-        self.source_positions, self.target_positions = source_positions, target_positions
-        self.encoder, self.decoder = encoder, decoder
 
-    def teacher_forced(self, source_ids, target_ids):
-        """Logits of the token after each of `target_ids`; see the call arguments."""
-        return self({"source_ids": source_ids, "target_ids": target_ids})
+    def _make_embeddings(self, source_size, target_size, config, dtype):
+        def embedding(size, name):
+            return TokenEmbedding(size, config.d_model, dtype=dtype, name=name)
 
-    def encode(self, source_ids):
-        """The memory of `source_ids` in inference: what every target token attends to.
+        if target_size is None:
+            self.source_embedding = self.target_embedding = embedding(source_size, "embedding")
+        else:
+            self.source_embedding = embedding(source_size, "source_embedding")
+            self.target_embedding = embedding(target_size, "target_embedding")
+        self.source_positions = positions_of(config, dtype=dtype, name="source_positions")
+        self.target_positions = positions_of(config, dtype=dtype, name="target_positions")
+        rate = config.dropout
+        self.source_dropout = keras.layers.Dropout(rate, dtype=dtype, name="source_dropout")
+        self.target_dropout = keras.layers.Dropout(rate, dtype=dtype, name="target_dropout")
+
+    def encode(self, source_ids: Any) -> Memory:
+        """What every target token attends to.
 
         Args:
-            source_ids: int, (batch, source length).
-
-        Returns:
-            memory: float, (batch, source length, d_model).
-            mask: bool, (batch, 1, source length), its padding mask.
+            source_ids: int, (batch, source length), padded with 0.
         """
         mask = padding_mask(source_ids)
-        x = self.source_positions(self.embed_source(source_ids))
-        return self.encoder(x, attention_mask=mask), mask
+        x = self.source_embedding(source_ids)
+        if self.source_positions:
+            x = self.source_positions(x)
+        return Memory(self.encoder(self.source_dropout(x), attention_mask=mask), mask)
 
-    def decoding_context(self, source_ids, max_length):
-        """What stays the same from step to step of decoding.
-
-        Args:
-            source_ids: int, (batch, source length).
-            max_length: int, the most tokens of an answer.
-
-        Returns:
-            positions: float, (max_length, d_model), of the target.
-            projected: keys and values of the memory, see `Decoder.project`.
-            mask: bool, (batch, 1, source length), the padding mask of the source.
-        """
-        memory, mask = self.encode(source_ids)
-        positions = ops.cast(self.target_positions.table(max_length), memory.dtype)
-        return positions, self.decoder.project(memory), mask
-
-    def empty_past(self, batch_size, places):
-        """A cache for `step`; see `Decoder.empty_past`."""
-        return self.decoder.empty_past(batch_size, places)
-
-    def step(self, ids, position, past, context, attention_mask):
-        """Logits of the tokens that follow those at one position.
+    def decode(
+        self,
+        target_ids: Any,
+        memory: Memory,
+        attention_mask: Any = None,
+        cache: Cache | None = None,
+    ) -> Any:
+        """Logits of the token after each of `target_ids`.
 
         Args:
-            ids: int, (batch, beams), one token of each hypothesis.
-            position: int scalar, theirs.
-            past: from `empty_past`, or from the step before.
-            context: from `decoding_context`.
-            attention_mask: bool, (batch or 1, beams, places), True at the places in the cache
-                that a hypothesis descends from; beam k writes place position * beams + k.
+            target_ids: int, (batch, target length), the target shifted right; with a cache, the
+                next tokens only, one per hypothesis.
+            memory: from `encode`.
+            attention_mask: bool, with a cache: (batch or 1, target length, slots), the slots that
+                each token attends to.
+            cache: `Cache`, keys and values of earlier tokens and of the memory.
 
         Returns:
-            logits: float32, (batch, beams, target vocabulary size).
-            past: with the keys and values of `ids`.
+            float32, (batch, target length, target vocabulary size).
         """
-        positions, projected, mask = context
-        x = ops.add(self.embed_target(ids), ops.take(positions, position, axis=0))
-        x, past = self.decoder.step(x, position, past, attention_mask, projected, mask)
-        return self.embed_target(x, reverse=True), past
+        y = self.target_embedding(target_ids)
+        if self.target_positions:
+            y = self.target_positions(y, positions=cache and cache.positions)
+        y = self.decoder(
+            self.target_dropout(y),
+            memory.states,
+            cross_attention_mask=memory.mask,
+            attention_mask=attention_mask,
+            cache=cache,
+        )
+        return self.target_embedding(y, reverse=True)
+
+    def empty_cache(self, batch_size: Any, num_slots: int) -> dict:
+        """Room for the keys and values of `num_slots` tokens; see `Cache.empty`."""
+        attentions = [block.self_attention for block in self.decoder.blocks]
+        return Cache.empty(attentions, batch_size, num_slots)
+
+    def cache_memory(self, memory: Memory) -> dict:
+        """Keys and values of the memory, computed once; see `Cache.of_memory`."""
+        attentions = [block.cross_attention for block in self.decoder.blocks]
+        return Cache.of_memory(attentions, memory.states)

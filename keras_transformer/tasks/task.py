@@ -1,81 +1,125 @@
-"""What every task is: text in, text out, one .keras file with all that this needs."""
+"""What every task is: text in, text out, and one .keras file with everything that this needs."""
 
 import pathlib
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 import numpy as np
 
-from ..arguments import check
-from ..writing import written_beside
+from ..atomic import atomic_write
+from ..checks import check
+from ..tokenizers import SentencePieceTokenizer
+
+FORMAT_VERSION = 2  # of saved tasks; this package reads it and all before it
 
 
 class Task(keras.Model):
-    """A model with what turns text into its ids and its answers into text.
+    """A model with its vocabulary: text in, text out.
 
     A subclass names its `parts` (objects with a configuration of their own) and its `settings`
-    (plain values); both are arguments of its constructor and attributes of the same names. Its
-    ids in, logits out are those of `model`.
+    (plain values). Both are arguments of its constructor and attributes of the same names.
+
+    Call arguments: those of `model`: ids in, logits out.
     """
 
-    parts = ("model",)
-    settings = ()
+    parts: Sequence[str] = ("model",)
+    settings: Sequence[str] = ()
 
-    def __init__(self, **kwargs):
+    def __init__(self, **kwargs: Any):
         super().__init__(**kwargs)
         self.built = True  # the functional model is
 
     def call(self, inputs):
         return self.model(inputs)
 
-    def save(self, filepath, overwrite=True, **kwargs):
-        """As keras.Model.save, without the optimizer's state, and never half a file.
+    def save(self, filepath: str | pathlib.Path, overwrite: bool = True, **kwargs: Any) -> None:
+        """Saves the task like `keras.Model.save`, but atomically and without optimizer state.
 
-        To go on training, see `training.Checkpoint`.
+        To resume training, see `training.EpochCheckpoint`.
+
+        Args:
+            filepath: str or pathlib.Path, ends in ".keras".
+            overwrite: bool, whether an existing file is replaced.
+            **kwargs: of `keras.Model.save`.
+
+        Raises:
+            ValueError: The file exists and `overwrite` is False.
         """
         if pathlib.Path(filepath).exists() and not overwrite:
             raise ValueError(f"{filepath} exists; choose another name, or pass overwrite=True.")
         optimizer = getattr(self.model, "optimizer", None)
         self.model.optimizer = None
         try:
-            with written_beside(filepath) as beside:
-                super().save(beside, **kwargs)
+            with atomic_write(filepath) as temporary:
+                super().save(temporary, **kwargs)
         finally:
             self.model.optimizer = optimizer
 
+    def get_config(self) -> dict[str, Any]:
+        config = {"name": self.name, "format_version": FORMAT_VERSION}
+        for name in self.parts:
+            config[name] = keras.saving.serialize_keras_object(getattr(self, name))
+            config[name].pop("compile_config", None)  # training options are no part of a task
+        for name in self.settings:
+            config[name] = getattr(self, name)
+        return config
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> "Task":
+        config = dict(config)
+        version = config.pop("format_version", 1)
+        if version > FORMAT_VERSION:
+            raise ValueError(
+                f"Expected a file of format version {FORMAT_VERSION} or below; received "
+                f"{version}, written by a newer keras_transformer. Upgrade the package."
+            )
+        if version == 1:
+            config = _from_version_1(config)
+        for name in cls.parts:
+            config[name] = keras.saving.deserialize_keras_object(config[name])
+        return cls(**config)
+
     @property
     def _limit(self):
-        """The longest input, in tokens."""
+        """The maximum length of an input, in tokens."""
         return self.model.max_length or np.inf
 
-    def _check_lengths(self, sequences):
-        for number, ids in enumerate(sequences, start=1):
+    def _check_lengths(self, sequences, name="Text"):
+        """Refuses sequences of more tokens than the model has learned positions."""
+        for number, ids in enumerate(sequences):
             if len(ids) > self._limit:
                 raise ValueError(
-                    f"Text {number} has {len(ids)} tokens, but the model learned {self._limit} "
-                    "positions; split the text, or train with sinusoids, which have no limit."
+                    f"{name} {number} must have at most {self._limit} tokens, the number of "
+                    f"learned positions; received {len(ids)}. Split it, or train a model without "
+                    "learned positions, which has no limit."
                 )
 
     @staticmethod
     def _check_tokenizer(tokenizer, vocabulary_size):
-        if tokenizer.proto is not None:  # of a saved task, it is read after this
+        """Refuses a tokenizer that does not belong to its model.
+
+        The vocabulary of a task that is being loaded comes after its constructor has run, so tasks
+        check again when they encode.
+        """
+        if tokenizer.proto is not None:
             check(
                 tokenizer.vocabulary_size() == vocabulary_size,
                 f"The tokenizer must have the {vocabulary_size} ids of the model",
                 vocabulary_size=tokenizer.vocabulary_size(),
             )
 
-    def get_config(self):
-        parts = {
-            name: keras.saving.serialize_keras_object(getattr(self, name)) for name in self.parts
-        }
-        for part in parts.values():
-            part.pop("compile_config", None)  # how it was trained is not how it is used
-        return {"name": self.name, **parts, **{name: getattr(self, name) for name in self.settings}}
 
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        if any("tokenizer" in name for name in cls.parts):
-            import keras_hub  # noqa: F401  registers the tokenizer's class
+def _from_version_1(config):
+    """The config of a task saved before format version 2.
 
-        parts = {name: keras.saving.deserialize_keras_object(config[name]) for name in cls.parts}
-        return cls(**{**config, **parts})
+    Its tokenizers were KerasHub's, whose vocabulary is the same asset as ours, and `append_end` was
+    called `ends`.
+    """
+    converted = {}
+    for name, part in config.items():
+        if isinstance(part, dict) and part["class_name"] == "SentencePieceTokenizer":
+            tokenizer = SentencePieceTokenizer(name=part["config"]["name"])
+            part = keras.saving.serialize_keras_object(tokenizer)
+        converted["append_end" if name == "ends" else name] = part
+    return converted

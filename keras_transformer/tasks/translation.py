@@ -1,45 +1,52 @@
-"""A sentence for a sentence: the Transformer with its tokenizers and decoding defaults."""
+"""Translation: the Transformer with its tokenizers and the defaults of its search."""
 
-from typing import NamedTuple
+import dataclasses
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 from keras import ops
 
-from .. import tokenizers
-from ..arguments import check, check_at_least
-from ..corpora import normalized
+from ..attention import attention_scores
+from ..checks import check, check_at_least
+from ..configuration import GenerationConfig
+from ..data.cleaning import normalized
+from ..data.lengths import group_by_length, pad
 from ..generation import Decoding
 from ..generation import length_penalty as penalty_of
-from ..tokenizers import END, START
-from .shapes import by_length, next_length, next_size, padded
+from ..ids import END, START
+from ..models import Transformer
+from ..tokenizers import SentencePieceTokenizer, checked_texts
 from .task import Task
 
-MORE_TOKENS = 16  # that a translation may have beyond its share of the source's
-HALF_A_CHARACTER = "\N{REPLACEMENT CHARACTER}"  # what decoding shows for its first bytes
+MORE_TOKENS = 16  # that a translation may have beyond its ratio to the source
+MOST_TOKENS = 2**30  # of any translation, so that lengths fit into int32
+HALF_A_CHARACTER = "\N{REPLACEMENT CHARACTER}"  # what the first bytes of a character decode to
 
 
-class Attention(NamedTuple):
-    """Who looked where in one translation: what `plots.plot_attention` draws.
+class AttentionMaps(NamedTuple):
+    """The cross-attention weights of one translation, as `plots.plot_attention` draws them.
 
     Args:
-        weights: NumPy float32, (layers, heads, target length, source length), cross-attention.
-        source_tokens: list of str, what was attended to; ends in </s>.
-        target_tokens: list of str, what was being written; ends in </s>.
+        weights: float32, (layers, heads, target length, source length).
+        source_tokens: list of str, the keys; ends in </s>.
+        target_tokens: list of str, the tokens written; ends in </s>, unless the translation has as
+            many tokens as the model has learned positions.
     """
 
     weights: np.ndarray
-    source_tokens: list
-    target_tokens: list
+    source_tokens: list[str]
+    target_tokens: list[str]
 
 
 class Hypothesis(NamedTuple):
-    """One translation with what the search knows of it.
+    """One translation with its score.
 
     Args:
         text: str.
         score: float, log-probability / length penalty, nats; see `generation.length_penalty`.
-        finished: bool, False: cut off at the length limit.
+        finished: bool; False: cut off at the length limit.
     """
 
     text: str
@@ -55,63 +62,67 @@ class Translator(Task):
         translator.translate(["April 22, 2019"])  # ["2019-04-22"]
 
     Args:
-        transformer: a `Transformer`.
-        source_tokenizer: keras_hub SentencePieceTokenizer, see `learn_tokenizer`.
-        target_tokenizer: the same; None: one tokenizer for both sides.
-        batch_size: int, the most sentences decoded together.
-        beams: int, what `translate` uses when not told; 1: greedy decoding.
-        length_penalty: float from 0, the same.
-        normalization: str or None, lowercase: bool; what `corpora.clean` did to the sources that
-            the transformer was trained on, and is done here to each text.
+        transformer: `Transformer`.
+        source_tokenizer: `SentencePieceTokenizer`, see `train_tokenizer`.
+        target_tokenizer: `SentencePieceTokenizer`; None: that of the source.
+        normalization: str, the Unicode normal form of the training data, which every text to
+            translate is brought into, see `data.clean`; None: none.
+        lowercase: bool, whether every text to translate is lowercased, as the training data was.
+        config: `GenerationConfig`, the defaults of `translate`.
+        name: str, name of the `keras.Model`.
+        **changes: fields of `GenerationConfig` that replace those of `config`.
 
     Call arguments: those of `Transformer`: ids in, logits out.
 
     Raises:
-        ValueError: a tokenizer has another number of ids than its side of the transformer, or a
-            number is out of range.
+        ValueError: A tokenizer has another number of ids than its side of the transformer, or an
+            option does not exist or is out of range.
     """
 
     parts = ("transformer", "source_tokenizer", "target_tokenizer")
-    settings = ("batch_size", "beams", "length_penalty", "normalization", "lowercase")
+    settings = ("normalization", "lowercase")
 
     def __init__(
         self,
-        transformer,
-        source_tokenizer,
-        target_tokenizer=None,
-        batch_size=64,
-        beams=1,
-        length_penalty=0.6,
-        normalization=None,
-        lowercase=False,
-        **kwargs,
+        transformer: Transformer,
+        source_tokenizer: SentencePieceTokenizer,
+        target_tokenizer: SentencePieceTokenizer | None = None,
+        *,
+        normalization: str | None = None,
+        lowercase: bool = False,
+        config: GenerationConfig | None = None,
+        name: str | None = None,
+        **changes: Any,
     ):
-        super().__init__(**kwargs)
+        super().__init__(name=name)
         self.transformer = transformer
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer or source_tokenizer
-        self._check_tokenizer(self.source_tokenizer, transformer.source_vocabulary_size)
-        self._check_tokenizer(self.target_tokenizer, transformer.target_vocabulary_size)
-        check_at_least(1, batch_size=batch_size, beams=beams)
-        check(
-            length_penalty >= 0, "length_penalty must be at least 0", length_penalty=length_penalty
-        )
-        self.batch_size = batch_size
-        self.beams = beams
-        self.length_penalty = length_penalty
+        self._check_tokenizers()
         self.normalization = normalization
         self.lowercase = lowercase
+        self.config = (config or GenerationConfig()).replace(**changes)
         self._decoding = Decoding(transformer)
+
+    @property
+    def model(self) -> Transformer:
+        """The transformer."""
+        return self.transformer
 
     def translate(
         self,
-        texts,
-        beams=None,
-        length_penalty=None,
-        n_best=None,
-        return_scores=False,
-        **options,
-    ):
+        texts: Iterable[str],
+        *,
+        beams: int | None = None,
+        length_penalty: float | None = None,
+        n_best: int | None = None,
+        return_scores: bool = False,
+        prefixes: Iterable[str] | None = None,
+        min_length_ratio: float | None = None,
+        max_length_ratio: float | None = None,
+        batch_size: int | None = None,
+        tokens_per_batch: int | None = None,
+    ) -> list:
         """Translates by greedy decoding, or with several beams by beam search.
 
         Sentences of similar lengths are decoded together; the order is restored.
@@ -119,222 +130,299 @@ class Translator(Task):
         Args:
             texts: list of str. An empty or blank text translates to "". Characters that the
                 vocabulary lacks are read as one unknown token.
-            beams: int from 1, live hypotheses of the search; None: the translator's default.
-            length_penalty: float from 0, alpha of `generation.length_penalty`; None: the default.
-            n_best: int, at most `beams`: a list of so many translations for each text.
-            return_scores: bool, `Hypothesis` instead of str.
-            prefixes: list of str, what each translation begins with, in whole tokens; or None.
-            min_length_ratio: float from 0; a translation has at least so many tokens for each
-                token of its source (END counts in neither), and at least one.
-            max_length_ratio: float above 0; a translation is cut off after so many tokens for
-                each token of its source, and 16 more.
-            batch_size: int, the most sentences decoded together; None: the translator's default.
-            tokens_per_batch: int, the most source tokens decoded together, padding included.
+            n_best: int from 1 to `beams`, number of translations per text; None: one, not in a
+                list of its own.
+            return_scores: bool, whether to return `Hypothesis` instead of str.
+            prefixes: list of str, the beginning of each translation, in whole tokens; None: no
+                beginnings.
+            beams, length_penalty, min_length_ratio, max_length_ratio, batch_size,
+                tokens_per_batch: see `GenerationConfig`; None: that of `config`.
 
         Returns:
-            list, one item a text, in the same order: str, or `Hypothesis` with `return_scores`,
-            or with `n_best` a list of those, best first.
+            list, one item per text, in the same order: str, or with `return_scores` `Hypothesis`;
+            with `n_best` a list of those, best first.
 
         Raises:
-            ValueError: `texts` is not a list of strings, a text has more tokens than the
-                transformer has learned positions, or a number is out of range.
+            ValueError: An item is not text, a text or prefix has more tokens than the transformer
+                has learned positions, or an option is out of range.
         """
-        beams = self.beams if beams is None else beams
-        alpha = self.length_penalty if length_penalty is None else length_penalty
-        if beams == 1 and n_best is None and not return_scores:
-            greedy = self._decoding.greedy
-            rows = self._decoded(texts, lambda numbers, **given: greedy(**given), **options)
-            return self._said(rows)
-
-        def search(numbers, **given):
-            number = 1 if n_best is None else n_best
-            given |= dict(beams=beams, alpha=alpha, n_best=number)
-            return zip(*self._decoding.beam_search(**given))
-
-        results = []
-        for row in self._decoded(texts, search, **options):
-            if row is None:  # a blank text
-                results.append([Hypothesis("", 0.0, True)] * (n_best or 1))
-                continue
-            ids, scores, finished = row
-            found = zip(self._said(ids), scores.tolist(), finished.tolist())
-            results.append([Hypothesis(*each) for each in found])
+        config = self._config_with(
+            beams=beams,
+            length_penalty=length_penalty,
+            min_length_ratio=min_length_ratio,
+            max_length_ratio=max_length_ratio,
+            batch_size=batch_size,
+            tokens_per_batch=tokens_per_batch,
+        )
+        check_at_least(1, n_best=n_best)
+        texts = checked_texts(texts)
+        if config.beams == 1 and n_best is None and not return_scores:
+            return self._translate_greedily(texts, prefixes, config)
+        results = self._search(texts, prefixes, config, n_best or 1)
         if not return_scores:
-            results = [[each.text for each in result] for result in results]
-        return [result[0] for result in results] if n_best is None else results
+            results = [[hypothesis.text for hypothesis in found] for found in results]
+        return [found[0] for found in results] if n_best is None else results
 
-    def sample(self, texts, temperature=1.0, top_k=None, top_p=1.0, seed=0, **options):
-        """Translations drawn at random from the model's distribution.
+    def _translate_greedily(self, texts, prefixes, config):
+        translations = [""] * len(texts)
+        for numbers, batch in self._batches(texts, prefixes, config):
+            ids = self._decoding.greedy(**batch)
+            self._write(translations, numbers, ids)
+        return translations
+
+    def _search(self, texts, prefixes, config, n_best):
+        """The n_best hypotheses of each text, by beam search."""
+        results = [[Hypothesis("", 0.0, True)] * n_best for _ in texts]
+        options = dict(beams=config.beams, length_penalty=config.length_penalty, n_best=n_best)
+        for numbers, batch in self._batches(texts, prefixes, config):
+            found = self._decoding.beam_search(**batch, **options)
+            for number, ids, scores, finished in zip(numbers, *found, strict=False):
+                written = self.target_tokenizer.decode(ids)
+                columns = zip(written, scores.tolist(), finished.tolist(), strict=True)
+                results[number] = [Hypothesis(*each) for each in columns]
+        return results
+
+    def sample(
+        self,
+        texts: Iterable[str],
+        *,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float = 1.0,
+        seed: int = 0,
+        prefixes: Iterable[str] | None = None,
+        min_length_ratio: float | None = None,
+        max_length_ratio: float | None = None,
+        batch_size: int | None = None,
+        tokens_per_batch: int | None = None,
+    ) -> list[str]:
+        """Samples translations from the model's distribution.
 
         Args:
-            texts: list of str.
-            temperature, top_k, top_p: see `Decoding.sample`.
-            seed: int from 0. Text n draws from (seed, n) alone, whatever is translated beside it.
-            **options: those of `translate` from `prefixes` on.
+            temperature, top_k, top_p: see `SamplingConfig`.
+            seed: int from 0. The translation of text n depends on the text and (seed, n) alone,
+                not on the rest of its batch.
+            texts, prefixes, min_length_ratio, max_length_ratio, batch_size, tokens_per_batch: as
+                in `translate`.
 
         Returns:
-            list of str, one a text, in the same order.
+            list of str, one per text, in the same order.
+
+        Raises: as `translate`.
         """
+        check_at_least(0, seed=seed)
+        config = self._config_with(
+            min_length_ratio=min_length_ratio,
+            max_length_ratio=max_length_ratio,
+            batch_size=batch_size,
+            tokens_per_batch=tokens_per_batch,
+        )
+        options: dict[str, Any] = dict(temperature=temperature, top_k=top_k, top_p=top_p)
+        texts = checked_texts(texts)
+        translations = [""] * len(texts)
+        for numbers, batch in self._batches(texts, prefixes, config):
+            spare = len(batch["source_ids"]) - len(numbers)
+            seeds = [(seed, number) for number in numbers] + [(seed, 0)] * spare
+            ids = self._decoding.sample(**batch, seeds=seeds, **options)
+            self._write(translations, numbers, ids)
+        return translations
 
-        def draw(numbers, **given):
-            spare = len(given["source_ids"]) - len(numbers)
-            seeds = [(seed, number) for number in [*numbers, *[0] * spare]]
-            return self._decoding.sample(
-                **given, seeds=seeds, temperature=temperature, top_k=top_k, top_p=top_p
-            )
+    def stream(
+        self,
+        text: str,
+        *,
+        seed: int | None = None,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float = 1.0,
+        prefix: str | None = None,
+        min_length_ratio: float | None = None,
+        max_length_ratio: float | None = None,
+    ) -> Iterator[str]:
+        """Translates one text while the caller reads: greedily, or with a seed by sampling.
 
-        return self._said(self._decoded(texts, draw, **options))
-
-    def stream(self, text, seed=None, temperature=1.0, top_k=None, top_p=1.0, **options):
-        """The greedy translation of one text, or with a seed a sampled one, as it is written.
+        Args:
+            text: str.
+            seed: int from 0, as in `sample`; None: greedy decoding.
+            prefix: str, the beginning of the translation, in whole tokens; None: no beginning.
+            temperature, top_k, top_p, min_length_ratio, max_length_ratio: as in `sample`.
 
         Yields:
             str, whole characters; joined they are what `translate` or `sample` returns.
-        """
-        said, ids = "", []
-        for numbers, given in self._batches([text], **options):
-            draw = dict(temperature=temperature, top_k=top_k, top_p=top_p)
-            draw["seeds"] = None if seed is None else [(seed, number) for number in numbers]
-            for next_id, *_ in self._decoding.stream(**given, **draw):
-                ids.append(int(next_id))
-                (now,) = tokenizers.decode(self.target_tokenizer, [ids])
-                if not now.endswith(HALF_A_CHARACTER):
-                    yield now[len(said) :]
-                    said = now
 
-    def score(self, texts, translations, length_penalty=None):
-        """How probable given translations are, on the scale of `translate(return_scores=True)`.
+        Raises: as `translate`.
+        """
+        check_at_least(0, seed=seed)
+        config = self._config_with(
+            min_length_ratio=min_length_ratio, max_length_ratio=max_length_ratio
+        )
+        options: dict[str, Any] = dict(temperature=temperature, top_k=top_k, top_p=top_p)
+        seeds = None if seed is None else [(seed, 0)]
+        prefixes = None if prefix is None else [prefix]
+        ids, written = [], ""
+        for _, batch in self._batches(checked_texts([text]), prefixes, config):
+            for next_ids in self._decoding.stream(**batch, seeds=seeds, **options):
+                ids.append(int(next_ids[0]))
+                (now,) = self.target_tokenizer.decode([ids])
+                if not now.endswith(HALF_A_CHARACTER):
+                    yield now[len(written) :]
+                    written = now
+            yield now[len(written) :]
+
+    def score(
+        self,
+        texts: Iterable[str],
+        translations: Iterable[str],
+        *,
+        length_penalty: float | None = None,
+    ) -> list[float]:
+        """Scores given translations as `translate(..., return_scores=True)` scores its own.
 
         Args:
             texts: list of str.
-            translations: list of str, as many.
-            length_penalty: float from 0; 0: the log-probability itself; None: the default.
+            translations: list of str, one per text.
+            length_penalty: float from 0; 0: the log-probability itself; None: that of `config`.
 
         Returns:
-            list of float, nats.
+            list of float, nats, one per text.
+
+        Raises:
+            ValueError: An item is not text, the lists differ in length, or a text or a translation
+                has more tokens than the transformer has learned positions, END included.
 
         Source: Wu et al. 2016, equation 14.
         """
-        if len(texts) != len(translations):
-            raise ValueError(
-                f"Expected one translation for each text; received {len(translations)} "
-                f"for {len(texts)}."
-            )
-        alpha = self.length_penalty if length_penalty is None else length_penalty
-        targets = [[*ids, END] for ids in tokenizers.encode(self.target_tokenizer, translations)]
-        scores = [0.0] * len(targets)
+        config = self._config_with(length_penalty=length_penalty)
         sources = self._encode(texts)
-        by_length = sorted(range(len(targets)), key=lambda i: (len(sources[i]), len(targets[i])))
-        for start in range(0, len(by_length), self.batch_size):
-            numbers = by_length[start : start + self.batch_size]
-            rows = next_size(len(numbers), self.batch_size)
-            sides = (
-                padded(batch, rows, next_length(max(map(len, batch)), self._limit))
-                for batch in ([side[i] for i in numbers] for side in (sources, targets))
-            )
-            for number, log_p in zip(numbers, self._decoding.score(*sides)):
-                scores[number] = float(log_p.sum() / penalty_of(len(targets[number]), alpha))
+        targets = [[*ids, END] for ids in self.target_tokenizer.encode(translations)]
+        check(
+            len(sources) == len(targets),
+            "Expected one translation per text",
+            texts=len(sources),
+            translations=len(targets),
+        )
+        self._check_lengths(targets, "Translation")
+        scores = [0.0] * len(targets)
+        lengths = [max(map(len, pair)) for pair in zip(sources, targets, strict=True)]
+        sizes = config.batch_size, self._limit, config.tokens_per_batch
+        for numbers, rows, length in group_by_length(range(len(targets)), lengths, *sizes):
+            source_ids = pad([sources[n] for n in numbers], rows, length)
+            target_ids = pad([targets[n] for n in numbers], rows, length)
+            log_p = self._decoding.score(source_ids, target_ids)
+            for number, log_probability in zip(numbers, log_p.sum(axis=1), strict=False):
+                penalty = penalty_of(len(targets[number]), config.length_penalty)
+                scores[number] = float(log_probability / penalty)
         return scores
 
-    def _said(self, rows):
-        """The text of each row of ids; of None, "" (a blank text)."""
-        rows = [() if row is None else row for row in rows]
-        return tokenizers.decode(self.target_tokenizer, rows)
-
-    def _decoded(self, texts, decode, **options):
-        """One result of `decode` for each text, None for a blank one."""
-        results = [None] * len(texts)
-        for numbers, given in self._batches(texts, **options):
-            for number, result in zip(numbers, decode(numbers, **given)):
-                results[number] = result
-        return results
-
-    def _batches(
-        self,
-        texts,
-        prefixes=None,
-        min_length_ratio=0.0,
-        max_length_ratio=2.0,
-        batch_size=None,
-        tokens_per_batch=None,
-    ):
-        """Texts of one padded length at a time: a long one makes no short one longer.
-
-        Yields:
-            numbers: list of int, which texts.
-            arguments of `Decoding.greedy` for them, and for rows of padding that make their
-                number a power of two or `batch_size`. Each has limits of its own.
-        """
-        batch_size = self.batch_size if batch_size is None else batch_size
-        check_at_least(1, batch_size=batch_size, tokens_per_batch=tokens_per_batch)
-        if not 0 <= min_length_ratio <= max_length_ratio or max_length_ratio == 0:
-            raise ValueError(
-                "Expected 0 <= min_length_ratio <= max_length_ratio, the latter above 0; received "
-                f"min_length_ratio={min_length_ratio}, max_length_ratio={max_length_ratio}."
-            )
-        ids = self._encode(texts)
-        if prefixes is not None:
-            if len(prefixes) != len(texts):
-                raise ValueError(
-                    f"Expected one prefix for each text; received {len(prefixes)} for {len(texts)}."
-                )
-            prefixes = tokenizers.encode(self.target_tokenizer, prefixes)
-        lengths = np.array([len(sequence) for sequence in ids])
-        longest = np.minimum(max_length_ratio * lengths + MORE_TOKENS, self._limit).astype("int32")
-        shortest = np.maximum(min_length_ratio * (lengths - 1), 1)  # a text says something
-        shortest = np.minimum(shortest, longest - 1).astype("int32")
-        written = [number for number, text in enumerate(texts) if text.strip()]
-        sizes = batch_size, self._limit, tokens_per_batch
-        for numbers, rows, length in by_length(written, lengths, *sizes):
-            every = [*numbers, *numbers[:1] * (rows - len(numbers))]  # spare rows end at once
-            given = dict(
-                source_ids=padded([ids[i] for i in numbers], rows, length),
-                max_length=longest[every],
-                min_length=shortest[every],
-            )
-            if prefixes is not None:
-                given["prefix"] = padded([prefixes[i] for i in every], rows)
-            yield numbers, given
-
-    def attention(self, text, translation=None):
-        """The cross-attention weights of every layer and head while writing a translation.
+    def attention(self, text: str, translation: str | None = None) -> AttentionMaps:
+        """The cross-attention weights of every layer and head while a translation is written.
 
         Args:
             text: str, the source.
-            translation: str; None: what `translate` says.
+            translation: str; None: that of `translate`.
 
         Returns:
-            `Attention`.
+            `AttentionMaps`.
+
+        Raises:
+            ValueError: An argument is not text, or has more tokens than the transformer has
+                learned positions.
         """
         if translation is None:
             (translation,) = self.translate([text])
         (source,) = self._encode([text])
-        (target,) = tokenizers.encode(self.target_tokenizer, [translation])
-        memory, mask = self.transformer.encode(np.array([source]))
-        y = self.transformer.embed_target(np.array([[START, *target]]))
-        y = self.transformer.target_positions(y)
-        _, _, weights = self.transformer.decoder(
-            y, memory, cross_attention_mask=mask, return_attention_scores=True
+        (target,) = self._encode_targets([translation])
+        target = [*target, END][: self.transformer.max_length]
+        inputs = {"source_ids": np.array([source]), "target_ids": np.array([[START, *target[:-1]]])}
+        scores = attention_scores(self.transformer, inputs)
+        weights = []
+        for block in self.transformer.decoder.blocks:
+            of_block = ops.cast(scores[block.cross_attention.path], "float32")
+            weights.append(ops.convert_to_numpy(of_block))
+        return AttentionMaps(
+            np.concatenate(weights),
+            self.source_tokenizer.tokens(source),
+            self.target_tokenizer.tokens(target),
         )
-        return Attention(
-            np.concatenate([ops.convert_to_numpy(ops.cast(w, "float32")) for w in weights]),
-            tokenizers.token_strings(self.source_tokenizer, source),
-            tokenizers.token_strings(self.target_tokenizer, [*target, END]),
-        )
 
-    def _encode(self, texts):
-        texts = tokenizers.checked_texts(texts)
-        texts = [normalized(text, self.normalization, self.lowercase) for text in texts]
-        sequences = [[*ids, END] for ids in tokenizers.encode(self.source_tokenizer, texts)]
-        self._check_lengths(sequences)
-        return sequences
-
-    @property
-    def model(self):
-        return self.transformer
-
-    def get_config(self):
-        config = super().get_config()
+    def get_config(self) -> dict[str, Any]:
+        config = {**super().get_config(), **dataclasses.asdict(self.config)}
         if self.target_tokenizer is self.source_tokenizer:
             config["target_tokenizer"] = None
         return config
+
+    def _config_with(self, **changes):
+        """The config with the options that are not None."""
+        given = {name: value for name, value in changes.items() if value is not None}
+        return self.config.replace(**given)
+
+    def _write(self, translations, numbers, ids):
+        """Puts the texts of the first rows of ids where they belong."""
+        texts = self.target_tokenizer.decode(ids[: len(numbers)])
+        for number, text in zip(numbers, texts, strict=True):
+            translations[number] = text
+
+    def _batches(self, texts, prefixes, config):
+        """Texts of similar lengths: a long one makes no short one longer.
+
+        Blank texts are in no batch. Rows that only fill a batch have max_length 0.
+
+        Yields:
+            numbers: list of int, which texts.
+            batch: dict, arguments of `Decoding.greedy`.
+        """
+        ids = self._encode(texts)
+        if prefixes is not None:
+            prefixes = self._encode_targets(prefixes, "Prefix")
+            check(
+                len(prefixes) == len(texts),
+                "Expected one prefix per text",
+                texts=len(texts),
+                prefixes=len(prefixes),
+            )
+        lengths = [len(sequence) for sequence in ids]
+        min_length, max_length = self._length_limits(lengths, prefixes, config)
+        not_blank = [number for number, text in enumerate(texts) if text.strip()]
+        sizes = config.batch_size, self._limit, config.tokens_per_batch
+        for numbers, rows, length in group_by_length(not_blank, lengths, *sizes):
+            spare = (0, rows - len(numbers))
+            batch = dict(
+                source_ids=pad([ids[n] for n in numbers], rows, length),
+                max_length=np.pad(max_length[numbers], spare),
+                min_length=np.pad(min_length[numbers], spare),
+            )
+            if prefixes is not None:
+                batch["prefix"] = pad([prefixes[n] for n in numbers], rows)
+            yield numbers, batch
+
+    def _length_limits(self, lengths, prefixes, config):
+        """The fewest and the most tokens of each translation, END included: int32 arrays."""
+        lengths = np.array(lengths)
+        longest = config.max_length_ratio * lengths + MORE_TOKENS
+        if prefixes is not None:
+            longest = np.maximum(longest, [len(prefix) + MORE_TOKENS for prefix in prefixes])
+        longest = np.minimum(longest, min(self._limit, MOST_TOKENS))
+        shortest = np.maximum(config.min_length_ratio * (lengths - 1), 1)  # not empty
+        shortest = np.minimum(shortest, longest - 1)
+        return shortest.astype("int32"), longest.astype("int32")
+
+    def _encode(self, texts):
+        """The ids of each source text, END included."""
+        self._check_tokenizers()
+        texts = [
+            normalized(text, self.normalization, self.lowercase) for text in checked_texts(texts)
+        ]
+        sequences = [[*ids, END] for ids in self.source_tokenizer.encode(texts)]
+        self._check_lengths(sequences)
+        return sequences
+
+    def _encode_targets(self, texts, name="Translation"):
+        """The ids of each target text, without END."""
+        sequences = self.target_tokenizer.encode(texts)
+        self._check_lengths(sequences, name)
+        return sequences
+
+    def _check_tokenizers(self):
+        sizes = self.transformer.source_vocabulary_size, self.transformer.target_vocabulary_size
+        self._check_tokenizer(self.source_tokenizer, sizes[0])
+        self._check_tokenizer(self.target_tokenizer, sizes[1])

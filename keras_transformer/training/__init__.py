@@ -1,40 +1,32 @@
-"""What `model.fit` needs: loss, metrics, schedule, R-Drop, and runs that survive a kill."""
+"""What `model.fit` needs besides a loss: schedule, callbacks, and runs that can be resumed."""
 
-from .callbacks import EarlyStopping, Progress, Samples, ValidationScore, spread
-from .checkpoints import Checkpoint, TrainingLog, average_checkpoints, checkpoint_paths
-from .loss import TokenCrossEntropy, nats_per_token
-from .metrics import Perplexity, TokenAccuracy
-from .optimization import (
-    WarmupSchedule,
-    make_deterministic,
-    paper_optimizer,
-    pays_to_compile,
-    use_threads,
+from .callbacks import Progress, ResumableEarlyStopping, Samples, ValidationScore, evenly_spaced
+from .checkpoints import (
+    EpochCheckpoint,
+    ResumableCSVLogger,
+    average_checkpoints,
+    checkpoint_paths,
 )
-from .r_drop import RDrop, symmetric_divergence
-from .run import Run, check_tensorboard
+from .diversification import add_translations, diversify
+from .optimizer import WarmupSchedule, paper_optimizer
+from .r_drop import RDrop, symmetric_kl_divergence
+from .run import Run
 
 __all__ = [
-    "Checkpoint",
-    "EarlyStopping",
-    "Perplexity",
+    "EpochCheckpoint",
     "Progress",
     "RDrop",
+    "ResumableCSVLogger",
+    "ResumableEarlyStopping",
     "Run",
     "Samples",
-    "TokenAccuracy",
-    "TokenCrossEntropy",
-    "TrainingLog",
     "ValidationScore",
     "WarmupSchedule",
+    "add_translations",
     "average_checkpoints",
-    "check_tensorboard",
     "checkpoint_paths",
-    "make_deterministic",
-    "nats_per_token",
+    "diversify",
+    "evenly_spaced",
     "paper_optimizer",
-    "pays_to_compile",
-    "spread",
-    "symmetric_divergence",
-    "use_threads",
+    "symmetric_kl_divergence",
 ]

@@ -1,22 +1,25 @@
-"""What one sees while it trains, and when it ends."""
+"""Callbacks: progress, validation scores, samples and early stopping."""
 
+import math
 import time
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import keras
 
-from ..arguments import check, check_at_least
+from ..checks import check, check_at_least
 
 
 class Progress(keras.callbacks.Callback):
-    """Adds real target tokens a second to the bar and the log, and to the bar the minutes left.
+    """Logs real target tokens per second, and shows the minutes left in the progress bar.
 
-    The minutes are those of all epochs, at the speed of this one so far.
+    The estimate covers all remaining epochs, at the speed of the current one.
 
     Args:
-        batches: `TranslationBatches`, or what else tells `num_tokens` an epoch and its length.
+        batches: `TranslationBatches`, or anything with a length and `num_tokens` per epoch.
     """
 
-    def __init__(self, batches):
+    def __init__(self, batches: Any):
         super().__init__()
         self.batches = batches
 
@@ -37,75 +40,98 @@ class Progress(keras.callbacks.Callback):
 
 
 class ValidationScore(keras.callbacks.Callback):
-    """Translates the same sentences after every epoch and logs how good that is.
+    """Translates the same sentences after every epoch and logs a score of the translations.
 
     Place it before the callbacks that read the log.
 
     Args:
         translator: a `Translator` over the model in training.
-        examples: `Examples` it is not trained on.
-        score: function of translations and references, such as `evaluation.bleu`.
-        number: int, how many of the examples, spread over all.
-        name: str, under which the log has it; a bare number or the `value` of what `score` returns.
+        examples: `Examples` outside the training data.
+        score: function of translations and references, such as `evaluation.bleu`; returns a number
+            or an object with a `value`.
+        number: int, maximum number of examples, evenly spaced over all.
+        name: str, key in the log.
     """
 
-    def __init__(self, translator, examples, score, number=200, name="val_bleu"):
+    def __init__(
+        self,
+        translator: Any,
+        examples: Any,
+        score: Callable[[Sequence[str], Sequence[str]], Any],
+        number: int = 200,
+        name: str = "val_bleu",
+    ):
         super().__init__()
         self.translator, self.score, self.name = translator, score, name
-        self.source, self.target = (spread(side, number) for side in examples)
+        self.source, self.target = (evenly_spaced(side, number) for side in examples)
 
     def on_epoch_end(self, epoch, logs=None):
         score = self.score(self.translator.translate(self.source), self.target)
         logs[self.name] = float(getattr(score, "value", score))
 
 
-class EarlyStopping(keras.callbacks.Callback):
-    """Ends training once a number of the log has not become better for `patience` epochs.
+class ResumableEarlyStopping(keras.callbacks.Callback):
+    """Stops training once a logged number has not improved for `patience` epochs.
 
     Args:
-        monitor: str, its name in the log, such as "val_perplexity".
+        monitor: str, key in the log, such as "val_perplexity".
         patience: int from 1, epochs.
-        mode: "min" or "max": which is better.
-        past: list of dict, the log of epochs before a resumption, oldest first.
+        mode: "min" or "max", whether smaller or larger is better.
+        past: list of dict, the logs of the epochs before a resumption, each with its "epoch".
 
-    Departs: keras.callbacks.EarlyStopping begins to count anew when a run is resumed, and trains
-    one more batch of a run that had ended.
+    Raises:
+        ValueError: If `patience` or `mode` is out of range.
+
+    Departs: keras.callbacks.EarlyStopping starts counting again when a run is resumed, and trains
+        one more batch of a run that was stopped. The best weights are kept by `EpochCheckpoint`.
     """
 
-    def __init__(self, monitor, patience, mode="min", past=()):
+    def __init__(
+        self, monitor: str, patience: int, mode: str = "min", past: Sequence[dict[str, Any]] = ()
+    ):
         super().__init__()
         check_at_least(1, patience=patience)
         check(mode in ("min", "max"), "mode must be min or max", mode=mode)
         self.monitor, self.patience, self.sign = monitor, patience, 1 if mode == "min" else -1
-        self.values = [self.sign * float(row[monitor]) for row in past]
+        self.values: dict[int, float] = {}
+        for row in past:
+            self._add(int(row["epoch"]), row)
 
     @property
-    def ended(self):
-        """bool, whether the last improvement is `patience` epochs ago."""
-        if not self.values:
-            return False
-        return len(self.values) - 1 - self.values.index(min(self.values)) >= self.patience
+    def best_epoch(self) -> int | None:
+        """int from 0, the first epoch with the best value; None before the first epoch."""
+        return min(self.values, key=lambda epoch: self.values[epoch], default=None)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the last improvement is `patience` epochs ago."""
+        best = self.best_epoch
+        return best is not None and max(self.values) - best >= self.patience
 
     def on_epoch_end(self, epoch, logs=None):
-        self.values.append(self.sign * float(logs[self.monitor]))
-        self.model.stop_training |= self.ended
+        self._add(epoch, logs)
+        self.model.stop_training |= self.stopped
+
+    def _add(self, epoch, logs):
+        value = self.sign * float(logs[self.monitor])
+        self.values[epoch] = math.inf if math.isnan(value) else value
 
 
 class Samples(keras.callbacks.Callback):
-    """Prints what a function says after every epoch, so that one can watch the model learn.
+    """Prints predictions after every epoch, to show what the model has learned.
 
     Args:
-        say: function without arguments that returns a str.
+        sample: function without arguments that returns a str.
     """
 
-    def __init__(self, say):
+    def __init__(self, sample: Callable[[], str]):
         super().__init__()
-        self.say = say
+        self.sample = sample
 
     def on_epoch_end(self, epoch, logs=None):
-        print(f"\n{self.say()}")
+        print(f"\n{self.sample()}")
 
 
-def spread(examples, number):
-    """So many of a list of examples, evenly spread over it."""
+def evenly_spaced(examples: Sequence, number: int) -> Sequence:
+    """At most `number` items of a sequence, evenly spaced over it."""
     return examples[:: max(1, len(examples) // number)][:number]

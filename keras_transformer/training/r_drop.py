@@ -1,17 +1,16 @@
 """R-Drop: two passes with different dropout should agree."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
-from ..arguments import check
-from .loss import token_weights
+from ..checks import check
+from ..losses import TokenLoss
 
 
-def symmetric_divergence(logits):
+def symmetric_kl_divergence(logits: Any) -> Any:
     """(KL(p_1 || p_2) + KL(p_2 || p_1)) / 2 with p_i = softmax(logits[i]), everywhere.
-
-    Its gradient is written out: by z_1 it is (p_1 (log p_1 - log p_2 - KL(p_1 || p_2)) + p_1 - p_2)
-    / 2, by z_2 the same with 1 and 2 exchanged.
 
     Args:
         logits: float, (2, batch, length, vocabulary size), or of a classifier (2, batch, labels).
@@ -21,29 +20,25 @@ def symmetric_divergence(logits):
 
     Source: Liang et al. 2021, equation 2.
     """
+    log_p1, log_p2 = ops.unstack(ops.log_softmax(ops.cast(logits, "float32"), axis=-1), 2)
+    # Both directions in one sum: p_1 (log p_1 - log p_2) + p_2 (log p_2 - log p_1).
+    return ops.sum((ops.exp(log_p1) - ops.exp(log_p2)) * (log_p1 - log_p2), axis=-1) / 2
 
-    @ops.custom_gradient
-    def nats(logits):
-        log_p = ops.log_softmax(logits, axis=-1)
-        p = ops.exp(log_p)
-        log_ratio = log_p - ops.flip(log_p, axis=0)  # log p_i - log p_j
-        divergence = ops.sum(p * log_ratio, axis=-1, keepdims=True)  # KL(p_i || p_j)
 
-        def gradient(*args, upstream=None):
-            by_logits = p * (log_ratio - divergence) + (p - ops.flip(p, axis=0))
-            return by_logits * ops.expand_dims(args[0] if upstream is None else upstream, -1) / 2
+class _Divergence(TokenLoss):
+    """Mean of `symmetric_kl_divergence` over the real tokens."""
 
-        return ops.mean(ops.squeeze(divergence, -1), axis=0), gradient
-
-    return nats(ops.cast(logits, "float32"))
+    def call(self, y_true, y_pred):
+        return symmetric_kl_divergence(y_pred)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class RDrop(keras.Model):
-    """Trains a model on each batch twice, with two draws of dropout, whose answers should agree.
+    """Trains a model on each batch twice, with two draws of dropout whose predictions should agree.
 
-    The loss is the mean of both passes' own plus alpha / 2 times their `symmetric_divergence`, in
-    nats a token. The weights are those of `transformer`: compile and fit this, then use that.
+    The loss is the mean of the losses of both passes plus alpha / 2 times their
+    `symmetric_kl_divergence`, in nats per token. The weights are those of `transformer`: compile
+    and fit this model, then use that one.
 
         training = RDrop(transformer, alpha=5.0)
         training.compile(paper_optimizer(schedule), TokenCrossEntropy(0.1))
@@ -51,19 +46,24 @@ class RDrop(keras.Model):
 
     Args:
         transformer: keras.Model from a dict of ids to logits, such as a `Transformer`.
-        alpha: float from 0.
+        alpha: float from 0, weight of the divergence.
+        **kwargs: of keras.Model; the dtype is that of `transformer` unless given.
 
     Call arguments: those of `transformer`.
 
     Returns:
-        float32: logits; while training those of both passes, (2, batch, length, vocabulary size)
+        float32: logits; in training those of both passes, (2, batch, length, vocabulary size)
             or of a classifier (2, batch, labels).
 
+    Raises:
+        ValueError: If `alpha` is negative.
+
     Source: Liang et al. 2021, equations 3 and 4; they train translation with alpha = 5.
-    Departs: the loss is half of theirs, to be nats a token as without R-Drop; Adam does not mind.
+    Departs: the loss is half of theirs, to be in nats per token as without R-Drop; Adam is
+        invariant to the scale.
     """
 
-    def __init__(self, transformer, alpha=5.0, **kwargs):
+    def __init__(self, transformer: keras.Model, alpha: float = 5.0, **kwargs):
         kwargs.setdefault("dtype", transformer.dtype_policy)
         super().__init__(**kwargs)
         check(alpha >= 0, "alpha must be at least 0", alpha=alpha)
@@ -81,28 +81,33 @@ class RDrop(keras.Model):
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         if not training:
             return super().compute_loss(x, y, y_pred, sample_weight, training)
-        weights = token_weights(y, sample_weight)
-        nats = ops.sum(weights * symmetric_divergence(y_pred))
-        nats /= ops.maximum(ops.sum(weights), keras.config.epsilon())
 
-        def both(each):
+        def twice(each):
             return None if each is None else ops.concatenate([each, each])
 
         logits = ops.reshape(y_pred, (-1, *ops.shape(y_pred)[2:]))
-        loss = super().compute_loss(x, both(y), logits, both(sample_weight), training)
-        return loss + self.alpha / 2 * nats
+        loss = super().compute_loss(x, twice(y), logits, twice(sample_weight), training)
+        return loss + self.alpha / 2 * _Divergence("divergence")(y, y_pred, sample_weight)
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
-        twice = len(y_pred.shape) == len(y.shape) + 2  # in training: the first of both passes
-        first = y_pred[0] if twice else y_pred
+        both_passes = len(y_pred.shape) == len(y.shape) + 2  # in training
+        first = y_pred[0] if both_passes else y_pred
         return super().compute_metrics(x, y, first, sample_weight)
 
     def get_config(self):
         transformer = keras.saving.serialize_keras_object(self.transformer)
         transformer.pop("compile_config", None)
-        return {"name": self.name, "transformer": transformer, "alpha": self.alpha}
+        return {
+            "name": self.name,
+            "transformer": transformer,
+            "alpha": self.alpha,
+            "dtype": keras.saving.serialize_keras_object(self.dtype_policy),
+        }
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
-        transformer = keras.saving.deserialize_keras_object(config.pop("transformer"))
+        config = dict(config)
+        transformer = keras.saving.deserialize_keras_object(
+            config.pop("transformer"), custom_objects=custom_objects
+        )
         return cls(transformer, **config)

@@ -1,5 +1,6 @@
-"""The folder of a training run: begun, killed, resumed, and not written over by another."""
+"""The folder of a training run: started, interrupted, resumed, and never lost by accident."""
 
+import contextlib
 import datetime
 import hashlib
 import importlib.metadata
@@ -9,144 +10,197 @@ import pathlib
 import platform
 import shutil
 import sys
+from collections.abc import Mapping
+from typing import Any
 
 import keras
 
-from ..writing import write_text
-from .callbacks import EarlyStopping, Progress
-from .checkpoints import Checkpoint, TrainingLog, average_checkpoints
+from .. import backend
+from ..atomic import write_text
+from .callbacks import Progress, ResumableEarlyStopping
+from .checkpoints import EpochCheckpoint, ResumableCSVLogger, average_checkpoints
+
+RESULTS = (
+    "average-*.keras",
+    "checkpoint",
+    "history.csv",
+    "model.keras",
+    "sample.txt",
+    "scores.json",
+    "teachers",
+    "tensorboard",
+    *(f"{name}.png" for name in ("attention", "calibration", "confusion", "learning_curve")),
+)
 
 
 class Run:
-    """A folder with settings.json, history.csv, the checkpoint, scores.json and learning_curve.png.
+    """A folder with settings, log, checkpoints, scores and learning curve of one training.
 
         run = Run("runs/dates")
-        run.begin(arguments, data=examples)
-        run.fit(model, train, valid, epochs=7)
-        run.write_scores({"bleu": 36.2})
-        run.draw_learning_curve()
-
-    Killed, the same lines with `Run("runs/dates", resume=True)` go on after the last whole epoch.
-    Nothing is written before `begin`.
-
-    Args:
-        folder: where it lives.
-        resume: bool, whether to go on with the run that is there.
-        overwrite: bool, whether one that is there may be begun anew.
-
-    Raises:
-        FileExistsError: If the folder holds a run and neither `resume` nor `overwrite` is given.
-        FileNotFoundError: If there is none to resume.
-    """
-
-    def __init__(self, folder, resume=False, overwrite=False):
-        self.folder, self.resume = pathlib.Path(folder), resume
-        self._settings = self.folder / "settings.json"
-        if resume and not self._settings.exists():
-            raise FileNotFoundError(
-                f"There is no run to resume in {folder}: {self._settings} does not exist."
-            )
-        if self._settings.exists() and not (resume or overwrite):
-            raise FileExistsError(
-                f"{folder} holds a run already: --resume goes on with it, --overwrite begins "
-                "anew, --output takes another folder."
-            )
-
-    @property
-    def settings(self):
-        """dict, what `begin` wrote; the arguments are under "arguments"."""
-        return json.loads(self._settings.read_text("utf-8"))
-
-    def begin(self, arguments, data):
-        """Writes settings.json and clears what an earlier run left; a resumed run changes nothing.
-
-        Args:
-            arguments: dict that JSON can hold, all that the run depends on.
-            data: what is trained on; its `repr` tells one from another.
-
-        Raises:
-            ValueError: If a resumed run has other data than it was begun with.
-        """
-        data = hashlib.sha256(repr(data).encode()).hexdigest()
-        if self.resume:
-            if self.settings["data"] != data:
-                raise ValueError(
-                    f"The training data is not what {self.folder} was begun with; put it back."
-                )
-            return
-        for name in ("checkpoint", "tensorboard", "teachers"):
-            shutil.rmtree(self.folder / name, ignore_errors=True)
-        (self.folder / "history.csv").unlink(missing_ok=True)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        packages = ("keras", "keras-hub", keras.backend.backend(), "numpy", "sentencepiece")
-        settings = {
-            "command": " ".join([f"KERAS_BACKEND={keras.backend.backend()}", *sys.orig_argv]),
-            "arguments": arguments,
-            "data": data,
-            "versions": {name: importlib.metadata.version(name) for name in packages},
-            "python": platform.python_version(),
-            "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-            "begun": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
-        }
-        _write_json(self._settings, settings)
-
-    def fit(
-        self,
-        model,
-        train,
-        valid,
-        *,
-        epochs,
-        seed=0,
-        callbacks=(),
-        patience=None,
-        best=("val_perplexity", "min"),
-        average=0,
-        tensorboard=False,
-    ):
-        """`model.fit` with log and checkpoint, from the last whole epoch on.
-
-        Args:
-            model: a compiled keras.Model.
-            train: batches that shuffle themselves from the seed and their `epoch`.
-            valid: batches to watch.
-            epochs: int, all of them, those before a resumption too.
-            seed: int, of what is random in an epoch.
-            callbacks: more of them; what they log is in history.csv.
-            patience: int or None, epochs to wait for a better one before training ends.
-            best: str and "min" or "max": the number of the log that tells, and which is better.
-            average: int, the last epochs whose mean the weights become at the end; 0: the last.
-            tensorboard: bool, whether to log for TensorBoard, too.
-        """
-        checkpoint = Checkpoint(self.folder / "checkpoint", train, seed, keep=max(1, average))
-        finished = checkpoint.restore(model)
-        if finished:
-            print(f"Resuming after epoch {finished} of {epochs}.")
-        log = TrainingLog(self.folder / "history.csv", finished)
-        callbacks = [Progress(train), *callbacks, log]
-        if patience:
-            stopping = EarlyStopping(best[0], patience, best[1], log.past)
-            callbacks.append(stopping)
-            epochs = finished if stopping.ended else epochs
-        if tensorboard:
-            callbacks.append(keras.callbacks.TensorBoard(self.folder / "tensorboard"))
+        run.begin(options, data=examples)
+        callbacks = run.callbacks(train, patience=5)
+        initial_epoch = run.restore(model, epochs=40)
         model.fit(
             train,
             validation_data=valid,
-            epochs=epochs,
-            initial_epoch=finished,
-            shuffle=False,  # the batches shuffle themselves
-            callbacks=[*callbacks, checkpoint],
+            epochs=40,
+            initial_epoch=initial_epoch,
+            callbacks=callbacks,
+            shuffle=False,
         )
-        # With an EMA optimizer, Keras put the mean of the weights in place as `fit` ended.
-        if average:
-            average_checkpoints(model, checkpoint.paths)
+        run.finish(model)
 
-    def write_scores(self, scores):
-        """Writes a dict as scores.json."""
-        _write_json(self.folder / "scores.json", scores)
+    After an interruption the same lines with `Run("runs/dates", resume=True)` continue after the
+    last complete epoch. Nothing is written before `begin`.
 
-    def draw_learning_curve(self):
+    Args:
+        folder: path of the folder.
+        resume: bool, whether to continue the run in the folder.
+        overwrite: bool, whether a run in the folder may be replaced.
+
+    Raises:
+        FileExistsError: If the folder contains a run and neither `resume` nor `overwrite` is given.
+        FileNotFoundError: If there is no run to resume.
+        NotADirectoryError, PermissionError: If the folder cannot be written.
+    """
+
+    def __init__(self, folder: str | os.PathLike, resume: bool = False, overwrite: bool = False):
+        self.folder, self.resume = pathlib.Path(folder), resume
+        self._settings_path = self.folder / "settings.json"
+        _check_writable(self.folder)
+        if resume and not self._settings_path.exists():
+            raise FileNotFoundError(
+                f"There is no run to resume in {folder}: {self._settings_path} does not exist. "
+                "Check the folder, or start a run without --resume."
+            )
+        if self._settings_path.exists() and not (resume or overwrite):
+            raise FileExistsError(
+                f"{folder} already contains a run: use --resume to continue it, --overwrite to "
+                "replace it, or another --output."
+            )
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """dict, the content of settings.json; the options are under "arguments"."""
+        return json.loads(self._settings_path.read_text("utf-8"))
+
+    def begin(self, arguments: Mapping[str, Any], data: Any) -> None:
+        """Removes the results of an earlier run and writes settings.json; a resumed run stays.
+
+        Interrupted at any point, it leaves either the old run or a folder without a run.
+
+        Args:
+            arguments: values that JSON can represent, all that the run depends on.
+            data: training data, str in lists or tuples; a hash of it is saved.
+
+        Raises:
+            ValueError: If a resumed run has other training data than before.
+        """
+        data = _digest(data)
+        if self.resume:
+            if self.settings["data"] != data:
+                raise ValueError(
+                    f"The training data has changed since {self.folder} was started; restore it "
+                    "or start a new run."
+                )
+            return
+        self._settings_path.unlink(missing_ok=True)  # first: it is what makes the folder a run
+        for pattern in RESULTS:
+            for path in self.folder.glob(pattern):
+                _remove(path)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        settings = {
+            "command": " ".join([f"KERAS_BACKEND={backend.name()}", *sys.orig_argv]),
+            "arguments": dict(arguments),
+            "data": data,
+            "versions": _versions("keras", "keras-hub", backend.name(), "numpy", "sentencepiece"),
+            "python": platform.python_version(),
+            "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+            "started": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
+        }
+        _write_json(self._settings_path, settings)
+
+    def callbacks(
+        self,
+        batches: Any,
+        *,
+        seed: int = 0,
+        average: int = 0,
+        patience: int | None = None,
+        monitor: str = "val_perplexity",
+        mode: str = "min",
+        tensorboard: bool = False,
+    ) -> list[keras.callbacks.Callback]:
+        """Progress, history.csv, checkpoints and early stopping, for `fit`.
+
+        Callbacks that add to the log go before them.
+
+        Args:
+            batches: training data that shuffles itself from the seed and its `epoch`.
+            seed: int, of all randomness within an epoch.
+            average: int, number of last epochs whose mean `finish` computes; 0: no averaging.
+            patience: int, epochs without improvement before training stops; None: no limit.
+            monitor: str, key in the log of the number that should improve.
+            mode: "min" or "max", whether smaller or larger is better.
+            tensorboard: bool, whether to write TensorBoard logs too.
+
+        Returns:
+            List of keras.callbacks.Callback.
+        """
+        folder = self.folder / "checkpoint"
+        self._average, self._early_stopping = average, None
+        self._checkpoint = EpochCheckpoint(folder, batches, seed, keep=max(1, average))
+        log = ResumableCSVLogger(self.folder / "history.csv", self._checkpoint.finished_epochs)
+        callbacks = [Progress(batches), log]
+        if patience is not None:
+            self._early_stopping = ResumableEarlyStopping(monitor, patience, mode, log.past)
+            callbacks.append(self._early_stopping)
+            if not average:
+                self._checkpoint.early_stopping = self._early_stopping
+        if tensorboard:
+            callbacks.append(keras.callbacks.TensorBoard(self.folder / "tensorboard"))
+        return [*callbacks, self._checkpoint]
+
+    def restore(self, model: keras.Model, epochs: int) -> int:
+        """Loads the last checkpoint, if there is one; comes after `callbacks`.
+
+        Args:
+            model: compiled keras.Model.
+            epochs: int, number of epochs in total.
+
+        Returns:
+            int, the initial epoch for `fit`: the number of finished epochs, or `epochs` if early
+            stopping has ended the run.
+        """
+        finished = self._checkpoint.restore(model)
+        if finished:
+            print(f"Resuming after epoch {finished} of {epochs}.")
+        stopped = self._early_stopping is not None and self._early_stopping.stopped
+        return epochs if stopped else finished
+
+    def finish(self, model: keras.Model) -> None:
+        """Sets the final weights once `fit` has returned.
+
+        They are the mean over the last epochs if `callbacks` was given `average`; else those of the
+        best epoch if it was given `patience`; else those that `fit` left. An optimizer with an
+        exponential moving average provides that of the epoch.
+
+        Args:
+            model: the keras.Model given to `restore`, fitted.
+        """
+        if self._average:
+            average_checkpoints(model, self._checkpoint.paths[-self._average :])
+        elif self._checkpoint.best_path is not None:
+            model.load_weights(self._checkpoint.best_path)
+            model.optimizer.finalize_variable_values(model.trainable_variables)
+
+    def write_scores(self, scores: Mapping[str, Any]) -> None:
+        """Writes scores as scores.json; NaN becomes null, a named tuple an object."""
+        from ..evaluation import as_json
+
+        _write_json(self.folder / "scores.json", as_json(scores))
+
+    def draw_learning_curve(self) -> None:
         """Draws history.csv as learning_curve.png."""
         from ..plots import plot_history
 
@@ -154,17 +208,50 @@ class Run:
         figure.savefig(self.folder / "learning_curve.png", dpi=150)
 
 
-def check_tensorboard():
-    """Raises the ImportError that Keras's callback would raise only after the first epoch."""
-    try:
-        import tensorboard  # noqa: F401
-        import tensorflow  # noqa: F401
-    except ImportError:
-        raise ImportError(
-            "--tensorboard needs TensorFlow and TensorBoard; pip install tensorflow tensorboard, "
-            "or leave it out: history.csv has the same numbers."
-        ) from None
+def _check_writable(folder):
+    existing = folder
+    while not existing.exists():
+        existing = existing.parent
+    if not existing.is_dir():
+        raise NotADirectoryError(f"{existing} is a file; the run needs a folder. Choose another.")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise PermissionError(f"{existing} is not writable; choose another folder for the run.")
+
+
+def _remove(path):
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+def _digest(data):
+    """SHA-256 of str in nested lists and tuples, read one after the other."""
+    digest = hashlib.sha256()
+
+    def update(item):
+        if isinstance(item, (list, tuple)):
+            digest.update(f"[{len(item)}]".encode())
+            for each in item:
+                update(each)
+        else:
+            text = str(item).encode("utf-8", "surrogatepass")
+            digest.update(f"{len(text)}:".encode() + text)
+
+    update(data)
+    return digest.hexdigest()
+
+
+def _versions(*packages):
+    """The installed versions; of a package with another distribution name, that of its module."""
+    versions = {}
+    for name in packages:
+        module = sys.modules.get(name.replace("-", "_"))
+        versions[name] = getattr(module, "__version__", None)
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[name] = importlib.metadata.version(name)
+    return versions
 
 
 def _write_json(path, content):
-    write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    write_text(path, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n")

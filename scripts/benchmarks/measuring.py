@@ -1,8 +1,10 @@
-"""What the benchmarks share: our model, a fair race, and the circumstances of a measurement."""
+"""What the benchmarks share: sizes, a fair race, and the circumstances of a measurement."""
 
 import datetime
 import json
+import math
 import os
+import pathlib
 import platform
 import re
 import shlex
@@ -12,22 +14,12 @@ import time
 import keras
 import numpy as np
 
-from keras_transformer.models import Transformer
-
 SIZES = {
-    "num_layers": (None, "N, in the encoder and again in the decoder; default: the preset's"),
-    "d_model": (None, "width; default: the preset's"),
-    "num_heads": (None, "h; default: the preset's"),
-    "d_ff": (None, "width inside the feed-forward networks; default: the preset's"),
-    "vocabulary_size": (8000, "ids, shared by both sides; default: 8000"),
-    "batch_size": (64, "sentence pairs; default: 64"),
-    "length": (32, "tokens a side, none of them padding; default: 32"),
-    "rounds": (20, "timed steps of each contender; default: 20"),
-    "warmup": (3, "untimed steps of each contender before; default: 3"),
-    "seed": (0, "of weights, ids and dropout; default: 0"),
+    "num_layers": "blocks in the encoder, and again in the decoder",
+    "d_model": "width of embeddings and sublayers",
+    "num_heads": "attention heads",
+    "d_ff": "inner width of the feed-forward networks",
 }
-
-
 INPUTS = ("source_ids", "target_ids")
 
 
@@ -35,20 +27,28 @@ def id_inputs():
     return {name: keras.Input((None,), dtype="int32", name=name) for name in INPUTS}
 
 
-def ours(sizes, **options):
-    return Transformer(
-        sizes.vocabulary_size,
-        num_layers=sizes.num_layers,
-        d_model=sizes.d_model,
-        num_heads=sizes.num_heads,
-        d_ff=sizes.d_ff,
-        dropout=sizes.dropout,
-        **options,
+def add_sizes(add, config=None):
+    """Options for the sizes of a `TransformerConfig`; without one, the default is the preset's."""
+    for name, text in SIZES.items():
+        default = "the preset's" if config is None else getattr(config, name)
+        option = f"--{name.replace('_', '-')}"
+        add(option, type=int, metavar="N", help=f"{text} (default: {default})")
+
+
+def sizes_given(args):
+    """The sizes on the command line, as changes of a `TransformerConfig`."""
+    return {name: value for name in SIZES if (value := getattr(args, name)) is not None}
+
+
+def stack_of(config, vocabulary_size):
+    return (
+        f"{config.num_layers} + {config.num_layers} layers, d_model {config.d_model}, "
+        f"{config.num_heads} heads, d_ff {config.d_ff}, vocabulary {vocabulary_size:,}"
     )
 
 
 def race(steps, rounds):
-    """Seconds of every step, (rounds, steps): one of each in turn, again and again."""
+    """Seconds of every step, (rounds, steps): in each round one of each in turn."""
     seconds = np.empty((rounds, len(steps)))
     for round_number, column in np.ndindex(seconds.shape):
         start = time.perf_counter()
@@ -57,49 +57,96 @@ def race(steps, rounds):
     return seconds
 
 
-def stack_of(args):
-    stack = f"{args.num_layers} + {args.num_layers} layers, d_model {args.d_model}"
-    return f"{stack}, {args.num_heads} heads, d_ff {args.d_ff}, vocabulary {args.vocabulary_size:,}"
+def check_quiet():
+    """Prints how much two threads speed up a product of NumPy; returns that ratio.
+
+    It is near 2 where two cores are idle. Where other processes use them it is lower, and the
+    measurement that follows means little.
+    """
+    from threadpoolctl import threadpool_limits
+
+    a = np.random.default_rng(0).normal(size=(1536, 1536)).astype("float32")
+
+    def seconds(threads):
+        with threadpool_limits(threads, "blas"):
+            return np.median(race([lambda: a @ a], 7)[2:])
+
+    ratio = seconds(1) / seconds(2)
+    print(
+        f"Machine check: a float32 product of NumPy is {ratio:.2f} times as fast on two threads as "
+        "on one (near 2 on a quiet machine).",
+        file=sys.stderr,
+    )
+    return ratio
 
 
-def report(args, rows):
+def peak_memory():
+    """The peak memory of this process in MB; NaN on Windows, which has no such counter."""
+    try:
+        import resource
+    except ImportError:
+        return math.nan
+    unit = 2**20 if sys.platform == "darwin" else 2**10  # bytes there, kilobytes on Linux
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+
+
+def num_cores():
+    """The cores that this process may use, or, where the system does not report them, all."""
+    if hasattr(os, "sched_getaffinity"):  # neither on macOS nor on Windows
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count()
+
+
+def report(args, rows, **circumstances):
     """Where, with what and when the rows were measured: a line after the table, and the JSON."""
     backend = keras.backend.backend()
     modules = {name: sys.modules.get(name) for name in ("keras", "keras_hub", backend)}
     versions = {name: module.__version__ for name, module in modules.items() if module}
-    where = dict(
-        hardware=hardware(),
-        versions={"python": platform.python_version(), **versions},
-        date=datetime.date.today().isoformat(),
-        command=f"KERAS_BACKEND={backend} python {shlex.join(sys.argv)}",
-    )
+    where = {
+        "hardware": hardware(),
+        "versions": {"python": platform.python_version(), **versions},
+        "date": datetime.date.today().isoformat(),
+        "command": f"KERAS_BACKEND={backend} python {shlex.join(sys.argv)}",
+        **circumstances,
+    }
     versions = ", ".join(f"{name} {version}" for name, version in where["versions"].items())
     print(f"\n{where['hardware']}; {versions}; {where['date']}; `{where['command']}`")
     if args.json:
-        with open(args.json, "w", encoding="utf-8") as file:
-            json.dump({**where, "rows": rows}, file, indent=2)
+        content = strict({**where, "rows": rows})
+        text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
+        pathlib.Path(args.json).write_text(f"{text}\n", encoding="utf-8")
+
+
+def strict(content):
+    """NaN as null, since JSON has no NaN."""
+    return keras.tree.map_structure(
+        lambda x: None if isinstance(x, float) and not math.isfinite(x) else x, content
+    )
 
 
 def hardware():
-    """The accelerators that the backend uses, or else the processor, in words."""
-    if keras.backend.backend() == "jax":
-        import jax
-
-        names = [device.device_kind for device in jax.devices() if device.platform != "cpu"]
-    elif keras.backend.backend() == "torch":
-        import torch
-
-        names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    else:
-        from tensorflow import config
-
-        details = map(config.experimental.get_device_details, config.list_physical_devices("GPU"))
-        names = [detail.get("device_name", "GPU") for detail in details]
+    """The accelerators that the backend uses, or else the processor."""
+    names = accelerators()
     if names:
         return f"{len(names)} x {names[0]}"
     name = platform.processor() or platform.machine()
     if os.path.exists("/proc/cpuinfo"):
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            name = re.search(r"model name\s*: (.*)|$", file.read())[1] or name
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"{name}, {cores} cores"
+        cpuinfo = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8")
+        name = re.search(r"model name\s*: (.*)|$", cpuinfo)[1] or name
+    return f"{name}, {num_cores()} cores"
+
+
+def accelerators():
+    """The names of the accelerators that the backend uses."""
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return [device.device_kind for device in jax.devices() if device.platform != "cpu"]
+    if keras.backend.backend() == "torch":
+        import torch
+
+        return [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    from tensorflow import config
+
+    details = map(config.experimental.get_device_details, config.list_physical_devices("GPU"))
+    return [detail.get("device_name", "GPU") for detail in details]

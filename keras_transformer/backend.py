@@ -1,0 +1,276 @@
+"""The one module that knows which backend runs: kernels, compilation, threads, determinism.
+
+Elsewhere the code says what is computed. Here it says how TensorFlow, JAX and PyTorch do that best.
+"""
+
+import functools
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import keras
+from keras import ops
+
+from .checks import check_at_least
+from .masks import add_look_ahead
+
+_recording = threading.Lock()  # PyTorch records one function at a time
+
+
+def name() -> str:
+    """The running backend: "tensorflow", "jax" or "torch"."""
+    return keras.backend.backend()
+
+
+# Layers and operations
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class Linear(keras.layers.Dense):
+    """keras.layers.Dense, computed as one product of two matrices: one row per token.
+
+    The gradient of the kernel sums over batch and length. XLA on a CPU is a quarter slower when
+    these are two axes. PyTorch folds them itself.
+
+    Args: those of `keras.layers.Dense`.
+
+    Call arguments:
+        inputs: float, (..., d).
+
+    Returns:
+        float, (..., units).
+    """
+
+    def call(self, inputs, training=None):
+        if name() == "torch" or len(inputs.shape) != 3:
+            return super().call(inputs, training=training)
+        rows = super().call(ops.reshape(inputs, (-1, inputs.shape[-1])), training=training)
+        return ops.reshape(rows, (-1, ops.shape(inputs)[1], self.units))
+
+    def quantize(self, mode=None, type_check=True, config=None):
+        super().quantize(mode, type_check=False, config=config)  # the same weights as a Dense
+
+
+def has_fused_attention(dtype: str) -> bool:
+    """Whether a kernel computes equation 1 faster than its two products and softmax do.
+
+    TensorFlow has none. JAX's on a CPU cannot multiply float16.
+    """
+    if name() == "jax":
+        import jax
+
+        return dtype != "float16" or jax.default_backend() != "cpu"
+    return name() == "torch"
+
+
+def fused_attention(query, key, value, attention_mask=None, is_causal=False):
+    """Equation 1 by the backend's kernel: the output of `scaled_dot_product_attention`.
+
+    For a query that may attend to nothing the kernels return the mean of the values or NaN; here
+    its output is zero, as in the formula.
+
+    Args:
+        query: float, (batch, num_heads, target length, d_k).
+        key: float, (batch, num_heads, source length, d_k).
+        value: float, (batch, num_heads, source length, d_k).
+        attention_mask: bool, broadcastable to (batch, num_heads, target length, source length).
+        is_causal: bool, whether the look-ahead mask applies too.
+
+    Returns:
+        float, (batch, num_heads, target length, d_k).
+    """
+    heads_third = [ops.transpose(x, (0, 2, 1, 3)) for x in (query, key, value)]
+    if attention_mask is None:
+        output = ops.dot_product_attention(*heads_third, is_causal=is_causal)
+        return ops.transpose(output, (0, 2, 1, 3))
+    if is_causal:
+        attention_mask = add_look_ahead(attention_mask, ops.shape(query)[2], ops.shape(key)[2])
+    while len(attention_mask.shape) < 4:
+        attention_mask = ops.expand_dims(attention_mask, axis=0)
+    output = ops.dot_product_attention(*heads_third, mask=attention_mask)
+    may_attend = ops.any(attention_mask, axis=-1, keepdims=True)
+    return ops.where(may_attend, ops.transpose(output, (0, 2, 1, 3)), 0.0)
+
+
+def write_slots(cache, new, slot, axis: int):
+    """`cache` with `new` in consecutive slots of one axis, from `slot` on.
+
+    On PyTorch it is written in place: a copy of the whole cache would cost more than the step.
+
+    Args:
+        cache: float, any shape.
+        new: float, the same shape except for `axis`.
+        slot: int scalar, Python or tensor.
+        axis: int from 0, the axis that counts slots.
+
+    Returns:
+        float, the shape of `cache`.
+    """
+    if name() == "torch":
+        slots = ops.cast(slot + ops.arange(new.shape[axis], dtype="int32"), "int64")
+        return cache.index_copy_(axis, slots, new)
+    start = [0] * len(cache.shape)
+    start[axis] = slot
+    return ops.slice_update(cache, start, new)
+
+
+def subtract_at(x, columns, values):
+    """x less one value per row, at one column of it. On PyTorch x itself is changed.
+
+    Args:
+        x: float, (rows, width).
+        columns: int, (rows, 1).
+        values: float, (rows, 1).
+
+    Returns:
+        float, (rows, width).
+    """
+    if name() == "torch":
+        return x.scatter_add_(-1, columns.long(), -values)
+    rows = ops.expand_dims(ops.arange(ops.shape(x)[0], dtype=columns.dtype), -1)
+    indices = ops.concatenate([rows, columns], axis=-1)
+    return ops.scatter_update(x, indices, -ops.squeeze(values, -1), reduction="add")
+
+
+def prefers_blockwise_top_k() -> bool:
+    """Whether top_k is faster over the maxima of blocks first: with XLA on a CPU it is."""
+    return name() != "torch"
+
+
+# Compilation
+
+
+def prefers_jit() -> bool:
+    """Whether `compile(jit_compile=...)` makes a training step faster.
+
+    JAX always compiles. XLA on TensorFlow helps on a GPU; on a CPU it is slower and compiles each
+    shape again. torch.compile does the latter everywhere.
+    """
+    if name() == "tensorflow":
+        import tensorflow as tf
+
+        return bool(tf.config.list_physical_devices("GPU"))
+    return name() == "jax"
+
+
+def jit(function: Callable, model: keras.Model, *static: str) -> Callable:
+    """`function` as one XLA program per shape; the weights of `model` are read at each call.
+
+    On PyTorch it runs as it is, in inference mode; see `trace`.
+
+    Args:
+        function: its positional arguments are structures of tensors.
+        model: keras.Model whose weights it reads.
+        *static: names of keyword arguments that are plain values, not tensors.
+
+    Returns:
+        A function with the same arguments.
+    """
+    if name() == "tensorflow":
+        import tensorflow as tf
+
+        return tf.function(function, jit_compile=True)
+    if name() == "jax":
+        import jax
+
+        variables = functools.cache(lambda: list(model.variables))  # a walk through all layers
+
+        def stateless(values, *args, **kwargs):
+            with keras.StatelessScope(state_mapping=zip(variables(), values, strict=True)):
+                return function(*args, **kwargs)
+
+        program = jax.jit(stateless, static_argnames=static)
+        return lambda *args, **kwargs: program([v.value for v in variables()], *args, **kwargs)
+
+    import torch
+
+    return torch.inference_mode()(function)
+
+
+def trace(function: Callable) -> Callable:
+    """On PyTorch, the tensor operations of `function`, recorded once per shape of its input.
+
+    A decoding step is some hundred small operations, and the Python of Keras around them takes
+    several times as long as they do. torch.compile, a third faster still, takes half a minute per
+    shape. XLA needs none of this: elsewhere this is `function` itself. Weights are read in place.
+
+    Args:
+        function: its arguments are structures of tensors.
+
+    Returns:
+        A function with the same arguments.
+    """
+    if name() != "torch":
+        return function
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    programs = {}
+
+    def run(*args):
+        key = tuple(x if x is None else (x.shape, x.dtype) for x in keras.tree.flatten(args))
+        with _recording:
+            if key not in programs:
+                # Copies, because a tensor that is given twice would be recorded as one argument.
+                copies = keras.tree.map_structure(lambda x: x if x is None else x.clone(), args)
+                program = make_fx(lambda *args: function(*args))(*copies)
+                for node in program.graph.nodes:
+                    node.meta.clear()  # the stack trace of each: far larger than the program
+                programs[key] = program
+        return programs[key](*args)
+
+    return run
+
+
+def to_tensors(structure: Any) -> Any:
+    """A structure of arrays as tensors of the backend; None stays None."""
+    convert = ops.convert_to_tensor
+    return keras.tree.map_structure(lambda x: None if x is None else convert(x), structure)
+
+
+# Threads and random numbers
+
+
+def set_num_threads(number: int) -> None:
+    """Sets the threads of one operation, on TensorFlow and PyTorch; JAX has no such setting.
+
+    Splitting the operations of a small model costs more than it gains. Call it before the first
+    operation.
+
+    Args:
+        number: int from 1.
+    """
+    check_at_least(1, number=number)
+    if name() == "tensorflow":
+        import tensorflow as tf
+
+        tf.config.threading.set_intra_op_parallelism_threads(number)
+    if name() == "torch":
+        import torch
+
+        torch.set_num_threads(number)
+
+
+def make_deterministic() -> None:
+    """Asks for operations that return the same bits at every run, at some cost.
+
+    JAX has no such setting: on a CPU its operations are deterministic as they are.
+    """
+    if name() == "tensorflow":
+        import tensorflow as tf
+
+        tf.config.experimental.enable_op_determinism()
+    elif name() == "torch":
+        import torch
+
+        torch.use_deterministic_algorithms(True)
+    else:
+        logging.getLogger(__name__).info("JAX has no switch for deterministic operations.")
+
+
+def seed_dropout(seed: int) -> None:
+    """Seeds PyTorch's own generator, which its dropout uses; the other backends hold a state."""
+    if name() == "torch":
+        import torch
+
+        torch.manual_seed(seed)

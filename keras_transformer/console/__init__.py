@@ -1,0 +1,81 @@
+"""Use a saved model or a finished run; every command explains itself.
+
+  keras-transformer translate --help
+
+KERAS_BACKEND=tensorflow, jax or torch selects the backend; it need not be the one that trained the
+model.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from . import average, evaluate, export, predict, translate
+from .files import load_task
+
+__all__ = ["load_task", "main"]
+
+COMMANDS = {
+    "translate": translate,
+    "predict": predict,
+    "evaluate": evaluate,
+    "average": average,
+    "export": export,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the command `keras-transformer`.
+
+    Args:
+        arguments: list of str, the name of a command and its options; None: those that the process
+            was started with.
+
+    Raises:
+        SystemExit: with code 1 and one sentence for what cannot be done; 2 for options that
+            do not exist or exclude each other; 130 for Control-C.
+    """
+    command, options = _parse(sys.argv[1:] if arguments is None else arguments)
+    try:
+        sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
+        command.run(options)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader, such as head, needs no more lines
+        _discard_output()
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except OSError as error:  # such as a full disk
+        _discard_output()
+        sys.exit(f"{error}")
+
+
+def _parse(arguments):
+    """The module of a command, and its options."""
+    summaries = (
+        f"  {name:11}{str(command.__doc__).splitlines()[0]}" for name, command in COMMANDS.items()
+    )
+    parser = argparse.ArgumentParser(
+        prog="keras-transformer",
+        usage="%(prog)s COMMAND ...",
+        description=__doc__,
+        epilog="\n".join(["commands:", *summaries]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("command", choices=COMMANDS, metavar="COMMAND", help="one of those below")
+    name = parser.parse_args(arguments[:1]).command
+    command = COMMANDS[name]
+    parser = argparse.ArgumentParser(
+        prog=f"keras-transformer {name}",
+        description=command.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(usage_error=parser.error)
+    command.add_options(parser)
+    # Subparsers would refuse MODEL --beams 4 TEXT.
+    return command, parser.parse_intermixed_args(arguments[1:])
+
+
+def _discard_output():
+    """Keeps what is left in the buffer from failing once more as the process ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,112 @@
+"""Lines of text in, lines of answers out."""
+
+import argparse
+import contextlib
+import queue
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, BinaryIO
+
+from ..tasks import Task
+
+MAX_WAITING = 10_000  # lines read ahead of their answers
+
+
+def add_model_and_text(parser: argparse.ArgumentParser, model: str, text: str) -> None:
+    """Adds the arguments MODEL [TEXT ...].
+
+    Args:
+        parser: `argparse.ArgumentParser`.
+        model: str, the kind of model, for the help.
+        text: str, what the text is, for the help.
+    """
+    parser.add_argument("model", metavar="MODEL", help=f"{model}: path of a .keras file")
+    parser.add_argument("text", nargs="*", metavar="TEXT", help=f"{text} (default: standard input)")
+
+
+def answer_lines(
+    task: Task, texts: Sequence[str], answer: Callable[[list[str]], Iterable[str]]
+) -> None:
+    """Prints the answers to texts.
+
+    Args:
+        task: `Task`, whose batch size is the maximum number of waiting lines answered together.
+        texts: list of str; empty: the lines of the standard input, answered as they arrive, or at
+            a terminal those that a person enters.
+        answer: function from a list of texts to the lines to print.
+
+    Raises:
+        SystemExit: a line is not UTF-8, or `answer` raises a ValueError.
+    """
+    config: Any = getattr(task, "config", task)  # a `Translator` has a `GenerationConfig`
+    for batch in _batches(texts, config.batch_size):
+        try:
+            lines = list(answer(batch))
+        except ValueError as error:
+            sys.exit(f"{error}")
+        for line in lines:
+            print(line)
+        sys.stdout.flush()
+
+
+def _batches(texts, batch_size):
+    if texts:
+        return [texts]
+    if sys.stdin.isatty():
+        return ask_for_lines()
+    return waiting_lines(sys.stdin.buffer, batch_size)
+
+
+def ask_for_lines() -> Iterator[list[str]]:
+    """Yields one line at a time from a person; the prompt goes to stderr."""
+    with contextlib.suppress(ImportError):  # Windows has no readline
+        import readline  # noqa: F401  gives input() editing and a history
+
+    while True:
+        print("> ", end="", file=sys.stderr, flush=True)
+        try:
+            yield [input()]
+        except EOFError:
+            print(file=sys.stderr)
+            return
+
+
+def waiting_lines(stream: BinaryIO, most: int) -> Iterator[list[str]]:
+    """Yields the lines that wait in a stream.
+
+    Args:
+        stream: binary file, such as `sys.stdin.buffer`.
+        most: int, maximum lines per list.
+
+    Yields:
+        list of 1 to `most` str: the next line, once it is there, and those that wait behind it.
+    """
+    lines = queue.Queue(MAX_WAITING)
+
+    def read():
+        for line in stream:
+            lines.put(line)
+        lines.put(None)
+
+    threading.Thread(target=read, daemon=True).start()
+    number = 0
+    while (line := lines.get()) is not None:
+        batch = []
+        while line is not None:
+            number += 1
+            batch.append(_as_text(line, number))
+            if len(batch) == most or lines.empty():
+                break
+            line = lines.get()
+        yield batch
+        if line is None:
+            return
+
+
+def _as_text(line, number):
+    try:
+        return line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        byte = error.start + 1
+        sys.exit(f"Line {number} of the input is not UTF-8 (byte {byte}); convert it to UTF-8.")

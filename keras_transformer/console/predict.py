@@ -1,0 +1,92 @@
+r"""Ask a saved model of any task: one line of input, one line of output.
+
+  keras-transformer predict runs/tags/model.keras "I saw a saw"
+      I/PRON saw/VERB a/DET saw/NOUN
+  keras-transformer predict runs/labels/model.keras < reviews.txt
+      negative TAB 0.9812
+  keras-transformer predict runs/language/model.keras "ROMEO:" --max-tokens 200
+  keras-transformer predict runs/words/model.keras "The [MASK] barks."
+      dog 0.41, cat 0.08, ...
+  keras-transformer predict runs/dates/model.keras "April 22, 2019"
+
+Without TEXT it reads the standard input, or at a terminal asks for one line after another; lines
+that wait are answered together. A tagger splits text into words and punctuation, with --words at
+blanks only. A newline in the text of a language model is written as \n. For a translation model the
+command translate has more options.
+"""
+
+import argparse
+
+from ..tasks import Classifier, MaskFiller, Tagger, TextGenerator, Translator
+from .files import load_task
+from .lines import add_model_and_text, answer_lines
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options to a parser."""
+    add_model_and_text(parser, "model of any task", "text to answer")
+    words = "tagger: splitting at blanks only (default: words and punctuation)"
+    parser.add_argument("--words", action="store_true", help=words)
+    add = parser.add_argument_group("language model").add_argument
+    max_tokens = "maximum new tokens per prompt (default: 100)"
+    add("--max-tokens", type=int, default=100, metavar="N", help=max_tokens)
+    temperature = "sampling temperature; 0: greedy decoding (default: 1)"
+    add("--temperature", type=float, default=1.0, metavar="T", help=temperature)
+    top_k = "number of most probable tokens to sample from (default: all)"
+    add("--top-k", type=int, metavar="K", help=top_k)
+    top_p = "nucleus sampling threshold (default: 1)"
+    add("--top-p", type=float, default=1.0, metavar="P", help=top_p)
+    add("--seed", type=int, default=0, metavar="N", help="random seed of sampling (default: 0)")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Prints the answers of a task."""
+    task = load_task(options.model)
+    answer = ANSWERS[type(task)]
+    answer_lines(task, options.text, lambda texts: answer(task, texts, options))
+
+
+def _translations(translator, texts, options):
+    """One line per text."""
+    return translator.translate(texts)
+
+
+def _tags(tagger, texts, options):
+    """One line per text: WORD/TAG WORD/TAG ..."""
+    sentences = [text.split() for text in texts] if options.words else texts
+    return [" ".join(f"{word}/{tag}" for word, tag in pairs) for pairs in tagger.tag(sentences)]
+
+
+def _labels(classifier, texts, options):
+    """One line per text: LABEL TAB PROBABILITY."""
+    return [f"{each.label}\t{each.probability:.4f}" for each in classifier.classify(texts)]
+
+
+def _continuations(generator, texts, options):
+    """One line per prompt, with its continuation."""
+    continued = generator.generate(
+        texts,
+        max_tokens=options.max_tokens,
+        temperature=options.temperature,
+        top_k=options.top_k,
+        top_p=options.top_p,
+        seed=options.seed,
+    )
+    return [text.replace("\n", "\\n") for text in continued]
+
+
+def _fillings(filler, texts, options):
+    """One line per text: WORD PROBABILITY, WORD PROBABILITY, ..."""
+    return [
+        ", ".join(f"{word.label} {word.probability:.2f}" for word in words)
+        for words in filler.fill(texts)
+    ]
+
+
+ANSWERS = {
+    Translator: _translations,
+    Tagger: _tags,
+    Classifier: _labels,
+    TextGenerator: _continuations,
+    MaskFiller: _fillings,
+}

@@ -1,0 +1,128 @@
+"""Translate with a saved model: one line of input, one line of output.
+
+  keras-transformer translate runs/dates/model.keras "April 22, 2019"
+  keras-transformer translate runs/dates/model.keras < dates.txt > iso.txt
+  keras-transformer translate runs/en-de/model.keras --beams 4 --n-best 3 --scores < test.en
+  keras-transformer translate runs/en-de/model.keras "A dog runs." --attention dog.png
+
+Without TEXT it reads the standard input, or at a terminal asks for one sentence after another.
+Lines that wait are translated together, and each translation is written at once, so that another
+program may send a line and wait for its answer. An empty line stays an empty line.
+
+--scores writes SCORE TAB TRANSLATION; --n-best K writes K lines per input line, best first, as
+NUMBER TAB TRANSLATION; both together write NUMBER TAB SCORE TAB TRANSLATION. NUMBER counts the
+input lines from 1. SCORE is the log-probability in nats divided by the length penalty; an asterisk
+after it marks a translation that was cut off at the length limit.
+
+--attention draws the cross-attention weights of every layer and head while TEXT is translated, one
+row per target token; --translation draws those of another translation than the model's own.
+"""
+
+import argparse
+import itertools
+import pathlib
+import sys
+
+from ..atomic import atomic_write
+from ..tasks import Translator
+from .files import check_output, load_task
+from .lines import add_model_and_text, answer_lines
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options to a parser."""
+    add_model_and_text(parser, "translation model", "text to translate")
+    add_search_options(parser)
+    add = parser.add_argument
+    n_best = "number of translations per line, in numbered lines (default: one, not numbered)"
+    add("--n-best", type=int, metavar="K", help=n_best)
+    add("--scores", action="store_true", help="score of each translation in a column before it")
+    add("--attention", metavar="PICTURE", help="picture file for the attention weights of one TEXT")
+    add("--translation", metavar="TEXT", help="translation whose attention weights are drawn")
+
+
+def add_search_options(parser: argparse.ArgumentParser) -> None:
+    """Adds those of the search, which `evaluate` has, too."""
+    add = parser.add_argument
+    saved = "(default: as saved in the model)"
+    add("--beams", type=int, metavar="K", help=f"beam width; 1: greedy decoding {saved}")
+    penalty = "exponent of the length penalty ((5 + length) / 6)^A; 0: none"
+    add("--length-penalty", type=float, metavar="A", help=f"{penalty} {saved}")
+
+
+def _check_attention(options):
+    """Refuses options that exclude each other, and a picture that cannot be written."""
+    if options.attention is None:
+        if options.translation is not None:
+            options.usage_error("--translation needs --attention.")
+        return
+
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    if len(options.text) != 1:
+        options.usage_error(f"--attention draws one TEXT; received {len(options.text)}.")
+    if options.scores or options.n_best is not None:
+        options.usage_error("--attention shows one translation; leave out --scores and --n-best.")
+    check_output("--attention", options.attention)
+    formats = FigureCanvasBase.get_supported_filetypes()
+    if pathlib.Path(options.attention).suffix[1:].lower() not in formats:
+        options.usage_error(
+            f"--attention must end in one of {', '.join(formats)}; received {options.attention}."
+        )
+
+
+def run(options: argparse.Namespace) -> None:
+    """Prints translations, or one and its picture."""
+    _check_attention(options)
+    translator = load_task(options.model, Translator)
+    if options.attention is not None:
+        print(_draw_attention(translator, options))
+        return
+    numbers = itertools.count(1)
+
+    def answer(texts):
+        found = translator.translate(
+            texts,
+            beams=options.beams,
+            length_penalty=options.length_penalty,
+            n_best=options.n_best,
+            return_scores=options.scores,
+        )
+        if options.n_best is None:
+            return [_columns(each, options.scores) for each in found]
+        return [
+            f"{number}\t{_columns(each, options.scores)}"
+            for hypotheses, number in zip(found, numbers, strict=False)
+            for each in hypotheses
+        ]
+
+    answer_lines(translator, options.text, answer)
+
+
+def _columns(found, scores):
+    """A translation, or a `Hypothesis` as SCORE TAB TRANSLATION."""
+    if not scores:
+        return found
+    mark = "" if found.finished else "*"
+    return f"{found.score:.4f}{mark}\t{found.text}"
+
+
+def _draw_attention(translator, options):
+    """Writes the picture; returns the translation that it shows."""
+    from ..plots import plot_attention
+
+    (text,) = options.text
+    translation = options.translation
+    try:
+        if translation is None:
+            (translation,) = translator.translate(
+                [text], beams=options.beams, length_penalty=options.length_penalty
+            )
+        weights, source_tokens, target_tokens = translator.attention(text, translation)
+        layers = {f"layer {number}": layer for number, layer in enumerate(weights, start=1)}
+        figure = plot_attention(layers, source_tokens, target_tokens, "Cross-attention")
+        with atomic_write(options.attention) as unfinished:
+            figure.savefig(unfinished, dpi=150)
+    except (ValueError, OSError) as error:
+        sys.exit(f"{error}")
+    return translation

@@ -1,0 +1,513 @@
+"""Batches of padded ids for `fit`, in few shapes, each example once per epoch.
+
+NumPy alone; `fit` converts the arrays to the backend's own.
+"""
+
+import functools
+import itertools
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+
+from ..checks import check, check_at_least
+from ..ids import END, PADDING, START, check_ids
+from .lengths import assign_buckets, pad
+
+FEW_EPOCHS = 4  # of resampled ids are measured to choose the shapes
+
+
+class Column(NamedTuple):
+    """What one array of a batch is made of.
+
+    Args:
+        rows: list, one per example: an int array (length, ...), or one int.
+        side: int, which length of the bucket the rows are padded to; None: each row is one int.
+    """
+
+    rows: list
+    side: int | None = 0
+
+
+class BucketedBatches(keras.utils.PyDataset):
+    """Batches in few shapes, in an order set by a seed; a kind of batch is a subclass.
+
+    A batch is (inputs, labels): inputs is a dict of all columns but "labels".
+
+    Args:
+        columns: function that turns examples into a dict from a name to a `Column`; one of them is
+            "labels".
+        examples: tuple, its arguments.
+        sides: tuple of str, names of what has a length of its own, e.g. ("source", "target").
+        tokens_per_batch: int or None, maximum number of ids of the last side per batch, padding
+            included: shorter examples, larger batches. A longer example is a batch of its own.
+        batch_size: int or None, maximum number of examples per batch; 64 if neither is given.
+        num_buckets: int, maximum number of shapes.
+        multiple: int; lengths are rounded up to a multiple of it.
+        shuffle: bool, whether each epoch has an order of its own; False: bucket by bucket.
+        seed: int from 0; the order is a function of seed and epoch alone.
+        resample: function of the epoch that returns other arguments of `columns` for the same
+            examples; None: every epoch has the same. The shapes fit the first few epochs; an
+            example that outgrows its bucket in a later one keeps its original ids.
+    """
+
+    def __init__(
+        self,
+        columns: Callable[..., dict[str, Column]],
+        examples: tuple,
+        sides: tuple[str, ...],
+        *,
+        tokens_per_batch: int | None = None,
+        batch_size: int | None = None,
+        num_buckets: int = 8,
+        multiple: int = 4,
+        shuffle: bool = True,
+        seed: int = 0,
+        resample: Callable[[int], Sequence] | None = None,
+    ):
+        super().__init__(workers=1)  # a batch is made in less time than threads would cost
+        if tokens_per_batch is not None and batch_size is not None:
+            raise ValueError(
+                "Give tokens_per_batch or batch_size, not both; received "
+                f"tokens_per_batch={tokens_per_batch}, batch_size={batch_size}."
+            )
+        check_at_least(1, tokens_per_batch=tokens_per_batch, batch_size=batch_size)
+        check_at_least(1, num_buckets=num_buckets, multiple=multiple)
+        check_at_least(0, seed=seed)
+        self.sides = sides
+        self.tokens_per_batch = tokens_per_batch
+        self.batch_size = 64 if tokens_per_batch is None and batch_size is None else batch_size
+        self.shuffle, self.seed = shuffle, seed
+        self._make_columns, self._resample = columns, resample
+        original = columns(*examples)
+        self._lengths = longest = _lengths(original)  # (examples, sides)
+        self.num_examples = len(self._lengths)
+        if resample is not None:
+            self._original, self._original_lengths = original, self._lengths
+            drawn = [_lengths(columns(*resample(epoch))) for epoch in range(FEW_EPOCHS)]
+            longest = np.maximum.reduce([longest, *drawn])
+        rounded = np.maximum(1, -(-longest // multiple)) * multiple
+        self._buckets = self._choose_buckets(rounded, num_buckets)
+        self._arrays = self._pad_buckets(original)
+        self._first_buckets = _most_different(self._buckets)
+        self._order_of_epoch: tuple[int, list] = (-1, [])
+        self._within_epoch = self._warned = False
+        self.epoch = 0
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """List of (rows, length of each side), the distinct shapes of the batches."""
+        return sorted({bucket.shape for bucket in self._buckets})
+
+    @property
+    def num_tokens(self) -> int:
+        """int, real tokens per epoch, of the last side: those that are predicted."""
+        return int(self._lengths[:, -1].sum())
+
+    @property
+    def padding_share(self) -> float:
+        """float from 0 to 1, the share of padding in an epoch's batches, all sides together."""
+        return 1 - int(self._lengths.sum()) / sum(bucket.num_tokens for bucket in self._buckets)
+
+    @property
+    def epoch(self) -> int:
+        """int from 0, the epoch whose order is served. A resumed run sets it."""
+        return self._epoch
+
+    @epoch.setter
+    def epoch(self, epoch: int) -> None:
+        check_at_least(0, epoch=epoch)
+        self._epoch, self._served = int(epoch), []
+
+    def follow_epoch(self) -> keras.callbacks.Callback:
+        """A callback for `fit` that keeps `epoch` equal to `fit`'s own, from any initial epoch.
+
+        Returns:
+            `keras.callbacks.Callback`.
+        """
+        return keras.callbacks.LambdaCallback(
+            on_epoch_begin=lambda epoch, logs: setattr(self, "epoch", epoch)
+        )
+
+    def summary(self) -> str:
+        """The buckets as a table, after a line with the number of shapes and the padding.
+
+        Returns:
+            str of several lines.
+        """
+        most = f"{self.batch_size} examples"
+        if self.tokens_per_batch is not None:
+            most = f"{self.tokens_per_batch} {self.sides[-1]} tokens"
+        lines = [
+            f"{self.num_examples} examples in {len(self)} batches of at most {most}: "
+            f"{len(self.shapes)} shapes to compile, {self.padding_share:.1%} padding",
+            f"  {' x '.join(('rows', *self.sides))}  examples  batches",
+        ]
+        for bucket in sorted(self._buckets, key=lambda bucket: bucket.shape[1:]):
+            shape = " x ".join(f"{length:6}" for length in bucket.shape)
+            lines.append(f"{shape}{len(bucket.examples):10}{bucket.num_batches:9}")
+        return "\n".join(lines)
+
+    def __len__(self) -> int:
+        return sum(bucket.num_batches for bucket in self._buckets)
+
+    def __getitem__(self, index: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        if not 0 <= index < len(self):
+            raise IndexError(f"There are {len(self)} batches, from 0; received index {index}.")
+        if self._within_epoch:
+            self._served.append(index)
+        bucket, rows = self._order()[index]
+        inputs = {name: array[rows] for name, array in self._arrays[bucket].items()}
+        labels = inputs.pop("labels")
+        return inputs, labels
+
+    def on_epoch_begin(self) -> None:
+        self._within_epoch, self._served = True, []
+
+    def on_epoch_end(self) -> None:
+        # Keras also calls this as `fit` begins, perhaps after reading a batch to build the model:
+        # only a whole pass counts.
+        served, self._within_epoch = self._served, False
+        if len(set(served)) < len(self):
+            return
+        if served != sorted(served) and not self._warned:
+            self._warned = True
+            logging.getLogger(__name__).warning(
+                "Keras shuffles the batches a second time, from Python's global random state: "
+                "this run cannot be resumed exactly. Pass fit(..., shuffle=False)."
+            )
+        self.epoch += 1
+
+    def _rows(self, num_examples, length):
+        """Rows of the batches of one bucket, or of an array of them: batches of even size."""
+        most = self.batch_size
+        if most is None:
+            most = np.maximum(1, self.tokens_per_batch // length)
+        num_batches = -(-num_examples // most)
+        return -(-num_examples // num_batches)
+
+    def _cost(self, num_examples, lengths):
+        """Tokens to compute for buckets, padding included."""
+        rows = self._rows(num_examples, lengths[:, -1])
+        return -(-num_examples // rows) * rows * lengths.sum(axis=1)
+
+    def _choose_buckets(self, lengths, num_buckets):
+        buckets = []
+        bucket_of_example = assign_buckets(lengths, num_buckets, self._cost)
+        for number in range(bucket_of_example.max() + 1):
+            examples = np.flatnonzero(bucket_of_example == number)
+            longest = lengths[examples].max(axis=0)
+            rows = self._rows(len(examples), longest[-1])
+            buckets.append(_Bucket(examples, (int(rows), *longest.tolist())))
+        return buckets
+
+    def _pad_buckets(self, columns):
+        """The arrays of each bucket, (size + 1, length, ...); the last row is padding."""
+        arrays = []
+        for bucket in self._buckets:
+            examples, lengths = bucket.examples.tolist(), bucket.shape[1:]
+            arrays.append({})
+            for name, (rows, side) in columns.items():
+                values = [rows[example] for example in examples]
+                if side is None:
+                    arrays[-1][name] = np.array([*values, PADDING], "int32")
+                else:
+                    arrays[-1][name] = pad(values, len(values) + 1, lengths[side])
+        return arrays
+
+    def _order(self):
+        """The epoch's batches as (bucket number, rows): a function of seed and epoch alone."""
+        epoch, order = self._order_of_epoch
+        if epoch != self.epoch:
+            if self._resample is not None:
+                drawn = self._make_columns(*self._resample(self.epoch))
+                columns, self._lengths = self._limited(drawn)
+                self._arrays = self._pad_buckets(columns)
+            order = self._shuffled(self.epoch)
+            self._order_of_epoch = (self.epoch, order)
+        return order
+
+    def _limited(self, drawn):
+        """Resampled columns with their lengths; what outgrows its bucket stays as it was."""
+        lengths = _lengths(drawn)
+        capacity = np.empty_like(lengths)
+        for bucket in self._buckets:
+            capacity[bucket.examples] = bucket.shape[1:]
+        fits = (lengths <= capacity).all(axis=1)
+        columns = {}
+        for name, column in drawn.items():
+            triples = zip(fits, column.rows, self._original[name].rows, strict=True)
+            columns[name] = column._replace(rows=[new if fit else old for fit, new, old in triples])
+        return columns, np.where(fits[:, None], lengths, self._original_lengths)
+
+    def _shuffled(self, epoch):
+        generator = np.random.Generator(np.random.PCG64([self.seed, epoch]))
+        batches = []  # of each bucket
+        for number, bucket in enumerate(self._buckets):
+            size = len(bucket.examples)
+            rows = np.full((bucket.num_batches, bucket.shape[0]), size)  # the row of padding
+            rows.flat[:size] = generator.permutation(size) if self.shuffle else np.arange(size)
+            batches.append([(number, batch) for batch in rows])
+        first = [batches[number].pop(0) for number in self._first_buckets]
+        others = list(itertools.chain(*batches))
+        if self.shuffle:
+            others = [others[i] for i in generator.permutation(len(others))]
+        return [*first, *others]
+
+
+class TranslationBatches(BucketedBatches):
+    """Batches of sentence pairs, each pair once per epoch, in an order set by a seed.
+
+    A batch is ({"source_ids", "target_ids"}, labels), each int32 (rows, length): source + END,
+    START + target, target + END, padded with 0 on the right. The decoder reads target_ids and
+    learns to predict labels, one token ahead. All batches of a bucket have one shape; rows that
+    the last one lacks are padding.
+
+    Pass `shuffle=False` to `fit`: the shuffling is done here, and by default Keras shuffles the
+    batches once more from Python's global random state. `epoch` is the epoch whose order is
+    served; it advances after each whole pass (so give `fit` no steps_per_epoch). A resumed run
+    sets it, or passes `fit` the callback `follow_epoch()`.
+
+    Args:
+        source: Sequence of sequences of int, plain ids as a tokenizer's `encode` returns them.
+        target: As many sequences of int; item n translates source item n.
+        tokens_per_batch: int or None, maximum number of target tokens per batch, padding included:
+            shorter sentences, larger batches. A longer sentence is a batch of its own.
+        batch_size: int or None, maximum number of examples per batch; 64 if neither is given.
+        num_buckets: int, maximum number of shapes.
+        multiple: int; lengths, START or END included, are rounded up to a multiple of it.
+        shuffle: bool, whether each epoch has an order of its own; False: bucket by bucket.
+        seed: int from 0; the order is a function of seed and epoch alone.
+        source_vocabulary_size: int or None; if given, larger ids are an error.
+        target_vocabulary_size: The same for the target.
+        resample: function of the epoch that returns other ids for the same sentences, (source,
+            target), such as those of `encode(sample=True)` for both sides; None: every epoch has
+            the same. The shapes fit the first few epochs; a pair that outgrows its bucket in a
+            later one keeps its original ids.
+
+    Raises:
+        ValueError: There are no examples, the sides differ in number, an argument is out of range,
+            or an id is special or not in the vocabulary (its row is named).
+
+    Source: Vaswani et al. 2017, section 5.1 (batches of similar lengths, a budget of tokens).
+    Departs: counts target tokens with their padding, not source and target tokens without.
+    """
+
+    def __init__(
+        self,
+        source: Sequence,
+        target: Sequence,
+        *,
+        source_vocabulary_size: int | None = None,
+        target_vocabulary_size: int | None = None,
+        **options: Any,
+    ):
+        columns = functools.partial(
+            _translation_columns, vocabulary_sizes=(source_vocabulary_size, target_vocabulary_size)
+        )
+        super().__init__(columns, (source, target), ("source", "target"), **options)
+
+    @property
+    def num_source_tokens(self) -> int:
+        """int, real source tokens per epoch, each END counted."""
+        return int(self._lengths[:, 0].sum())
+
+
+class TextBatches(BucketedBatches):
+    """Batches of texts for a `LanguageModel`: ({"token_ids"}, labels), each int32 (rows, length).
+
+    The model reads START + text and learns to predict text + END, padded with 0 on the right. For
+    `chunks` of a longer text pass `append_end=False`: the last token is then predicted but not
+    read, and no END is predicted.
+
+    Args:
+        texts: Sequence of sequences of int, plain ids as a tokenizer's `encode` returns them.
+        append_end: bool, whether END follows each text.
+        vocabulary_size: int or None; if given, larger ids are an error.
+        **options: those of `TranslationBatches`; `resample` returns (texts,).
+
+    Raises:
+        ValueError: There is no text, an argument is out of range, or an id is special or not in
+            the vocabulary (its row is named).
+    """
+
+    def __init__(
+        self,
+        texts: Sequence,
+        *,
+        append_end: bool = True,
+        vocabulary_size: int | None = None,
+        **options: Any,
+    ):
+        columns = functools.partial(
+            _text_columns, append_end=append_end, vocabulary_size=vocabulary_size
+        )
+        super().__init__(columns, (texts,), ("text",), **options)
+
+
+class WordBatches(BucketedBatches):
+    """Batches of words with labels: ({"word_ids", "character_ids"}, labels), int32.
+
+    word_ids are (rows, length), character_ids (rows, length, characters), labels (rows, length)
+    for a label per word, or (rows,) for one per text; padded with 0.
+
+    Args:
+        words: Sequence of int arrays, (length,), as `WordVocabulary.encode` returns them.
+        characters: As many int arrays, (length, characters).
+        labels: As many int sequences, (length,), from 1; or one int per text.
+        **options: those of `TranslationBatches`; `resample` returns (words, characters, labels).
+
+    Raises:
+        ValueError: There is no example, the three do not fit together (the sentence is named), or
+            an argument is out of range.
+    """
+
+    def __init__(self, words: Sequence, characters: Sequence, labels: Sequence, **options: Any):
+        super().__init__(_word_columns, (words, characters, labels), ("word",), **options)
+
+
+def chunks(ids: np.ndarray, length: int, start: int = 0) -> np.ndarray:
+    """Consecutive chunks of a long text; the rest at its end is dropped.
+
+    Their number depends on the length of the text alone, so that each epoch may start elsewhere:
+
+        TextBatches(
+            chunks(ids, 64), append_end=False, resample=lambda epoch: [chunks(ids, 64, epoch)]
+        )
+
+    Args:
+        ids: int, (tokens,).
+        length: int from 1, tokens per chunk.
+        start: int, position of the first chunk; taken modulo `length`.
+
+    Returns:
+        int32, (chunks, length).
+
+    Raises:
+        ValueError: The text is shorter than two chunks.
+    """
+    check_at_least(1, length=length)
+    ids = np.asarray(ids, "int32")
+    number = len(ids) // length - 1
+    if number < 1:
+        raise ValueError(
+            f"Expected a text of at least two chunks of {length} tokens; received {len(ids)} "
+            "tokens. Provide more text, or choose shorter chunks."
+        )
+    start %= length
+    return ids[start : start + number * length].reshape(number, length)
+
+
+class _Bucket(NamedTuple):
+    examples: np.ndarray  # int, (size,)
+    shape: tuple[int, ...]  # (rows, length of each side)
+
+    @property
+    def num_batches(self):
+        return -(-len(self.examples) // self.shape[0])
+
+    @property
+    def num_tokens(self):
+        return self.num_batches * self.shape[0] * sum(self.shape[1:])
+
+
+def _translation_columns(source, target, vocabulary_sizes):
+    source, target = list(source), list(target)
+    if len(source) != len(target) or not source:
+        raise ValueError(
+            "Expected as many source as target sentences, and at least one; received "
+            f"{len(source)} and {len(target)}. Read the two sides as pairs."
+        )
+    source = _plain_ids("source", source, vocabulary_sizes[0])
+    target = _plain_ids("target", target, vocabulary_sizes[1])
+    return {
+        "source_ids": Column(_with_end(source), side=0),
+        "target_ids": Column(_with_start(target), side=1),
+        "labels": Column(_with_end(target), side=1),
+    }
+
+
+def _text_columns(texts, append_end, vocabulary_size):
+    texts = list(texts)
+    check(len(texts), "Expected at least one text", number=len(texts))
+    texts = _plain_ids("texts", texts, vocabulary_size)
+    if append_end:
+        return {"token_ids": Column(_with_start(texts)), "labels": Column(_with_end(texts))}
+    shortest = min(map(len, texts))
+    check(shortest, "Without END, a text needs at least one token", shortest=shortest)
+    read = _with_start([ids[:-1] for ids in texts])
+    return {"token_ids": Column(read), "labels": Column(texts)}
+
+
+def _word_columns(words, characters, labels):
+    words, characters, labels = list(words), list(characters), list(labels)
+    if not len(words) == len(characters) == len(labels) or not words:
+        raise ValueError(
+            "Expected as many sentences of words as of characters and of labels, and at least "
+            f"one; received {len(words)}, {len(characters)} and {len(labels)}."
+        )
+    per_word = np.ndim(labels[0]) == 1
+    for number, (ids, spelling, label) in enumerate(zip(words, characters, labels, strict=True)):
+        is_labelled = np.shape(label) == ((len(ids),) if per_word else ())
+        if len(ids) != len(spelling) or not is_labelled:
+            raise ValueError(
+                "Expected the characters of each word, and a label per word or one per text; "
+                f"received {len(ids)} words, the characters of {len(spelling)} and the labels "
+                f"{label!r:.60} in sentence {number}."
+            )
+    return {
+        "word_ids": Column(words),
+        "character_ids": Column(characters),
+        "labels": Column(labels, side=0 if per_word else None),
+    }
+
+
+def _plain_ids(name, sequences, vocabulary_size):
+    """The ids of each sentence as int32, once they are known to be a plain text's."""
+    arrays = [np.asarray(ids) for ids in sequences]
+    for n, array in enumerate(arrays):
+        if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+            raise ValueError(
+                f"Every row of {name} must be a sequence of int ids; row {n} is "
+                f"{sequences[n]!r:.60}. Encode text with a tokenizer first."
+            )
+    check_ids(name, arrays, vocabulary_size, plain=True)
+    return [array.astype("int32") for array in arrays]
+
+
+def _with_start(sequences):
+    start = np.array([START], "int32")
+    return [np.concatenate([start, ids]) for ids in sequences]
+
+
+def _with_end(sequences):
+    end = np.array([END], "int32")
+    return [np.concatenate([ids, end]) for ids in sequences]
+
+
+def _lengths(columns):
+    """int, (examples, sides)."""
+    rows_of_side = {column.side: column.rows for column in columns.values()}
+    rows_of_side.pop(None, None)
+    return np.array([[len(row) for row in rows_of_side[side]] for side in sorted(rows_of_side)]).T
+
+
+def _most_different(buckets):
+    """Two buckets that differ in each of the lengths that vary at all; they come first.
+
+    On TensorFlow, Keras takes a length that batches 0 and 1 share for the length of all, and fails
+    at the first other one. Such a pair exists: if a and b differ in one length alone, a bucket that
+    differs from them in the other length cannot share the first with both.
+
+    Returns:
+        Tuple of two bucket numbers; of none if there is one bucket.
+    """
+
+    def number_of_differences(pair):
+        one, other = (buckets[number].shape[1:] for number in pair)
+        return sum(a != b for a, b in zip(one, other, strict=True))
+
+    pairs = itertools.combinations(range(len(buckets)), 2)
+    return max(pairs, key=number_of_differences, default=())

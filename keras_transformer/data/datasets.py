@@ -1,0 +1,236 @@
+"""Datasets of tensorflow-datasets: translations, tagged sentences, labelled texts, plain text.
+
+They need TensorFlow, on every backend. Every reader returns `Splits`, with None for a missing
+validation or test split, and raises `ImportError` if TensorFlow or tensorflow-datasets is not
+installed, `FileNotFoundError` if the dataset has not been prepared and `download` is False, and
+`ValueError` if there is no such dataset, training split or feature.
+"""
+
+import os
+
+from .examples import (
+    Examples,
+    LabelledTexts,
+    Splits,
+    TaggedSentences,
+    collect,
+    collect_complete,
+)
+
+VALIDATION_NAMES = ("validation", "valid", "val", "dev")
+
+
+def read_splits(
+    name: str,
+    source: str | None = None,
+    target: str | None = None,
+    data_dir: str | None = None,
+    download: bool = False,
+) -> Splits:
+    """A translation dataset: "ted_hrlr_translate/pt_to_en", or a folder of your own.
+
+    Args:
+        name: str, as `tfds.load` takes it; or a folder for `tfds.TranslateFolder`, which contains
+            files such as en.train.txt and de.train.txt.
+        source, target: str, the languages to translate from and into; None: as defined by the
+            dataset, or those of the folder in alphabetical order.
+        data_dir: Path where tensorflow-datasets stores prepared datasets; None: its default.
+        download: bool, whether a missing dataset may be downloaded.
+
+    Returns:
+        Splits of Examples.
+
+    Raises:
+        ValueError: There is no such language, or no complete pair.
+    """
+    builder = _open(name, data_dir, download)
+    texts = [_reader(builder, name, key) for key in _languages(builder, name, source, target)]
+
+    def read(rows, split):
+        pairs = (tuple(text(row).strip() for text in texts) for row in rows)
+        return collect_complete(Examples, pairs, split)
+
+    return _splits(builder, name, read)
+
+
+def read_tagged_splits(
+    name: str,
+    tokens: str = "tokens",
+    tags: str = "upos",
+    data_dir: str | None = None,
+    download: bool = False,
+) -> Splits:
+    """A dataset with a tag for each word: "universal_dependencies/en_ewt".
+
+    A word whose tag is "_" is dropped: that dataset marks a contraction ("don't") in this way, and
+    its parts follow it, each with a tag of its own.
+
+    Args:
+        name: str, as `tfds.load` takes it.
+        tokens: str, the feature that contains the words.
+        tags: str, the feature that contains a class or a text for each of them.
+        data_dir, download: see `read_splits`.
+
+    Returns:
+        Splits of TaggedSentences.
+    """
+    builder = _open(name, data_dir, download)
+    words_of = _reader(builder, name, tokens, many=True)
+    tags_of = _reader(builder, name, tags, many=True)
+
+    def read(rows, split):
+        sentences = []
+        for row in rows:
+            pairs = zip(words_of(row), tags_of(row), strict=True)
+            tagged = [pair for pair in pairs if pair[1] != "_"]
+            if tagged:
+                sentences.append(tuple(map(list, zip(*tagged, strict=True))))
+        return collect(TaggedSentences, sentences) if sentences else None
+
+    return _splits(builder, name, read)
+
+
+def read_labelled_splits(
+    name: str,
+    text: str | None = None,
+    label: str = "label",
+    data_dir: str | None = None,
+    download: bool = False,
+) -> Splits:
+    """A dataset of texts in classes: "glue/sst2", "imdb_reviews".
+
+    Args:
+        name: str, as `tfds.load` takes it.
+        text: str, the feature that contains the text; None: the only text feature.
+        label: str, the feature that contains the class.
+        data_dir, download: see `read_splits`.
+
+    Returns:
+        Splits of LabelledTexts; a split whose labels are secret, as in GLUE's test sets, is None.
+    """
+    builder = _open(name, data_dir, download)
+    text_of = _reader(builder, name, text or _only_text(builder, name))
+    label_of = _reader(builder, name, label)
+
+    def read(rows, split):
+        pairs = [(text_of(row).strip(), label_of(row)) for row in rows if row[label] != -1]
+        return collect_complete(LabelledTexts, pairs, split) if pairs else None
+
+    return _splits(builder, name, read)
+
+
+def read_text_splits(
+    name: str, text: str | None = None, data_dir: str | None = None, download: bool = False
+) -> Splits:
+    """A dataset of plain text: "tiny_shakespeare", which is one long text per split.
+
+    Args: see `read_labelled_splits`.
+
+    Returns:
+        Splits of lists of str.
+    """
+    builder = _open(name, data_dir, download)
+    text_of = _reader(builder, name, text or _only_text(builder, name))
+    return _splits(builder, name, lambda rows, split: [text_of(row) for row in rows])
+
+
+def _open(name, data_dir, download):
+    """The `tfds.core.DatasetBuilder` of a prepared dataset or of a folder."""
+    try:
+        import tensorflow  # noqa: F401
+        import tensorflow_datasets as tfds
+    except ImportError:
+        raise ImportError(
+            f"{name}: datasets need TensorFlow and tensorflow-datasets; install them, or write "
+            "the texts to files."
+        ) from None
+    if os.path.isdir(name):
+        builder = tfds.TranslateFolder(name)
+        if not builder.info.splits:
+            raise ValueError(
+                f"{name}: expected files such as en.train.txt and de.train.txt, received none. "
+                "Name them language.split.txt, with translations in the same line."
+            )
+        return builder
+    try:
+        builder = tfds.builder(name, data_dir=data_dir)
+    except tfds.core.registered.DatasetNotFoundError:
+        raise ValueError(
+            f"{name}: expected a dataset that tfds.list_builders() contains, or a folder; received "
+            "neither. Check the name."
+        ) from None
+    if not builder.data_path.exists():
+        if not download:
+            raise FileNotFoundError(
+                f"{name} is not in {builder.data_path}: expected the files that "
+                "tensorflow-datasets prepares. Allow the download, or copy that folder there."
+            )
+        builder.download_and_prepare()
+    return builder
+
+
+def _splits(builder, name, read):
+    """What `read` makes of the rows of each split."""
+    import tensorflow_datasets as tfds
+
+    known = list(builder.info.splits)
+    if "train" not in known:
+        raise ValueError(
+            f"{name}: expected a split named train; received {', '.join(known)}. Choose another "
+            "dataset."
+        )
+
+    def read_first(*names):
+        for split in names:
+            if split in known:
+                return read(tfds.as_numpy(builder.as_dataset(split=split)), f"{name}, {split}")
+        return None
+
+    return Splits(read_first("train"), read_first(*VALIDATION_NAMES), read_first("test"))
+
+
+def _reader(builder, name, key, many=False):
+    """The function from a row to the text or the name of the class in feature `key`."""
+    import tensorflow_datasets as tfds
+
+    features = builder.info.features
+    feature = dict(features.items()).get(key)
+    if many:
+        feature = getattr(feature, "feature", None)
+    if isinstance(feature, tfds.features.ClassLabel):
+        decode = feature.int2str
+    elif isinstance(feature, tfds.features.Text):
+        decode = bytes.decode
+    else:
+        raise ValueError(
+            f"{name}: expected {'a list of texts or classes' if many else 'a text or a class'} in "
+            f"the feature {key!r}; received the features {', '.join(features)}. Choose another."
+        )
+    return lambda row: [decode(value) for value in row[key]] if many else decode(row[key])
+
+
+def _only_text(builder, name):
+    import tensorflow_datasets as tfds
+
+    features = builder.info.features
+    texts = [key for key, value in features.items() if isinstance(value, tfds.features.Text)]
+    if len(texts) != 1:
+        raise ValueError(
+            f"{name}: expected one text feature; received {', '.join(texts) or 'none'} among "
+            f"the features {', '.join(features)}. Name the one to read."
+        )
+    return texts[0]
+
+
+def _languages(builder, name, source, target):
+    """The keys of the two sides."""
+    languages = list(builder.info.features)
+    if len(languages) < 2:
+        raise ValueError(
+            f"{name}: expected text in two languages; received the features {languages}. Choose a "
+            "translation dataset."
+        )
+    if source is None and target is None:
+        return builder.info.supervised_keys or sorted(languages)[:2]
+    others = [language for language in languages if language not in (source, target)]
+    return source or others[0], target or others[0]

@@ -1,0 +1,127 @@
+"""The records of a corpus: texts with their translation, tags or label, in splits."""
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, TypeVar
+
+Record = TypeVar("Record", bound=tuple)
+
+
+class Examples(NamedTuple):
+    """Pairs of texts; item n of `target` translates item n of `source`.
+
+    Args:
+        source: List of str.
+        target: List of str, as many.
+    """
+
+    source: list[str]
+    target: list[str]
+
+
+class TaggedSentences(NamedTuple):
+    """Sentences as lists of words, with a tag for each word.
+
+    Args:
+        words: List of lists of str; item n contains the words of sentence n.
+        tags: List of lists of str, each as long as its sentence.
+    """
+
+    words: list[list[str]]
+    tags: list[list[str]]
+
+
+class LabelledTexts(NamedTuple):
+    """Texts with a class each; item n of `labels` is the class of text n.
+
+    Args:
+        texts: List of str.
+        labels: List of str, as many.
+    """
+
+    texts: list[str]
+    labels: list[str]
+
+
+class Splits(NamedTuple):
+    """Training, validation and test data.
+
+    Args:
+        train: Examples, TaggedSentences, LabelledTexts, or for plain text a list of str.
+        valid: The same, or None.
+        test: The same, or None.
+    """
+
+    train: Examples | TaggedSentences | LabelledTexts | list[str]
+    valid: Examples | TaggedSentences | LabelledTexts | list[str] | None
+    test: Examples | TaggedSentences | LabelledTexts | list[str] | None
+
+
+def collect(record: Callable[[list, list], Record], rows: Iterable[tuple]) -> Record:
+    """A record of two lists from pairs, e.g. `Examples` from (source, target)."""
+    rows = list(rows)
+    return record([first for first, _ in rows], [second for _, second in rows])
+
+
+def collect_complete(
+    record: Callable[[list, list], Record], rows: Iterable[tuple[str, ...]], name: str
+) -> Record:
+    """As `collect`, without the pairs in which a text is blank; their number is logged.
+
+    Args:
+        record: type, `Examples` or `LabelledTexts`.
+        rows: pairs of str.
+        name: str, where they come from, for the log and the error.
+
+    Raises:
+        ValueError: No pair is complete.
+    """
+    rows = list(rows)
+    complete = [row for row in rows if all(row)]
+    blank = "source or target" if record is Examples else "text"
+    if not complete:
+        raise ValueError(
+            f"{name}: expected at least one complete example, received {len(rows)} whose {blank} "
+            "is blank. Check that this is the right file and column."
+        )
+    if len(complete) < len(rows):
+        logging.getLogger(__name__).warning(
+            "%s: dropped %d of %d examples whose %s is blank.",
+            name,
+            len(rows) - len(complete),
+            len(rows),
+            blank,
+        )
+    return collect(record, complete)
+
+
+def train_valid_split(
+    examples: Any, what: str = "examples", option: str = "validation data"
+) -> tuple[Any, Any]:
+    """Splits off validation data: every 50th example, or fewer so that there are about 1,000.
+
+    Args:
+        examples: list, or NamedTuple of lists of one length.
+        what: str, what the examples are, for the error.
+        option: str, what else would provide validation data, for the error.
+
+    Returns:
+        Training examples, validation examples; of the type of `examples`.
+
+    Raises:
+        ValueError: There are fewer than two examples.
+    """
+    columns = examples if isinstance(examples, tuple) else (examples,)
+    number = len(columns[0])
+    if number < 2:
+        raise ValueError(
+            f"Expected at least two training {what}, one of them for validation; received "
+            f"{number}. Provide more, or {option}."
+        )
+    chosen = range(0, number, max(50, number // 1000))
+    parts = (
+        [[item for n, item in enumerate(column) if n not in chosen] for column in columns],
+        [[column[n] for n in chosen] for column in columns],
+    )
+    train, valid = (type(examples)(*part) if columns is examples else part[0] for part in parts)
+    return train, valid

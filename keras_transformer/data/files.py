@@ -1,0 +1,334 @@
+"""Text files, plain or compressed with gzip: pairs, tagged sentences, labelled texts, plain text.
+
+All are UTF-8, with or without a byte-order mark; gzip is recognised by the content, not by the
+name. Only a newline ends a line (that of Windows counts as one); the last line may lack it. Spaces
+at the ends of a line or a column are removed. An error names the file and the line, from 1; so are
+columns counted.
+
+Every reader raises `FileNotFoundError` if the file does not exist, and `ValueError` if it is a
+folder, empty, a damaged gzip file or not UTF-8.
+"""
+
+import gzip
+import json
+import os
+import re
+import zlib
+
+from ..checks import check, check_at_least
+from .examples import Examples, LabelledTexts, TaggedSentences, collect, collect_complete
+
+CONLLU_COLUMNS = "ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC".split()
+_MAY_BE_BLANK = "FORM LEMMA FEATS DEPS MISC".split()  # where "_" is a value like others
+
+PathLike = str | os.PathLike
+
+
+def read_files(source: PathLike, target: PathLike) -> Examples:
+    """Two parallel text files, one sentence per line; the same line of both is a pair.
+
+    A pair that is blank on one side is dropped as a pair, so no line shifts; the number is logged.
+
+    Args:
+        source: PathLike of the file to translate from.
+        target: PathLike of the file to translate into.
+
+    Returns:
+        Examples.
+
+    Raises:
+        ValueError: The files differ in their number of lines, or no complete pair is left.
+    """
+    sources, targets = read_lines(source), read_lines(target)
+    if len(sources) != len(targets):
+        (short, fewer), (long, more) = sorted(
+            [(source, len(sources)), (target, len(targets))], key=lambda item: item[1]
+        )
+        raise ValueError(
+            f"Parallel files must have the same number of lines; received {fewer} in {short} and "
+            f"{more} in {long}, whose line {fewer + 1} has no counterpart. Find where they "
+            "diverge, and keep an empty line where a translation is missing."
+        )
+    pairs = zip(map(str.strip, sources), map(str.strip, targets), strict=True)
+    return collect_complete(Examples, pairs, f"{source} and {target}")
+
+
+def read_pairs(path: PathLike, source: int | str = 1, target: int | str = 2) -> Examples:
+    """A table of sentence pairs, one per line, columns separated by TAB; others are ignored.
+
+    A pair that is blank on one side is dropped; the number is logged.
+
+    Args:
+        path: PathLike of the file.
+        source: int from 1, the column to translate from; or str, its name in the first line.
+        target: The same for the column to translate into. With two numbers the first line is an
+            example like others.
+
+    Returns:
+        Examples.
+
+    Raises:
+        ValueError: A line lacks one of the columns, or no complete pair is left.
+    """
+    rows = (row for _, row in _table(path, source=source, target=target))
+    return collect_complete(Examples, rows, str(path))
+
+
+def read_json_lines(path: PathLike, source: str = "source", target: str = "target") -> Examples:
+    """A file with one JSON object per line: {"source": "A dog.", "target": "Ein Hund."}.
+
+    A pair that is blank on one side is dropped; the number is logged.
+
+    Args:
+        path: PathLike of the file.
+        source: str, name of the field to translate from. A dot reaches into an object:
+            "translation.en" for {"translation": {"en": ..., "de": ...}}.
+        target: str, name of the field to translate into.
+
+    Returns:
+        Examples.
+
+    Raises:
+        ValueError: A line is no JSON object or has no text in one of the fields, or no complete
+            pair is left.
+    """
+    pairs = []
+    for number, line in enumerate(read_lines(path), start=1):
+        if not line.strip():
+            pairs.append(("", ""))
+            continue
+        try:
+            fields = json.loads(line)
+        except (ValueError, RecursionError):
+            raise ValueError(
+                f"{path}, line {number}: expected a JSON object, received {line!r:.60}. Write one "
+                "object per line."
+            ) from None
+        pairs.append(tuple(_json_text(fields, name, path, number) for name in (source, target)))
+    return collect_complete(Examples, pairs, str(path))
+
+
+def read_labelled(path: PathLike, text: int | str = 1, label: int | str = 2) -> LabelledTexts:
+    """A table of texts and their labels, columns separated by TAB; quotation marks are text.
+
+    A row whose text is blank is dropped; the number is logged.
+
+    Args:
+        path: PathLike of the file.
+        text: int from 1, the column of the text; or str, its name in the first line.
+        label: The same for the label. With two numbers the first line is an example like others.
+
+    Returns:
+        LabelledTexts.
+
+    Raises:
+        ValueError: A line lacks one of the columns, a text has no label, or no text is left.
+    """
+    rows = []
+    for number, row in _table(path, text=text, label=label):
+        if row[0] and not row[1]:
+            raise ValueError(
+                f"{path}, line {number}: expected a label in column {label}, received none. "
+                "Label the text, or remove the line."
+            )
+        rows.append(row)
+    return collect_complete(LabelledTexts, rows, str(path))
+
+
+def read_tagged_lines(path: PathLike) -> TaggedSentences:
+    """A word TAB its tag per line, and a blank line after each sentence.
+
+    Args:
+        path: PathLike of the file.
+
+    Returns:
+        TaggedSentences.
+
+    Raises:
+        ValueError: The file contains no word, or a line is not a word and its tag.
+    """
+    sentences = []
+    for block in _blocks(path):
+        for number, line in block:
+            fields = _columns(line)
+            if len(fields) != 2 or not all(fields):
+                raise ValueError(
+                    f"{path}, line {number}: expected word TAB tag, received {line!r:.60}. "
+                    "Separate the two with one TAB, and sentences with a blank line."
+                )
+        words, tags = zip(*(_columns(line) for _, line in block), strict=True)
+        sentences.append((list(words), list(tags)))
+    return _tagged(sentences, path)
+
+
+def read_conllu(path: PathLike, column: str = "UPOS") -> TaggedSentences:
+    """A treebank in the CoNLL-U format of Universal Dependencies: its words and one column.
+
+    The words are the syntactic ones: of "3-4 don't", "3 do" and "4 n't", the last two. Comments
+    and empty nodes ("3.1") are skipped.
+
+    Args:
+        path: PathLike of the file.
+        column: str, which column is the tag: "UPOS" (universal parts of speech, 17 of them),
+            "XPOS" (those of the language), "DEPREL", "LEMMA", "FEATS", ...
+
+    Returns:
+        TaggedSentences.
+
+    Raises:
+        ValueError: There is no such column or nothing in it, the file contains no word, or a line
+            is not CoNLL-U or lacks the tag.
+
+    Source:
+        https://universaldependencies.org/format.html
+    """
+    expected = f"column must be one of {', '.join(CONLLU_COLUMNS[1:])}"
+    check(column in CONLLU_COLUMNS[1:], expected, column=column)
+    sentences, blank = [], []
+    for block in _blocks(path):
+        words, tags = [], []
+        for number, line in block:
+            fields = _columns(line)
+            if line.startswith("#") or re.fullmatch(r"\d+-\d+|\d+\.\d+", fields[0]):
+                continue
+            _check_conllu(fields, len(words) + 1, column, f"{path}, line {number}")
+            words.append(fields[1])
+            tags.append(fields[CONLLU_COLUMNS.index(column)])
+            if tags[-1] == "_":
+                blank.append(number)
+        sentences.append((words, tags))
+    num_words = sum(len(words) for words, _ in sentences)
+    if blank and (column not in _MAY_BE_BLANK or len(blank) == num_words):
+        raise ValueError(
+            f"{path}, line {blank[0]}: expected a tag in column {column}, received '_' (of "
+            f"{num_words} words, {len(blank)} have none). Fill it, remove the sentence, or choose "
+            "another column."
+        )
+    return _tagged([sentence for sentence in sentences if sentence[0]], path)
+
+
+def read_lines(path: PathLike) -> list[str]:
+    """The lines of a text file, without their ends."""
+    # Not str.splitlines, which also splits at U+2028, U+0085 and form feeds.
+    return read_text(path).removesuffix("\n").split("\n")
+
+
+def read_text(path: PathLike) -> str:
+    """A whole text file; the line ends of Windows become newlines."""
+    data = _read_bytes(path).removeprefix(b"\xef\xbb\xbf")
+    if not data:
+        raise ValueError(f"{path}: expected lines of text, received an empty file.")
+    try:
+        return data.decode().replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        number = data.count(b"\n", 0, error.start) + 1
+        raise ValueError(
+            f"{path}, line {number}: expected UTF-8, received the invalid byte "
+            f"0x{data[error.start]:02x}. Save the file as UTF-8."
+        ) from None
+
+
+def _read_bytes(path):
+    if os.path.isdir(path):
+        raise ValueError(f"{path}: expected a file, received a folder. Name a file in it.")
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path}: no such file. Check its name and folder.") from None
+    if not data.startswith(b"\x1f\x8b"):
+        return data
+    try:
+        return gzip.decompress(data)
+    except (EOFError, OSError, zlib.error) as error:
+        raise ValueError(
+            f"{path}: expected a complete gzip file, received a truncated or damaged one "
+            f"({error}). Copy or download it again."
+        ) from None
+
+
+def _columns(line):
+    return [field.strip() for field in line.split("\t")]
+
+
+def _table(path, **columns):
+    """The number of each line and its fields in these columns; those of a blank line are blank."""
+    lines = list(enumerate(read_lines(path), start=1))
+    if any(isinstance(column, str) for column in columns.values()):
+        header = _columns(lines.pop(0)[1])
+        columns = {name: _number(column, header, path) for name, column in columns.items()}
+    check_at_least(1, **columns)
+    for number, line in lines:
+        fields = _columns(line)
+        if not line.strip():
+            fields = [""] * max(columns.values())
+        if len(fields) < max(columns.values()):
+            expected = " and ".join(map(str, columns.values()))
+            raise ValueError(
+                f"{path}, line {number}: expected columns {expected}, received {len(fields)} "
+                f"of them: {line!r:.60}. Separate columns with one TAB, or choose other columns."
+            )
+        yield number, tuple(fields[column - 1] for column in columns.values())
+
+
+def _number(column, header, path):
+    """The number of a column that is given by its number or by its name."""
+    if isinstance(column, str) and column not in header:
+        raise ValueError(
+            f"{path}, line 1: expected a column named {column!r}, received "
+            f"{', '.join(map(repr, header))}. Choose one of these, or a number from 1."
+        )
+    return header.index(column) + 1 if isinstance(column, str) else column
+
+
+def _json_text(fields, name, path, number):
+    """The text in a field of a JSON object."""
+    value = fields
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    if not isinstance(value, str):
+        known = ", ".join(map(repr, fields)) if isinstance(fields, dict) else ""
+        raise ValueError(
+            f"{path}, line {number}: expected text in the field {name!r}, received {value!r:.60} "
+            f"in an object with {known or 'no fields'}. Name the two fields that contain the pair."
+        )
+    return value.strip()
+
+
+def _blocks(path):
+    """The numbered lines of a file in lists; a blank line ends each."""
+    block = []
+    for number, line in enumerate([*read_lines(path), ""], start=1):
+        if line.strip():
+            block.append((number, line))
+        elif block:
+            yield block
+            block = []
+
+
+def _check_conllu(fields, expected_id, column, where):
+    if len(fields) != len(CONLLU_COLUMNS):
+        raise ValueError(
+            f"{where}: expected {len(CONLLU_COLUMNS)} columns separated by TAB, received "
+            f"{len(fields)}: {fields[0]!r:.60}. Check that the file is CoNLL-U."
+        )
+    if fields[0] != str(expected_id):
+        raise ValueError(
+            f"{where}: expected word {expected_id} of its sentence, received the ID "
+            f"{fields[0]!r:.20}. Number the words from 1, with a blank line after a sentence."
+        )
+    word, tag = fields[1], fields[CONLLU_COLUMNS.index(column)]
+    if not word or not tag:
+        raise ValueError(
+            f"{where}: expected a word and its {column}, received {word!r} and {tag!r}. Fill "
+            "both columns."
+        )
+
+
+def _tagged(sentences, path):
+    if not sentences:
+        raise ValueError(
+            f"{path}: expected at least one sentence, received none. Check that this is the right "
+            "file."
+        )
+    return collect(TaggedSentences, sentences)

@@ -1,0 +1,133 @@
+"""Texts of similar lengths in one batch, and few shapes of batches: each shape is compiled once.
+
+At inference the shapes come from a fixed grid, so that every call meets the same ones. In training
+all lengths are known in advance, so the shapes are chosen to fit them.
+"""
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import numpy as np
+
+from ..ids import PADDING
+
+FEW_TOKENS = 512  # padding that costs less than one more batch of one more shape
+MOST_CELLS = 1024  # combinations of lengths to start merging from; more would take seconds
+
+
+def bucket_length(n: int, limit: float = np.inf) -> int:
+    """The next of 16, 32, 48, 64, 96, 128, 192, ..., at most `limit`."""
+    length = 16
+    while length < n:
+        length += max(16, 1 << (length.bit_length() - 2))
+    return int(min(length, limit))
+
+
+def next_power_of_two(n: int, most: int) -> int:
+    """The smallest power of two from `n`, at most `most`."""
+    return min(1 << (n - 1).bit_length(), most)
+
+
+def pad(sequences: Sequence, rows: int, length: int | None = None) -> np.ndarray:
+    """One array from sequences of different lengths; missing values and rows are padding.
+
+    Args:
+        sequences: At least one int sequence, (length, ...); at most `rows`.
+        rows: int.
+        length: int; None: that of the longest sequence.
+
+    Returns:
+        int32, (rows, length, ...).
+    """
+    lengths = np.array([len(sequence) for sequence in sequences])
+    length = length or lengths.max()
+    ids = np.full((rows, length, *np.shape(sequences[0])[1:]), PADDING, "int32")
+    is_real = np.arange(length) < lengths[:, None]
+    ids[: len(lengths)][is_real] = np.concatenate(sequences)
+    return ids
+
+
+def group_by_length(
+    numbers: Iterable[int],
+    lengths: Sequence[int],
+    batch_size: int,
+    limit: float = np.inf,
+    tokens_per_batch: int | None = None,
+) -> Iterator[tuple[list[int], int, int]]:
+    """Batches for inference, shortest first; a few short texts join the longer ones.
+
+    Args:
+        numbers: ints, which texts.
+        lengths: int sequence, tokens of each text, by number.
+        batch_size: int, maximum number of texts per batch.
+        limit: int, the longest input of the model.
+        tokens_per_batch: int, maximum number of tokens per batch, padding included; None: no limit.
+
+    Yields:
+        numbers: list of int, the texts of one batch.
+        rows, length: int, the shape to pad them to.
+    """
+    groups = {}
+    for number in sorted(numbers, key=lengths.__getitem__):
+        groups.setdefault(bucket_length(lengths[number], limit), []).append(number)
+    for shorter, longer in itertools.pairwise(list(groups)):
+        if len(groups[shorter]) * (longer - shorter) <= FEW_TOKENS:
+            groups[longer] = groups.pop(shorter) + groups[longer]
+    for length, group in groups.items():
+        most = batch_size
+        if tokens_per_batch is not None:
+            most = max(1, min(most, tokens_per_batch // length))
+        for start in range(0, len(group), most):
+            batch = group[start : start + most]
+            rows = most if len(group) > most else next_power_of_two(len(batch), most)
+            yield batch, rows, length
+
+
+def assign_buckets(
+    lengths: np.ndarray, num_buckets: int, cost: Callable[[np.ndarray, np.ndarray], np.ndarray]
+) -> np.ndarray:
+    """A bucket for each training example, so that little is padded.
+
+    An example may have several lengths (source and target). The distinct combinations are sorted
+    by their longest length, and of all ways to cut this list into at most `num_buckets` parts the
+    cheapest one is found by dynamic programming.
+
+    Args:
+        lengths: int, (examples, sides).
+        num_buckets: int from 1.
+        cost: function of sizes, int (buckets,), and lengths, int (buckets, sides): the tokens to
+            compute for each of these buckets, padding included.
+
+    Returns:
+        int, (examples,), bucket numbers from 0.
+    """
+    cells, step = lengths, 1
+    while len(np.unique(cells, axis=0)) > MOST_CELLS:
+        step *= 2
+        cells = -(-lengths // step)
+    keys = np.column_stack([cells.max(axis=1), cells[:, ::-1]])
+    distinct, cell_of_example, sizes = np.unique(
+        keys, axis=0, return_inverse=True, return_counts=True
+    )
+    cell_of_example = cell_of_example.reshape(-1)  # NumPy 2.0 kept the axis
+    number = len(distinct)
+    longest = np.zeros((number, lengths.shape[1]), int)
+    np.maximum.at(longest, cell_of_example, lengths)
+
+    price = np.full((number + 1, number + 1), np.inf)  # [i, j]: of one bucket of cells i to j - 1
+    np.fill_diagonal(price, 0)
+    for i in range(number):
+        sizes_to_j, longest_to_j = sizes[i:].cumsum(), np.maximum.accumulate(longest[i:])
+        price[i, i + 1 :] = cost(sizes_to_j, longest_to_j)
+    cheapest, starts = price[0], []  # [j]: of the first j cells in as many buckets as seen so far
+    for _ in range(num_buckets - 1):
+        prices = cheapest[:, None] + price
+        starts.append(prices.argmin(axis=0))
+        cheapest = prices.min(axis=0)
+
+    end, cuts = number, []
+    for start in reversed(starts):
+        end = start[end]
+        cuts.append(end)
+    bucket_of_cell = np.searchsorted(cuts[::-1], np.arange(number), side="right")
+    return np.unique(bucket_of_cell[cell_of_example], return_inverse=True)[1]

@@ -1,0 +1,235 @@
+"""Several hypotheses per sentence: beam search."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+from keras import ops
+
+from ..ids import END, PADDING, START
+from .constraints import IMPOSSIBLE, top_tokens
+
+
+class Hypotheses(NamedTuple):
+    """The result of a beam search, best first.
+
+    Args:
+        ids: int32, (batch, n_best, max length), END included if it was reached, padded with 0.
+        scores: float32, (batch, n_best), log-probability / `length_penalty`, nats; -inf where
+            there are fewer hypotheses.
+        finished: bool, (batch, n_best), False: cut off at the length limit.
+    """
+
+    ids: Any
+    scores: Any
+    finished: Any
+
+
+class BeamState(NamedTuple):
+    """The state of a beam search. Caches are never reordered.
+
+    The token at position t of beam k stays in the slot it was written to, t * beams + k. The
+    ancestors of a hypothesis are the slots of its tokens, and the mask of its self-attention.
+    """
+
+    position: Any  # int32 scalar, of the tokens to be read next
+    ids: Any  # int32, (batch, beams), those tokens
+    decoded: Any  # keys and values of the tokens read; see `Cache`
+    tokens: Any  # int32, (batch, length, beams), the tokens in all slots
+    ancestors: Any  # bool, (batch, beams, length * beams), of the live hypotheses
+    scores: Any  # float32, (batch, beams), their log-probabilities, falling
+    finished_ancestors: Any  # bool, (batch, beams, length * beams); END follows
+    finished_scores: Any  # float32, (batch, beams), log-probability / length penalty, falling
+    ended: Any  # bool, (batch,), the search for a sentence
+
+
+def length_penalty(length, alpha):
+    """((5 + length) / 6)^alpha, length in tokens with END; a score is log-probability / penalty.
+
+    Source: Wu et al. 2016 (GNMT), equation 14, without its coverage penalty.
+    """
+    return ((5.0 + length) / 6.0) ** alpha
+
+
+@dataclasses.dataclass(frozen=True)
+class BeamSearch:
+    """The best hypotheses that a beam of a given width finds; see `Decoding.beam_search`.
+
+    Its one parameter is the exponent of the length penalty.
+
+    Args:
+        beams: int, live hypotheses per sentence.
+        n_best: int, at most `beams`, the hypotheses to return.
+    """
+
+    beams: int
+    n_best: int = 1
+
+    @property
+    def width(self):
+        return self.beams
+
+    def begin(self, ended, decoded, length):
+        """The state before the first tokens; see `GreedySearch.begin`."""
+        batch = ops.shape(ended)[0]
+        impossible = ops.full((batch, self.beams), IMPOSSIBLE, "float32")
+        first = ops.equal(ops.arange(self.beams), 0)  # all beams begin alike: only one counts
+        none = ops.zeros((batch, self.beams, length * self.beams), "bool")
+        return BeamState(
+            position=ops.zeros((), "int32"),
+            ids=ops.full((batch, self.beams), START, "int32"),
+            decoded=decoded,
+            tokens=ops.full((batch, length, self.beams), PADDING, "int32"),
+            ancestors=none,
+            scores=ops.where(first, 0.0, impossible),
+            finished_ancestors=none,
+            finished_scores=impossible,
+            ended=ended,
+        )
+
+    def length(self, state):
+        """The number of positions that the state has room for."""
+        return state.tokens.shape[1]
+
+    def grow(self, state, more, decoded):
+        """The state with `more` positions, and a cache that has them."""
+        slots = ((0, 0), (0, 0), (0, more * self.beams))
+        return state._replace(
+            decoded=decoded,
+            tokens=ops.pad(state.tokens, ((0, 0), (0, more), (0, 0))),
+            ancestors=ops.pad(state.ancestors, slots),
+            finished_ancestors=ops.pad(state.finished_ancestors, slots),
+        )
+
+    def attends_to(self, state):
+        """bool, (batch, beams, slots): the ancestors of each hypothesis, and its own slot."""
+        own_slot = state.position * self.beams + ops.arange(self.beams, dtype="int32")
+        slots = ops.arange(state.ancestors.shape[-1], dtype="int32")
+        own = ops.equal(ops.expand_dims(own_slot, 1), slots)  # (beams, slots)
+        live = ops.logical_not(ops.reshape(state.ended, (-1, 1, 1)))
+        return ops.logical_or(state.ancestors, ops.logical_and(own, live))
+
+    def advance(self, state, ancestors, logits, decoded, constraints, alpha):
+        """The state after one more token of every live hypothesis; see `GreedySearch.advance`."""
+        position = state.position
+        positions = ops.arange(state.tokens.shape[1], dtype="int32")
+        here = ops.expand_dims(ops.equal(positions, position), -1)  # (length, 1)
+        tokens = ops.where(here, ops.expand_dims(state.ids, 1), state.tokens)
+        extensions = self._extensions(state, logits, constraints)
+
+        finished_scores, finished_ancestors, finish = self._finish(
+            state, ancestors, extensions, alpha
+        )
+        ids, scores, parents = self._live(state, extensions)
+        ended = self._ended(state, scores, finished_scores, finish, constraints, alpha)
+        return BeamState(
+            position + 1,
+            ids,
+            decoded,
+            tokens,
+            _rows(ancestors, parents),
+            scores,
+            finished_ancestors,
+            finished_scores,
+            ended,
+        )
+
+    def _extensions(self, state, logits, constraints):
+        """The 2 * beams best extensions, of which at least half do not end: (batch, 2 * beams)."""
+        normalizer = ops.logsumexp(logits, axis=-1) - state.scores
+        best = top_tokens(logits, 2 * self.beams, state.position, constraints, normalizer)
+        scores, chosen = best
+        size = logits.shape[-1]
+        return scores, chosen // size, chosen % size  # log-probabilities, parents, ids
+
+    def _finish(self, state, ancestors, extensions, alpha):
+        """The finished hypotheses, with the extensions that end among the first `beams`.
+
+        No slice is taken of what a top_k returns: XLA would then sort all that it ranked.
+        """
+        scores, parents, ids = extensions
+        possible = ops.logical_and(
+            scores > IMPOSSIBLE / 2, ops.logical_not(ops.expand_dims(state.ended, 1))
+        )
+        first = ops.arange(scores.shape[1]) < self.beams
+        finish = ops.logical_and(ops.logical_and(ops.equal(ids, END), first), possible)
+        penalty = length_penalty(ops.cast(state.position + 1, "float32"), alpha)
+        new_scores = ops.where(finish, scores / penalty, IMPOSSIBLE)
+
+        all_scores = ops.concatenate([state.finished_scores, new_scores], axis=1)
+        finished_scores, kept = ops.top_k(all_scores, self.beams)
+        all_ancestors = ops.concatenate([state.finished_ancestors, ancestors], axis=1)
+        rows = ops.concatenate([self._own_rows(state), parents + self.beams], axis=1)
+        kept_rows = ops.take_along_axis(rows, kept, axis=1)
+        return finished_scores, _rows(all_ancestors, kept_rows), finish
+
+    def _live(self, state, extensions):
+        """The best `beams` extensions that do not end; nothing changes where a search has ended."""
+        scores, parents, ids = extensions
+        ended = ops.expand_dims(state.ended, 1)
+        live, kept = ops.top_k(ops.where(ops.equal(ids, END), 2 * IMPOSSIBLE, scores), self.beams)
+        ids, parents = (ops.take_along_axis(x, kept, axis=1) for x in (ids, parents))
+        return (
+            ops.where(ended, state.ids, ids),
+            ops.where(ended, state.scores, live),
+            ops.where(ended, self._own_rows(state), parents),
+        )
+
+    def _ended(self, state, scores, finished_scores, finish, constraints, alpha):
+        """bool, (batch,): where no live hypothesis can still come among the n_best."""
+        longest = length_penalty(ops.cast(constraints.max_length, "float32"), alpha)
+        best_possible = scores[:, 0] / longest  # if no further token costs anything
+        ended = ops.logical_or(
+            finished_scores[:, self.n_best - 1] >= best_possible,
+            state.position + 1 >= constraints.max_length,
+        )
+        if self.beams == 1:  # greedy decoding: it ends with its first END
+            ended = ops.logical_or(ended, ops.any(finish, axis=1))
+        return ops.logical_or(state.ended, ended)
+
+    def _own_rows(self, state):
+        """0, 1, ..., beams - 1 for every sentence."""
+        shape = ops.shape(state.ids)[0], self.beams
+        return ops.broadcast_to(ops.arange(self.beams, dtype="int32"), shape)
+
+    def answers(self, state, alpha):
+        """`Hypotheses`: the finished ones, then, if they are too few, the live ones."""
+        end = ops.full_like(state.ids, END)
+        finished_ids, _ = self._written(state, state.finished_ancestors, end)
+        live_ids, count = self._written(state, state.ancestors, state.ids)
+        penalty = length_penalty(ops.cast(count, "float32"), alpha)
+
+        is_finished = state.finished_scores > IMPOSSIBLE / 2
+        is_live = ops.logical_and(state.scores > IMPOSSIBLE / 2, count > 0)
+        ids = ops.concatenate([finished_ids, live_ids], axis=1)
+        scores = ops.concatenate([state.finished_scores, state.scores / penalty], axis=1)
+        possible = ops.concatenate([is_finished, is_live], axis=1)
+
+        # Both kinds are sorted: the first `number` are finished, the live ones follow.
+        number = ops.sum(ops.cast(is_finished, "int32"), axis=1, keepdims=True)
+        rank = ops.expand_dims(ops.arange(self.n_best, dtype="int32"), 0)
+        finished = rank < number
+        chosen = ops.where(finished, rank, self.beams + rank - number)
+        possible = ops.take_along_axis(possible, chosen, axis=1)
+        scores = ops.where(possible, ops.take_along_axis(scores, chosen, axis=1), -float("inf"))
+        ids = ops.where(ops.expand_dims(possible, -1), _rows(ids, chosen), PADDING)
+        return Hypotheses(ids, scores, ops.logical_and(finished, possible))
+
+    def _written(self, state, ancestors, last):
+        """The tokens along ancestors, without the START that they begin with, and the last one.
+
+        Returns:
+            int32, (batch, beams, length): the tokens, padded with 0.
+            int32, (batch, beams): their number.
+        """
+        length = state.tokens.shape[1]
+        slots = ops.reshape(ancestors, (-1, self.beams, length, self.beams))
+        ids = ops.sum(ops.where(slots, ops.expand_dims(state.tokens, 1), PADDING), axis=-1)
+        count = ops.sum(ops.cast(ops.any(slots, axis=-1), "int32"), axis=-1)
+        ids = ops.concatenate([ids[..., 1:], ops.zeros_like(ids[..., :1])], axis=-1)
+        here = ops.equal(ops.arange(length, dtype="int32"), ops.expand_dims(count - 1, -1))
+        return ops.where(here, ops.expand_dims(last, -1), ids), count
+
+
+def _rows(x, indices):
+    """x[b, indices[b]], for x (batch, rows, width) and indices (batch, number)."""
+    return ops.take_along_axis(x, ops.expand_dims(indices, -1), axis=1)

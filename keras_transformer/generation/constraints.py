@@ -1,0 +1,109 @@
+"""The most probable tokens that are allowed at a position."""
+
+import functools
+from typing import Any, NamedTuple
+
+import numpy as np
+from keras import ops
+
+from .. import backend
+from ..ids import END, PADDING, START
+
+NEVER_WRITTEN = (PADDING, START)  # these ids are never a label
+IMPOSSIBLE = -1e9  # log-probability of what is not allowed, finite so that sums stay finite
+
+
+class Constraints(NamedTuple):
+    """What an answer must comply with, one row per sentence.
+
+    Args:
+        max_length: int32, (batch,), the most tokens, END included; 0: a row that only fills the
+            batch, for which nothing is decoded.
+        min_length: int32, (batch,), the fewest tokens before END; None: 0.
+        prefix: int32, (batch, length), what the answer begins with, padded with 0; None: nothing.
+    """
+
+    max_length: Any
+    min_length: Any = None
+    prefix: Any = None
+
+
+def top_tokens(logits, k, position, constraints, normalizer=0.0):
+    """The k most probable tokens that are allowed, over all hypotheses of a sentence.
+
+    Of a large vocabulary it ranks only the k blocks with the largest maxima: no other block can
+    hold one of the k best. XLA on a CPU is much faster so, for k = 1 too.
+
+    Args:
+        logits: float32, (batch, hypotheses, vocabulary size).
+        k: int, tokens per sentence.
+        position: int scalar.
+        constraints: `Constraints`.
+        normalizer: float32, (batch, hypotheses), subtracted from the logits of each hypothesis.
+
+    Returns:
+        float32, (batch, k): logits - normalizer, falling; about -1e9 where not allowed.
+        int32, (batch, k): hypothesis * vocabulary size + id.
+    """
+    hypotheses, size = logits.shape[1:]
+    batch = ops.shape(logits)[0]
+    k = min(k, hypotheses * size)
+    normalizer = ops.broadcast_to(normalizer, (batch, hypotheses))
+    block = next((b for b in range(100, 31, -1) if size % b == 0), size)
+    if hypotheses * size < 4 * k * block or not backend.prefers_blockwise_top_k():
+        allowed = constrain(logits, np.arange(size, dtype="int32"), position, constraints)
+        allowed = allowed - ops.expand_dims(normalizer, -1)
+        return _top_k(ops.reshape(allowed, (batch, hypotheses * size)), k)
+    return _blockwise_top_tokens(logits, k, block, position, constraints, normalizer)
+
+
+def _blockwise_top_tokens(logits, k, block, position, constraints, normalizer):
+    """`top_tokens`, by way of the maxima of blocks of `block` ids."""
+    hypotheses, size = logits.shape[1:]
+    batch, blocks = ops.shape(logits)[0], size // block
+    ids = np.arange(size, dtype="int32").reshape(blocks, block)
+    logits = ops.reshape(logits, (batch, hypotheses, blocks, block))
+    maxima = ops.max(constrain(logits, ids, position, constraints), axis=-1)
+    maxima = maxima - ops.expand_dims(normalizer, -1)
+    _, best_blocks = _top_k(ops.reshape(maxima, (batch, hypotheses * blocks)), k)
+
+    logits = ops.reshape(logits, (batch, hypotheses * blocks, block))
+    logits = ops.take_along_axis(logits, ops.expand_dims(best_blocks, -1), axis=1)
+    ids = ops.expand_dims(best_blocks % blocks * block, -1) + ids[0]
+    normalizer = ops.take_along_axis(normalizer, best_blocks // blocks, axis=1)
+    allowed = constrain(logits, ids, position, constraints) - ops.expand_dims(normalizer, -1)
+    best, which = _top_k(ops.reshape(allowed, (batch, k * block)), k)
+    chosen = ops.take_along_axis(best_blocks, which // block, axis=1)
+    return best, chosen * block + which % block
+
+
+def _top_k(x, k):
+    values, indices = ops.top_k(x, k)
+    return values, ops.cast(indices, "int32")
+
+
+def constrain(logits, ids, position, constraints):
+    """The logits of `ids`, at -1e9 where one is not allowed at `position`.
+
+    Args:
+        logits: float32, (batch, ...).
+        ids: int32, broadcastable to the logits.
+        position: int scalar.
+        constraints: `Constraints`.
+
+    Returns:
+        float32, as `logits`.
+    """
+
+    def per_sentence(x):
+        return ops.reshape(x, (-1, *[1] * (len(logits.shape) - 1)))
+
+    forbidden = [ops.equal(ids, each) for each in NEVER_WRITTEN]
+    if constraints.min_length is not None:
+        too_short = per_sentence(position < constraints.min_length)
+        forbidden.append(ops.logical_and(too_short, ops.equal(ids, END)))
+    if constraints.prefix is not None:
+        forced = per_sentence(ops.take(constraints.prefix, position, axis=1))
+        another = ops.logical_and(ops.not_equal(forced, PADDING), ops.not_equal(forced, ids))
+        forbidden.append(another)
+    return ops.where(functools.reduce(ops.logical_or, forbidden), IMPOSSIBLE, logits)

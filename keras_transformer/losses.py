@@ -1,0 +1,133 @@
+"""Cross-entropy in nats per real target token."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from . import backend
+from .checks import check_rates
+from .ids import PADDING
+
+
+def token_cross_entropy(labels: Any, logits: Any, label_smoothing: float = 0.0) -> Any:
+    """-sum_k q_k log p_k with p = softmax(logits), q = (1 - e) onehot(label) + e / V, everywhere.
+
+    Writing an array as large as the logits costs more than any sum over it, so there are only two:
+    p, and the gradient p - q, spelled out below. Neither log p nor a one-hot matrix is built.
+
+    Args:
+        labels: int, (batch, length), or (batch,) of a classifier.
+        logits: float, (..., vocabulary size), one axis more than `labels`.
+        label_smoothing: float in [0, 1), e.
+
+    Returns:
+        float32, the shape of `labels`, nats.
+
+    Source: Szegedy et al. 2016, section 7; Vaswani et al. 2017, section 5.4.
+    """
+    on_label, on_each = 1 - label_smoothing, label_smoothing / logits.shape[-1]  # q in two parts
+    shape = ops.shape(labels)
+    labels = ops.reshape(labels, (-1, 1))
+
+    @ops.custom_gradient
+    def nats(logits):
+        p = ops.softmax(logits, axis=-1)
+        largest = ops.max(logits, axis=-1, keepdims=True)
+        from_label = largest - ops.take_along_axis(logits, labels, axis=-1)
+        from_largest = -ops.log(ops.max(p, axis=-1, keepdims=True))  # the nats of the largest
+        result = from_largest + on_label * from_label
+        if label_smoothing:
+            from_each = logits.shape[-1] * largest - ops.sum(logits, axis=-1, keepdims=True)
+            result = result + on_each * from_each
+
+        def gradient(*args, upstream=None):
+            upstream = args[0] if upstream is None else upstream
+            p_minus_q = p - on_each  # a new array, which PyTorch changes in place from here on
+            p_minus_q *= upstream
+            return backend.subtract_at(p_minus_q, labels, on_label * upstream)
+
+        return result, gradient
+
+    logits = ops.reshape(ops.cast(logits, "float32"), (-1, logits.shape[-1]))
+    return ops.reshape(nats(logits), shape)
+
+
+def token_weights(labels: Any, sample_weight: Any = None) -> Any:
+    """1 at real tokens, 0 at padding, times the sample weight.
+
+    Args:
+        labels: int, (batch, length) or (batch,).
+        sample_weight: float, broadcastable to `labels`, or (batch,): one weight per sentence.
+
+    Returns:
+        float32, the shape of `labels`.
+    """
+    weights = ops.cast(ops.not_equal(labels, PADDING), "float32")
+    if sample_weight is None:
+        return weights
+    sample_weight = ops.convert_to_tensor(sample_weight, "float32")
+    if len(sample_weight.shape) < len(labels.shape):
+        sample_weight = ops.expand_dims(sample_weight, -1)
+    return weights * sample_weight
+
+
+class TokenLoss(keras.losses.Loss):
+    """A loss per token, reduced to its mean over the real tokens: padding counts for nothing.
+
+    Subclasses implement `call`, which returns float32, the shape of the labels.
+
+    Call arguments:
+        y_true: int, (batch, length), labels padded with 0; (batch,) of a classifier.
+        y_pred: float, what `call` reads.
+        sample_weight: float, broadcastable to (batch, length), or (batch,).
+
+    Returns:
+        float32 scalar: (weighted) sum over real tokens / their (weighted) number; 0 if there are
+        none.
+
+    Departs: the default reduction of Keras divides by the number of padded positions too. The
+    dtype is always float32, to which Keras also casts the labels: no lower one holds all ids.
+    """
+
+    def __init__(self, name: str | None = None):
+        super().__init__(name=name, reduction="mean_with_sample_weight", dtype="float32")
+
+    def __call__(self, y_true, y_pred, sample_weight=None):
+        weights = token_weights(ops.convert_to_tensor(y_true, "int32"), sample_weight)
+        return super().__call__(y_true, y_pred, sample_weight=weights)
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class TokenCrossEntropy(TokenLoss):
+    """Cross-entropy in nats per real target token.
+
+    Args:
+        label_smoothing: float in [0, 1), share of the probability spread over the vocabulary.
+        name: str.
+
+    Call arguments:
+        y_true: int, (batch, length), labels padded with 0; (batch,) of a classifier.
+        y_pred: float, (..., vocabulary size), logits.
+        sample_weight: float, broadcastable to (batch, length), or (batch,).
+
+    Returns:
+        float32 scalar, nats: (weighted) sum over real tokens / their (weighted) number.
+
+    Raises:
+        ValueError: If `label_smoothing` is outside [0, 1).
+
+    Source: Vaswani et al. 2017, section 5.4.
+    """
+
+    def __init__(self, label_smoothing: float = 0.0, name: str = "token_cross_entropy"):
+        super().__init__(name=name)
+        check_rates(label_smoothing=label_smoothing)
+        self.label_smoothing = label_smoothing
+
+    def call(self, y_true, y_pred):
+        labels = ops.cast(y_true, "int32")  # Keras casts them to the dtype of the loss
+        return token_cross_entropy(labels, y_pred, self.label_smoothing)
+
+    def get_config(self):
+        return {"name": self.name, "label_smoothing": self.label_smoothing}

@@ -1,0 +1,104 @@
+"""What all models share: they are functional, and rebuilt from their constructor's arguments."""
+
+import dataclasses
+
+import keras
+
+from ..configuration import TransformerConfig
+from ..positions import LearnedPositionalEncoding, PositionalEncoding
+
+
+class FunctionalModel(keras.Model):
+    """A functional keras.Model whose configuration is what its constructor was given.
+
+    A subclass assigns its layers, connects them by its own methods, which decoding calls too, and
+    then hands the graph to this constructor.
+
+    Args:
+        inputs, outputs: as of a functional model.
+        arguments: dict, what the constructor takes besides the config.
+        config: `TransformerConfig`.
+        dtype: keras.DTypePolicy of the layers.
+        **kwargs: of keras.Model.
+    """
+
+    def __init__(self, inputs, outputs, arguments, config, dtype, **kwargs):
+        frozen = kwargs.pop("frozen", ())
+        super().__init__(inputs=inputs, outputs=outputs, **kwargs)
+        self.config = config
+        self._arguments = arguments
+        self.dtype_policy = dtype  # float16 is trained with a scaled loss only if the model says so
+        for layer in self._flatten_layers(include_self=False):
+            if layer.path in frozen:
+                layer.trainable = False
+
+    def __setattr__(self, name, value):
+        if isinstance(value, keras.Layer):
+            # The graph tracks the layers; PyTorch refuses them before the constructor has run.
+            object.__setattr__(self, name, value)
+        else:
+            super().__setattr__(name, value)
+
+    @property
+    def max_length(self) -> int | None:
+        """int, number of learned positions; None: no limit."""
+        return self.config.max_length
+
+    def get_config(self):
+        return {
+            "name": self.name,
+            "trainable": self.trainable,
+            "dtype": keras.dtype_policies.serialize(self.dtype_policy),
+            "frozen": _frozen_paths(self) if self.trainable else [],
+            **self._arguments,
+            **dataclasses.asdict(self.config),
+        }
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        return cls(**config)
+
+
+def _frozen_paths(layer):
+    """The paths of the outermost layers within `layer` that are not trainable."""
+    paths = []
+    for inner in layer._flatten_layers(include_self=False, recursive=False):
+        if inner.trainable:
+            paths.extend(_frozen_paths(inner))
+        elif inner.weights:
+            paths.append(inner.path)
+    return paths
+
+
+def split_options(config: TransformerConfig, options: dict) -> tuple[TransformerConfig, dict]:
+    """What a model was given by keyword: its config with the changes, and what keras.Model takes.
+
+    Raises:
+        ValueError: An option has neither meaning, or is out of range.
+    """
+    own = ("name", "trainable", "frozen")
+    kwargs = {name: value for name, value in options.items() if name in own}
+    changes = {name: value for name, value in options.items() if name not in own}
+    if "activation" in changes:
+        activation = keras.activations.get(changes["activation"])
+        changes["activation"] = keras.activations.serialize(activation)
+    return config.replace(**changes), kwargs
+
+
+def policy_of(dtype):
+    """The keras.DTypePolicy that a model's layers get: `dtype`, or the global one."""
+    return keras.dtype_policies.get(dtype or keras.config.dtype_policy())
+
+
+def positions_of(config, **kwargs):
+    """The layer that adds positions to embeddings; None where they are rotary.
+
+    Args:
+        config: `TransformerConfig`.
+        **kwargs: of the layer, such as dtype and name.
+    """
+    if config.rotary:
+        return None
+    if config.max_length is None:
+        return PositionalEncoding(**kwargs)
+    return LearnedPositionalEncoding(config.max_length, **kwargs)

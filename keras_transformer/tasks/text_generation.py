@@ -1,0 +1,258 @@
+"""Text generation with a language model and its tokenizer."""
+
+import dataclasses
+import math
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+
+from ..checks import check, check_at_least, check_finite, check_rates
+from ..configuration import SamplingConfig
+from ..data.lengths import group_by_length, next_power_of_two, pad
+from ..generation import Decoding
+from ..ids import END, PADDING
+from ..models import LanguageModel
+from ..tokenizers import SentencePieceTokenizer, checked_texts
+from .task import Task
+
+
+class TextScore(NamedTuple):
+    """The probability of a text.
+
+    Args:
+        nats: float, -log P(text).
+        tokens: int, number of predicted tokens, END included where the model's texts have one.
+        characters: int, length of the text.
+    """
+
+    nats: float
+    tokens: int
+    characters: int
+
+    @property
+    def perplexity(self) -> float:
+        """exp(nats per token)."""
+        return math.exp(self.nats / self.tokens)
+
+    @property
+    def bits_per_character(self) -> float:
+        """The rate of an ideal compressor, comparable between vocabularies."""
+        return self.nats / self.characters / math.log(2)
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class TextGenerator(Task):
+    """A `LanguageModel` with its tokenizer: `generate` continues a prompt.
+
+        generator.generate(["ROMEO:"], max_tokens=200, temperature=0.8)
+
+    Args:
+        model: `LanguageModel`.
+        tokenizer: `SentencePieceTokenizer`, see `train_tokenizer`.
+        window: int from 2, maximum number of tokens that the model reads at once: the length it
+            was trained on. None: its learned positions, or no limit.
+        append_end: bool, whether its training texts end with END; False: they were chunks of
+            longer texts.
+        batch_size: int, maximum number of texts per batch.
+        **kwargs: name of `keras.Model`.
+
+    Call arguments: those of `LanguageModel`: ids in, logits out.
+
+    Raises:
+        ValueError: The tokenizer has another number of ids than the model, `window` is below 2 or
+            above the learned positions, or `batch_size` is below 1.
+    """
+
+    parts = ("model", "tokenizer")
+    settings = ("window", "append_end", "batch_size")
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        tokenizer: SentencePieceTokenizer,
+        window: int | None = None,
+        append_end: bool = True,
+        batch_size: int = 64,
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        window = model.max_length if window is None else window
+        check_at_least(2, window=window)
+        check_at_least(1, batch_size=batch_size)
+        check(
+            window is None or model.max_length is None or window <= model.max_length,
+            f"window must be at most the {model.max_length} learned positions",
+            window=window,
+        )
+        self._check_tokenizer(tokenizer, model.target_vocabulary_size)
+        self.model = model
+        self.tokenizer = tokenizer
+        self.window = window
+        self.append_end = append_end
+        self.batch_size = batch_size
+        self._decoding = Decoding(model)
+
+    def generate(
+        self,
+        prompts: Iterable[str],
+        max_tokens: int = 100,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float = 1.0,
+        seed: int = 0,
+    ) -> list[str]:
+        """Continues each prompt.
+
+        When its window is full, the model continues from the last half of it.
+
+        Args:
+            prompts: list of str; "" is a prompt, too.
+            max_tokens: int from 1, maximum number of new tokens per prompt.
+            temperature: float from 0; 0: greedy decoding. See `SamplingConfig`.
+            top_k, top_p: see `SamplingConfig`.
+            seed: int from 0. The continuation of prompt n depends on the prompt and (seed, n)
+                alone, not on the rest of its batch.
+
+        Returns:
+            list of str, each prompt with its continuation, in the same order.
+
+        Raises:
+            ValueError: A prompt is not text, or an option is out of range.
+        """
+        check_at_least(1, max_tokens=max_tokens)
+        check_at_least(0, seed=seed)
+        check_finite(temperature=temperature)
+        check(temperature >= 0, "temperature must be at least 0", temperature=temperature)
+        sampling = SamplingConfig(temperature, top_k, top_p) if temperature else None
+        prompts = checked_texts(prompts)
+        prompt_ids = self._encode(prompts)
+        continuations = [_Continuation(n, ids, max_tokens) for n, ids in enumerate(prompt_ids)]
+        for start in range(0, len(continuations), self.batch_size):
+            self._continue(continuations[start : start + self.batch_size], sampling, seed)
+        # The prompt is not taken from its ids: they lack the characters that have none.
+        before = self.tokenizer.decode(prompt_ids)
+        after = self.tokenizer.decode([continuation.ids for continuation in continuations])
+        texts = zip(prompts, before, after, strict=True)
+        return [prompt + text[len(start) :] for prompt, start, text in texts]
+
+    def _continue(self, continuations, sampling, seed):
+        """Extends the continuations of a batch, window by window, until all are done."""
+        rows = next_power_of_two(len(continuations), self.batch_size)
+        windows = 0
+        while unfinished := [each for each in continuations if not each.done]:
+            prefixes = [each.context(self.window) for each in unfinished]
+            lengths = [
+                min(len(prefix) + each.missing, self.window or math.inf)
+                for prefix, each in zip(prefixes, unfinished, strict=True)
+            ]
+            spare = rows - len(unfinished)
+            max_length = np.array(lengths + [0] * spare, "int32")
+            batch: dict[str, Any] = dict(
+                source_ids=None,
+                max_length=max_length,
+                min_length=None if self.append_end else max_length,  # END is never written
+                prefix=pad(prefixes, rows, max(1, *map(len, prefixes))),
+            )
+            if sampling is None:
+                answers = self._decoding.greedy(**batch)
+            else:
+                seeds = [(seed, each.number, windows) for each in unfinished]
+                seeds += [(seed, 0, 0)] * spare
+                options = dataclasses.asdict(sampling)
+                answers = self._decoding.sample(**batch, seeds=seeds, **options)
+            for each, prefix, ids in zip(unfinished, prefixes, answers, strict=False):
+                each.ids.extend(int(i) for i in ids[len(prefix) :] if i != PADDING)
+            windows += 1
+
+    def score(self, texts: Iterable[str], overlap: float = 0.5) -> list[TextScore]:
+        """Scores whole texts, by a deterministic pass over every token.
+
+        A text longer than the window is read in overlapping windows; each token counts once, in
+        the window that shows the most of the text before it.
+
+        Args:
+            texts: list of str, none empty.
+            overlap: float in [0, 1), the fraction of a window that was counted before; 0: windows
+                side by side, as in training.
+
+        Returns:
+            list of `TextScore`, one per text.
+
+        Raises:
+            ValueError: An item is not text, or empty; or `overlap` is out of range.
+        """
+        check_rates(overlap=overlap)
+        texts = checked_texts(texts)
+        sequences = self._encode(texts)
+        for number, ids in enumerate(sequences):
+            check(ids, f"Text {number} must have a character to be scored", text=texts[number])
+        if self.append_end:
+            sequences = [[*ids, END] for ids in sequences]
+        windows = [
+            _Window(number, ids[first:last], new - first)
+            for number, ids in enumerate(sequences)
+            for first, last, new in self._spans(len(ids), overlap)
+        ]
+        nats = [0.0] * len(texts)
+        for window, log_p in self._score(windows):
+            nats[window.number] -= float(log_p[window.counted :].sum(dtype="float64"))
+        tokens = map(len, sequences)
+        characters = map(len, texts)
+        return [TextScore(*each) for each in zip(nats, tokens, characters, strict=True)]
+
+    def _score(self, windows):
+        """Yields each window with the log-probabilities of its tokens, which 0 may follow."""
+        lengths = [len(window.ids) for window in windows]
+        limit = self.window or np.inf
+        batches = group_by_length(range(len(windows)), lengths, self.batch_size, limit)
+        for numbers, rows, length in batches:
+            batch = [windows[n] for n in numbers]
+            target_ids = pad([window.ids for window in batch], rows, length)
+            yield from zip(batch, self._decoding.score(None, target_ids), strict=False)
+
+    def _spans(self, length, overlap):
+        """The windows over a text of `length` tokens: (first, last, first to be counted)."""
+        window = self.window or length
+        step = max(1, window - int(overlap * window))
+        spans = [(0, min(window, length), 0)]
+        while spans[-1][1] < length:
+            new = spans[-1][1]
+            last = min(new + step, length)
+            spans.append((last - window, last, new))
+        return spans
+
+    def _encode(self, texts):
+        self._check_tokenizer(self.tokenizer, self.model.target_vocabulary_size)
+        return self.tokenizer.encode(texts)
+
+
+class _Window(NamedTuple):
+    """A part of a text that is scored at once."""
+
+    number: int  # of the text
+    ids: list[int]
+    counted: int  # ids at the beginning that another window has counted
+
+
+class _Continuation:
+    """A prompt and the tokens written after it."""
+
+    def __init__(self, number, prompt_ids, max_tokens):
+        self.number = number  # of the prompt
+        self.ids = list(prompt_ids)
+        self.goal = len(self.ids) + max_tokens
+
+    @property
+    def missing(self):
+        return self.goal - len(self.ids)
+
+    @property
+    def done(self):
+        return self.missing <= 0 or END in self.ids
+
+    def context(self, window):
+        """The ids to read before more are written: all, or as many as fit half a window."""
+        fits = window is None or len(self.ids) < window
+        return self.ids if fits else self.ids[-(window // 2) :]

@@ -1,0 +1,381 @@
+"""What the training scripts share: options from the command line, random seeds, the optimizer.
+
+An option is a field of a dataclass: `batch_size: int | None` of `TrainingOptions` is
+`--batch-size`. Its help comes from the docstring and its default from a recipe; those of the tasks
+are in recipes.py. Each dataclass is a group of the help.
+"""
+
+import contextlib
+import dataclasses
+import inspect
+import os
+import sys
+import typing
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Literal, Self
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow's start-up notices
+
+import docstring_parser
+import keras
+import tyro
+
+import keras_transformer as kt
+from keras_transformer import backend
+from keras_transformer.checks import check, check_at_least, check_rates
+from keras_transformer.configuration import TransformerConfig
+from keras_transformer.console import load_task
+from keras_transformer.training import Run
+
+Folder = Annotated[str | None, tyro.conf.arg(metavar="FOLDER")]
+
+# Of each pair, the one on the command line replaces the other one of the recipe.
+ALTERNATIVES = {"batch_size": None, "tokens_per_batch": None}, {"ema": None, "average": 0}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """The run as a whole.
+
+    Args:
+        recipe: Recipe that provides the defaults.
+        output: Run folder.
+        resume: Resume the run in --output with its original settings; only --epochs may change.
+        overwrite: Replace a run that --output already contains.
+        seed: Random seed (data, weights, shuffling, dropout).
+        deterministic: Bit-exact reproducibility, slightly slower.
+        precision: Compute dtype; weights stay float32.
+        threads: Intra-op threads on TensorFlow and PyTorch; none: all cores.
+        tensorboard: Write TensorBoard logs too; needs TensorFlow and TensorBoard.
+    """
+
+    recipe: str | None = None
+    output: Folder = None
+    resume: bool = False
+    overwrite: bool = False
+    seed: int = 0
+    deterministic: bool = False
+    precision: Literal["float32", "bfloat16", "float16"] = "float32"
+    threads: int | None = None
+    tensorboard: bool = False
+    model: TransformerConfig
+
+    def __post_init__(self):
+        check_at_least(0, seed=self.seed)
+        check_at_least(1, threads=self.threads)
+        if self.tensorboard:
+            _check_tensorboard()
+
+    FILES = ()  # the options that name data
+
+    @property
+    def has_data(self) -> bool:
+        """Whether the command line names any data."""
+        return any(getattr(self, name) for name in self.FILES)
+
+    def flat(self) -> dict[str, Any]:
+        """All options by name, those of the model included, as settings.json contains them."""
+        flat = vars(self) | vars(self.model)
+        del flat["model"]
+        return flat
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with some options changed, by name."""
+        sizes = {name: changes.pop(name) for name in vars(self.model) if name in changes}
+        return dataclasses.replace(self, model=self.model.replace(**sizes), **changes)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainingOptions(RunOptions):
+    """Batches, updates and when to stop.
+
+    Args:
+        epochs: Passes over the training data.
+        learning_rate: Peak learning rate.
+        warmup_steps: Linear warm-up, in updates.
+        schedule: Decay after the warm-up: paper (as 1/sqrt(step)) or cosine (to 0).
+        batch_size: Examples per batch (alternative: --tokens-per-batch).
+        tokens_per_batch: Maximum (target) tokens per batch, padding included.
+        accumulate: Gradient accumulation, in batches per update.
+        label_smoothing: Share of the probability spread over the vocabulary.
+        clip_norm: Maximum global gradient norm.
+        ema: Momentum of an exponential moving average of the weights, which is saved.
+        average: Checkpoint averaging: number of last epochs whose mean is saved; 0: none.
+        r_drop: R-Drop: weight of the divergence between two dropout passes (paper: 5).
+        patience: Early stopping: epochs without improvement; the best epoch is saved.
+    """
+
+    epochs: int
+    learning_rate: float
+    warmup_steps: int
+    schedule: Literal["paper", "cosine"] = "paper"
+    batch_size: int | None = None
+    tokens_per_batch: int | None = None
+    accumulate: int = 1
+    label_smoothing: float = 0.1
+    clip_norm: float | None = None
+    ema: float | None = None
+    average: int = 0
+    r_drop: float | None = None
+    patience: int | None = None
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_at_least(1, epochs=self.epochs, warmup_steps=self.warmup_steps)
+        check_at_least(1, **self.budget, accumulate=self.accumulate, patience=self.patience)
+        check_at_least(0, average=self.average)
+        check_rates(label_smoothing=self.label_smoothing, ema=self.ema or 0.0)
+        check_above_0(learning_rate=self.learning_rate, clip_norm=self.clip_norm)
+        check((self.r_drop or 0) >= 0, "r_drop must be at least 0", r_drop=self.r_drop)
+        if self.batch_size and self.tokens_per_batch:
+            raise ValueError("Give --batch-size or --tokens-per-batch, not both.")
+        if self.ema and self.average:
+            raise ValueError("Give --ema or --average, not both: each replaces the weights.")
+
+    @property
+    def budget(self) -> dict[str, int | None]:
+        """The maximum size of a batch."""
+        return {"batch_size": self.batch_size, "tokens_per_batch": self.tokens_per_batch}
+
+    @property
+    def for_callbacks(self) -> dict[str, Any]:
+        """The options that `Run.callbacks` takes."""
+        names = ("seed", "average", "patience", "tensorboard")
+        return {name: getattr(self, name) for name in names}
+
+
+def parse(description: str, recipes: dict[str, Any]) -> Any:
+    """Options from the command line; those that it does not give are the recipe's.
+
+    With --resume, they are those of the run in --output, and only --epochs may change.
+
+    Args:
+        description: docstring of the script, for --help.
+        recipes: options by name; the first are the default without data, the second with data.
+
+    Returns:
+        Options of the same class.
+
+    Raises:
+        ValueError: If an option is out of range or may not change.
+    """
+    words, (without_data, *others) = sys.argv[1:], recipes
+    unset = {name: value for pair in ALTERNATIVES for name, value in pair.items()}
+    without_help = [word for word in words if word not in ("-h", "--help")]
+    blank = recipes[without_data].replace(**unset, output=None)
+    given = _read(without_help, blank, recipes)
+    has_data = any(given[name] for name in blank.FILES)
+    recipe = given["recipe"] or (others[0] if others and has_data else without_data)
+    defaults = recipes[recipe].replace(recipe=recipe)
+    if given["resume"]:
+        return _resume(words, given["output"] or defaults.output, defaults, recipes)
+    for pair in ALTERNATIVES:
+        if any(given[option] != value for option, value in pair.items()):
+            defaults = defaults.replace(**pair)
+    if words != without_help:
+        print(f"{description.strip()}\n")  # tyro would join its lines
+    return defaults.replace(**_read(words, defaults, recipes, named=given["recipe"]))
+
+
+def _resume(words, output, defaults, recipes):
+    saved = Run(output, resume=True).settings["arguments"]
+    if saved.keys() != defaults.flat().keys():
+        raise ValueError(f"The options in {output} are of another version; start a new run.")
+    saved = {k: tuple(v) if isinstance(v, list) else v for k, v in saved.items()}
+    given = _read(words, defaults.replace(**saved), recipes)
+    changed = [name for name, value in given.items() if value != saved[name]]
+    fixed = ["--" + n.replace("_", "-") for n in changed if n not in ("epochs", "output", "resume")]
+    if fixed:
+        raise ValueError(
+            f"A resumed run keeps its settings, except --epochs; leave out {', '.join(fixed)}."
+        )
+    if "epochs" in changed and given["schedule"] == "cosine":
+        raise ValueError(
+            "With --schedule cosine the learning rate is 0 after the last epoch; leave out "
+            "--epochs."
+        )
+    return defaults.replace(**given)
+
+
+def _read(words, defaults, recipes, named=None):
+    """All options by name from a command line, by tyro: a group for each dataclass."""
+    flat, docs, groups = defaults.flat(), _docs(type(defaults)), []
+    for cls in (*reversed(type(defaults).__mro__), TransformerConfig):
+        names = [name for name in inspect.get_annotations(cls) if name in flat]
+        hints = typing.get_type_hints(cls, include_extras=True)
+        fields = [
+            (name, _shown(name, hints[name], docs[name], recipes, named), flat[name])
+            for name in names
+        ]
+        if fields:
+            group = dataclasses.make_dataclass(cls.__name__, fields, frozen=True)
+            title = "model" if cls is TransformerConfig else cls.__name__.removesuffix("Options")
+            groups.append((title.lower(), group, group()))
+    parsed = tyro.cli(
+        dataclasses.make_dataclass("Groups", groups),
+        prog=os.path.basename(sys.argv[0]),
+        description="",
+        args=words,
+        config=(tyro.conf.OmitArgPrefixes,),
+    )
+    return {name: value for group in vars(parsed).values() for name, value in vars(group).items()}
+
+
+def _docs(cls):
+    """What the docstrings of a dataclass, its bases and its model say of each field."""
+    classes = [TransformerConfig, *reversed(cls.__mro__)]
+    params = [p for each in classes for p in docstring_parser.parse(each.__doc__ or "").params]
+    return {param.arg_name: " ".join(param.description.split()) for param in params}
+
+
+def _shown(name, hint, doc, recipes, named):
+    """The type of an option with its help: the default, or the value of each recipe."""
+    if name == "recipe":
+        first, *others = recipes
+        default = f"(default: {first}{f'; with data: {others[0]}' if others else ''})"
+        names = f"{{{','.join(recipes)}}}"
+        shown = tyro.conf.arg(metavar=names, help=doc, help_behavior_hint=default)
+        return Annotated[Literal[*recipes] | None, shown]
+    names_of_value = {}
+    for recipe, options in recipes.items():
+        names_of_value.setdefault(_text(options.flat()[name]), []).append(recipe)
+    values = "; ".join(f"{', '.join(names)}: {text}" for text, names in names_of_value.items())
+    if len(names_of_value) == 1:
+        values = f"default: {next(iter(names_of_value))}"
+    elif named:
+        values = f"default: {_text(recipes[named].flat()[name])}; {values}"
+    metavar = {int | None: "INT", float | None: "FLOAT"}.get(hint)
+    shown = tyro.conf.arg(metavar=metavar, help=doc, help_behavior_hint=f"({values})")
+    return Annotated[hint, shown]
+
+
+def _text(value):
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return {None: "none", "": "empty"}.get(value, str(value))
+
+
+@contextlib.contextmanager
+def errors_as_exits() -> Iterator[None]:
+    """Ends the script with the message of an error that its user can fix, without a traceback."""
+    try:
+        yield
+    except (ValueError, OSError, ImportError) as error:
+        sys.exit(f"{error}")
+
+
+def set_up(options: RunOptions) -> None:
+    """Threads, seed, precision and determinism; before the first operation."""
+    if options.threads:
+        backend.set_num_threads(options.threads)
+    keras.utils.set_random_seed(options.seed)
+    keras.config.set_dtype_policy(
+        "float32" if options.precision == "float32" else f"mixed_{options.precision}"
+    )
+    if options.deterministic:
+        backend.make_deterministic()
+
+
+def make_optimizer(options: TrainingOptions, num_batches: int) -> keras.optimizers.Adam:
+    """Adam with a learning rate that rises to its peak and then decays.
+
+    Schedules and moving averages of Keras count batches. The options count updates: one per
+    --accumulate batches.
+
+    Args:
+        options: `TrainingOptions`.
+        num_batches: int, batches of all epochs.
+    """
+    warmup_steps = options.warmup_steps * options.accumulate
+    if options.schedule == "cosine":
+        learning_rate = keras.optimizers.schedules.CosineDecay(
+            initial_learning_rate=0.0,
+            warmup_target=options.learning_rate,
+            warmup_steps=warmup_steps,
+            decay_steps=max(1, num_batches - warmup_steps),
+        )
+    else:
+        learning_rate = kt.WarmupSchedule.with_peak(options.learning_rate, warmup_steps)
+    return kt.paper_optimizer(
+        learning_rate,
+        global_clipnorm=options.clip_norm,
+        use_ema=bool(options.ema),
+        ema_momentum=(options.ema or 0.99) ** (1 / options.accumulate),
+        gradient_accumulation_steps=options.accumulate if options.accumulate > 1 else None,
+    )
+
+
+def prepare_words(
+    options: Any,
+    model_class: type[keras.Model],
+    sentences: Sequence[list[list[str]]],
+    label_ids: Sequence[list],
+    num_labels: int,
+) -> tuple[keras.Model, kt.WordVocabulary, kt.WordBatches, kt.WordBatches]:
+    """What a tagger and a classifier have in common: the way from words to a model and batches.
+
+    Args:
+        options: `LabelOptions`.
+        model_class: `TaggingModel` or `ClassificationModel`.
+        sentences: training and validation data, two lists of lists of words.
+        label_ids: the ids of their labels, two lists; padding, 0, for labels that do not count.
+        num_labels: int, number of label ids, padding included.
+
+    Returns:
+        model with initial weights, vocabulary, training batches, validation batches.
+    """
+    config = options.model
+    pretrained = options.start_from and load_task(options.start_from, kt.MaskFiller)
+    if pretrained:
+        vocabulary = pretrained.vocabulary
+        dropout = {"dropout": config.dropout, "attention_dropout": config.attention_dropout}
+        config = pretrained.model.config.replace(**dropout)
+    else:
+        limits = options.min_count, options.max_characters
+        vocabulary = kt.WordVocabulary.learn(sentences[0], *limits)
+
+    word_ids, character_ids = vocabulary.encode(sentences[0])
+
+    def resample(epoch):  # word dropout: other words become unknown in every epoch
+        kept = kt.word_dropout(word_ids, options.forget, (options.seed, epoch))
+        return kept, character_ids, label_ids[0]
+
+    train = kt.WordBatches(
+        word_ids,
+        character_ids,
+        label_ids[0],
+        seed=options.seed,
+        resample=resample if options.forget else None,
+        **options.budget,
+    )
+    encoded = vocabulary.encode(sentences[1])
+    valid = kt.WordBatches(*encoded, label_ids[1], shuffle=False, **options.budget)
+
+    sizes = vocabulary.num_words, vocabulary.num_characters, num_labels, vocabulary.max_characters
+    model = model_class(*sizes, options.word_stddev, config)
+    if pretrained:
+        model.initialize_from(pretrained.model)
+    return model, vocabulary, train, valid
+
+
+def column(name: str) -> int | str:
+    """A column as the readers of tables take it: its number from 1, or its name."""
+    return int(name) if name.isdecimal() else name
+
+
+def check_above_0(**numbers: float | None) -> None:
+    """Raises a ValueError for the first number that is neither None nor above 0."""
+    for name, value in numbers.items():
+        check(value is None or value > 0, f"{name} must be above 0", **{name: value})
+
+
+def _check_tensorboard():
+    """The callback of Keras would find out after the first epoch."""
+    try:
+        import tensorboard  # noqa: F401
+        import tensorflow  # noqa: F401
+    except ImportError:
+        raise ImportError(
+            "--tensorboard needs TensorFlow and TensorBoard: pip install tensorflow tensorboard. "
+            "history.csv contains the same numbers."
+        ) from None

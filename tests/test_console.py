@@ -1,0 +1,650 @@
+"""The command `keras-transformer`, within this process; what needs another one is slow."""
+
+import io
+import json
+import os
+import pathlib
+import runpy
+import shutil
+import signal
+import subprocess
+import sys
+import zipfile
+
+import keras
+import numpy as np
+import pytest
+from keras.saving import load_model
+
+import keras_transformer as kt
+from keras_transformer import console, evaluation, training
+from keras_transformer.console.lines import ask_for_lines, waiting_lines
+
+SCRIPTS = pathlib.Path(__file__).parents[1] / "scripts"
+TRANSLATE = [sys.executable, str(SCRIPTS / "translate.py")]
+
+
+@pytest.fixture
+def command(monkeypatch, capsys, tasks):
+    """Runs `keras-transformer` with arguments and a standard input."""
+
+    def loaded(path, **kwargs):  # an intact file is read once, and its programs compiled once
+        return tasks[path] if path in tasks else load_model(path, **kwargs)
+
+    monkeypatch.setattr(keras.saving, "load_model", loaded)
+
+    def call(*arguments, stdin=b""):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), "utf-8"))
+        capsys.readouterr()
+        code = None
+        try:
+            console.main([str(argument) for argument in arguments])
+        except SystemExit as end:
+            code = end.code
+        stdout, stderr = capsys.readouterr()
+        if isinstance(code, str):
+            code, stderr = 1, stderr + code
+        return subprocess.CompletedProcess(arguments, code or 0, stdout, stderr)
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def translator(dates, randomize):
+    """Random weights: its answers differ from text to text."""
+    tokenizer = kt.train_tokenizer(dates.train.source + dates.train.target, model_type="char")
+    size = tokenizer.vocabulary_size()
+    model = kt.Transformer(size, num_layers=1, d_model=16, num_heads=2, d_ff=16)
+    return kt.Translator(randomize(model), tokenizer)
+
+
+@pytest.fixture(scope="module")
+def models(small_tasks, translator, tmp_path_factory):
+    """The path of a saved task of each kind."""
+    folder = tmp_path_factory.mktemp("models")
+    translator.save(folder / "translator.keras")
+    for name, task in small_tasks.items():
+        task.save(folder / f"{name}.keras")
+    return {path.stem: path for path in folder.iterdir()}
+
+
+@pytest.fixture(scope="module")
+def tasks(small_tasks, translator, models):
+    """The task in each of these files."""
+    every = {**small_tasks, "translator": translator}
+    return {path: every[name] for name, path in models.items()}
+
+
+def last_line(result):
+    return result.stderr.strip().splitlines()[-1]
+
+
+def assert_one_sentence(result, *expected, code=1):
+    assert result.returncode == code, result
+    assert "Traceback" not in result.stderr
+    for words in expected:
+        assert words in last_line(result)
+
+
+# Help
+
+
+@pytest.mark.parametrize("name", console.COMMANDS)
+def test_the_examples_of_a_command_keep_their_lines(command, name):
+    result = command(name, "--help")
+    assert result.returncode == 0
+    examples = [line for line in console.COMMANDS[name].__doc__.splitlines() if line[:2] == "  "]
+    assert any(line.startswith(f"  keras-transformer {name} ") for line in examples)
+    assert set(examples) <= set(result.stdout.splitlines())
+    assert f"usage: keras-transformer {name}" in result.stdout
+
+
+def test_the_help_names_every_command_and_the_backends(command):
+    result = command("--help")
+    assert result.returncode == 0 and "KERAS_BACKEND" in result.stdout
+    for name, module in console.COMMANDS.items():
+        assert f"  {name:11}{module.__doc__.splitlines()[0]}" in result.stdout.splitlines()
+
+
+@pytest.mark.parametrize("arguments", [(), ("translat",), ("translate",), ("predict", "m", "--x")])
+def test_a_wrong_option_or_none_ends_with_2(command, arguments):
+    result = command(*arguments)
+    assert result.returncode == 2 and "usage: keras-transformer" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "script, name",
+    [
+        ("translate", "translate"),
+        ("predict", "predict"),
+        ("evaluate", "evaluate"),
+        ("average_checkpoints", "average"),
+    ],
+)
+def test_a_script_is_the_command(command, monkeypatch, capsys, script, name):
+    expected = command(name, "--help").stdout
+    monkeypatch.setattr(sys, "argv", [f"{script}.py", "--help"])
+    with pytest.raises(SystemExit):
+        runpy.run_path(str(SCRIPTS / f"{script}.py"), run_name="__main__")
+    assert capsys.readouterr().out == expected
+
+
+# Loading
+
+
+def rewritten(path, change):
+    """A copy of a zip archive whose members went through `change`: name, bytes -> bytes or None."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            if (content := change(name, content)) is not None:
+                archive.writestr(name, content)
+
+
+def with_config(path, change):
+    """Changes the configuration of the task in place."""
+
+    def changed(name, content):
+        if name != "config.json":
+            return content
+        config = json.loads(content)
+        change(config)
+        return json.dumps(config)
+
+    rewritten(path, changed)
+
+
+def flip_a_byte(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 255
+    path.write_bytes(content)
+
+
+def cut_the_weights(path):
+    rewritten(path, lambda name, content: content[:2000] if name[-3:] == ".h5" else content)
+
+
+DAMAGES = {
+    "a flipped byte": flip_a_byte,
+    "a cut file": lambda path: path.write_bytes(path.read_bytes()[:-1000]),
+    "cut weights": cut_the_weights,
+    "no weights": lambda path: rewritten(path, lambda n, c: None if n[-3:] == ".h5" else c),
+    "no config": lambda path: rewritten(path, lambda n, c: None if n == "config.json" else c),
+    "no JSON": lambda path: rewritten(path, lambda n, c: b"{" if n == "config.json" else c),
+    "a list": lambda path: rewritten(path, lambda n, c: b"[]" if n == "config.json" else c),
+    "an empty archive": lambda path: zipfile.ZipFile(path, "w").close(),
+    "an empty file": lambda path: path.write_bytes(b""),
+    "no archive": lambda path: path.write_bytes(b"not a zip"),
+    "an unknown class": lambda path: with_config(path, lambda c: c.update(registered_name="Other")),
+    "an unknown setting": lambda path: with_config(path, lambda c: c["config"].update(other=1)),
+    "a missing part": lambda path: with_config(path, lambda c: c["config"].pop("model")),
+    "a part of another type": lambda path: with_config(path, lambda c: c["config"].update(model=1)),
+    "other sizes": lambda path: with_config(
+        path, lambda c: c["config"]["model"]["config"].update(num_layers=3)
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_or_foreign_file_is_one_sentence(command, models, tmp_path, damage):
+    path = tmp_path / "model.keras"
+    shutil.copy(models["tagger"], path)
+    DAMAGES[damage](path)
+    result = command("predict", path, "a")
+    assert_one_sentence(result, f"{path} cannot be loaded", "scripts/train_*.py")
+    assert last_line(result).startswith("Expected a .keras file of this package; ")
+
+
+def test_any_flipped_byte_is_harmless_or_one_sentence(command, models, tmp_path):
+    content = models["tagger"].read_bytes()
+    expected = command("predict", models["tagger"], "a dog").stdout
+    for place in np.random.default_rng(0).integers(0, len(content), 30):
+        flipped = bytearray(content)
+        flipped[place] ^= 1 << place % 8
+        (tmp_path / "x.keras").write_bytes(flipped)
+        result = command("predict", tmp_path / "x.keras", "a dog")
+        if result.returncode:
+            assert_one_sentence(result, "cannot be loaded")
+        else:
+            assert result.stdout == expected
+
+
+def test_a_model_of_keras_is_named(command, tmp_path):
+    keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]).save(tmp_path / "x.keras")
+    result = command("predict", tmp_path / "x.keras", "a")
+    assert_one_sentence(result, "Expected a Task;", "x.keras holds a Sequential.")
+
+
+def test_another_task_than_expected_is_named(command, models):
+    result = command("translate", models["tagger"], "text")
+    assert_one_sentence(
+        result, "Expected a Translator;", "holds a Tagger. Train one with scripts/train_translation"
+    )
+
+
+@pytest.mark.parametrize("name", ["epoch-0001.weights.h5", "model.h5"])
+def test_weights_without_a_model_are_named(command, translator, tmp_path, name):
+    translator.transformer.save_weights(tmp_path / "epoch-0001.weights.h5")
+    (tmp_path / "epoch-0001.weights.h5").replace(tmp_path / name)
+    result = command("translate", tmp_path / name, "text")
+    assert_one_sentence(result, f"{name}, which holds weights without", "Use the model.keras of")
+
+
+def test_a_folder_is_no_model(command, tmp_path):
+    result = command("predict", tmp_path, "text")
+    assert_one_sentence(result, f"received the folder {tmp_path}. Try {tmp_path / 'model.keras'}.")
+
+
+@pytest.mark.parametrize(
+    "kind, script", [("TextGenerator", "train_language_model"), ("MaskFiller", "pretrain_words")]
+)
+def test_a_missing_model_is_named_with_the_script_that_trains_one(kind, script):
+    with pytest.raises(SystemExit, match=rf"no model at nowhere.keras. .*scripts/{script}.py"):
+        console.load_task("nowhere.keras", getattr(kt, kind))
+
+
+# Lines
+
+
+def test_line_n_in_is_line_n_out(command, models, translator):
+    lines = ["April 22, 2019", "", "3 March 1912", "  "]
+    result = command("translate", models["translator"], stdin="\r\n".join(lines).encode())
+    assert result.returncode == 0, result.stderr
+    answers = result.stdout.splitlines()
+    assert len(answers) == 4 and answers[1] == answers[3] == ""
+    assert answers == translator.translate(lines)
+    assert command("predict", models["translator"], *lines).stdout == result.stdout
+
+
+def test_a_byte_order_mark_is_no_text(command, models, translator):
+    result = command("translate", models["translator"], stdin="\ufeffMay".encode())
+    assert result.stdout.splitlines() == translator.translate(["May"])
+
+
+def test_options_may_stand_between_the_model_and_the_text(command, models, translator):
+    result = command("translate", models["translator"], "May 5", "--beams", "2", "June 6")
+    assert result.stdout.splitlines() == translator.translate(["May 5", "June 6"], beams=2)
+
+
+def test_a_line_that_is_not_utf_8_is_named(command, models):
+    result = command("translate", models["translator"], stdin=b"May\nJ\xff\n")
+    assert_one_sentence(result, "Line 2 of the input is not UTF-8 (byte 2)")
+
+
+def test_waiting_lines_come_together_and_never_more_than_asked_for():
+    lines = [f"{number}\n".encode() for number in range(10)]
+    batches = list(waiting_lines(io.BytesIO(b"".join(lines)), 4))
+    assert [int(line) for batch in batches for line in batch] == list(range(10))
+    assert max(map(len, batches)) <= 4
+    assert list(waiting_lines(io.BytesIO(b""), 4)) == []
+
+
+def test_a_line_is_answered_while_the_stream_is_still_open():
+    receiving, sending = os.pipe()
+    with os.fdopen(receiving, "rb", buffering=0) as stream:
+        batches = waiting_lines(io.BufferedReader(stream), 4)
+        for line in ("one", "two"):
+            os.write(sending, f"{line}\n".encode())
+            assert next(batches) == [line]
+        os.close(sending)
+        assert list(batches) == []
+
+
+@pytest.mark.parametrize("has_readline", [True, False])
+def test_a_person_is_asked_for_lines_with_and_without_readline(monkeypatch, capsys, has_readline):
+    if not has_readline:
+        monkeypatch.setitem(sys.modules, "readline", None)  # as on Windows
+    monkeypatch.setattr(sys, "stdin", io.StringIO("one\ntwo\n"))
+    assert list(ask_for_lines()) == [["one"], ["two"]]
+    assert capsys.readouterr().err == "> > > \n"
+
+
+# translate
+
+
+@pytest.mark.parametrize("translation", [None, "2019-04-21"])
+def test_attention_is_drawn_for_a_text_and_any_translation(
+    command, models, translator, translation, tmp_path
+):
+    picture = tmp_path / "attention.png"
+    given = [] if translation is None else ["--translation", translation]
+    text = "April 22, 2019"
+    result = command("translate", models["translator"], text, *given, "--attention", picture)
+    assert result.returncode == 0, result.stderr
+    (own,) = translator.translate([text])
+    assert result.stdout == f"{translation or own}\n"
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    "arguments, code, expected",
+    [
+        (["May", "June", "--attention", "a.png"], 2, "draws one TEXT; received 2"),
+        (["--attention", "a.png"], 2, "draws one TEXT; received 0"),
+        (["May", "--translation", "5"], 2, "--translation needs --attention"),
+        (["May", "--attention", "a.png", "--scores"], 2, "leave out --scores and --n-best"),
+        (["May", "--attention", "a.png", "--n-best", "1"], 2, "leave out --scores and --n-best"),
+        (["May", "--attention", "a.nonsense"], 2, "--attention must end in one of"),
+        (["May", "--attention", "nowhere/a.png"], 1, "there is no nowhere"),
+        (["May", "--attention", "."], 1, "--attention must name a file; received the folder ."),
+    ],
+)
+def test_attention_that_cannot_be_drawn_is_one_sentence(
+    command, models, arguments, code, expected, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    result = command("translate", models["translator"], *arguments)
+    assert_one_sentence(result, expected, code=code)
+    assert not any(tmp_path.iterdir())
+
+
+def test_n_best_and_scores_are_columns(command, models, translator):
+    texts = ["April 22, 2019", "3 March 1912"]
+    search = ["--beams", "2", "--n-best", "2", "--length-penalty", "1", "--scores"]
+    result = command("translate", models["translator"], *search, *texts)
+    assert result.returncode == 0, result.stderr
+    rows = [line.split("\t") for line in result.stdout.splitlines()]
+    found = translator.translate(texts, beams=2, length_penalty=1.0, n_best=2, return_scores=True)
+    assert [row[0] for row in rows] == ["1", "1", "2", "2"]
+    hypotheses = [each for of_text in found for each in of_text]
+    assert [row[2] for row in rows] == [each.text for each in hypotheses]
+    scores = [float(row[1].rstrip("*")) for row in rows]
+    np.testing.assert_allclose(scores, [each.score for each in hypotheses], atol=1e-3)
+    assert [row[1].endswith("*") for row in rows] == [not each.finished for each in hypotheses]
+    numbers = command("translate", models["translator"], *search[:-1], *texts).stdout.splitlines()
+    assert numbers == [f"{row[0]}\t{row[2]}" for row in rows]
+
+
+def test_numbers_count_the_lines_of_the_input_across_batches(
+    command, models, translator, monkeypatch
+):
+    def translate(texts, **options):
+        assert len(texts) <= 2
+        return [[text.upper()] * options["n_best"] for text in texts]
+
+    monkeypatch.setattr(translator, "translate", translate)
+    monkeypatch.setattr(translator, "config", translator.config.replace(batch_size=2))
+    result = command("translate", models["translator"], "--n-best=2", stdin=b"a\nb\nc\nd\ne\n")
+    expected = [f"{number}\t{text}" for number, text in enumerate("ABCDE", start=1)]
+    assert result.stdout.splitlines() == [line for line in expected for _ in range(2)]
+
+
+def test_a_search_that_cannot_be_is_one_sentence(command, models):
+    result = command("translate", models["translator"], "--beams", "2", "--n-best", "3", "May")
+    assert_one_sentence(result, "n_best must be")
+
+
+# predict
+
+
+def test_a_tagger_answers_word_slash_tag(command, models, small_tasks):
+    result = command("predict", models["tagger"], stdin=b"The dog's cat\n")
+    (pairs,) = small_tasks["tagger"].tag(["The dog's cat"])
+    assert result.stdout == " ".join(f"{word}/{tag}" for word, tag in pairs) + "\n"
+    (pairs,) = small_tasks["tagger"].tag([["The", "dog's", "cat"]])
+    result = command("predict", models["tagger"], "--words", "The dog's cat")
+    assert result.stdout == " ".join(f"{word}/{tag}" for word, tag in pairs) + "\n"
+
+
+def test_a_classifier_answers_label_tab_probability(command, models, small_tasks):
+    texts = ["A good cat.", "a dog"]
+    expected = small_tasks["classifier"].classify(texts)
+    result = command("predict", models["classifier"], *texts)
+    assert result.stdout == "".join(f"{e.label}\t{e.probability:.4f}\n" for e in expected)
+
+
+def test_a_mask_filler_answers_words_with_their_probabilities(command, models, small_tasks):
+    (expected,) = small_tasks["filler"].fill(["The [MASK] barks."])
+    result = command("predict", models["filler"], "The [MASK] barks.")
+    assert result.stdout == ", ".join(f"{e.label} {e.probability:.2f}" for e in expected) + "\n"
+
+
+def test_a_language_model_answers_on_one_line_and_heeds_its_options(command, models, small_tasks):
+    generator = small_tasks["generator"]
+    (expected,) = generator.generate(["the\n"], max_tokens=30, temperature=0.0)
+    options = ["--max-tokens", "30", "--temperature", "0"]
+    result = command("predict", models["generator"], "the\n", *options)
+    assert result.stdout == expected.replace("\n", "\\n") + "\n"
+    sampling = {"temperature": 2.0, "top_k": 5, "top_p": 0.9, "seed": 3}
+    (expected,) = generator.generate(["the "], max_tokens=10, **sampling)
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in sampling.items()]
+    result = command("predict", models["generator"], "the ", "--max-tokens=10", *options)
+    assert result.stdout == expected.replace("\n", "\\n") + "\n"
+    assert_one_sentence(command("predict", models["generator"], "the", "--top-p", "2"), "top_p")
+
+
+# evaluate
+
+
+@pytest.fixture(scope="module")
+def sides(dates, tmp_path_factory):
+    """Eight short sources and their references, in two files."""
+    folder = tmp_path_factory.mktemp("sides")
+    short = [pair for pair in zip(*dates.test, strict=True) if len(pair[0]) < 16][:8]
+    for name, texts in zip(("source", "reference"), zip(*short, strict=True), strict=True):
+        (folder / name).write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+    return folder / "source", folder / "reference"
+
+
+def evaluate(command, model, sides, *options):
+    return command("evaluate", model, "--source", sides[0], "--reference", sides[1], *options)
+
+
+def test_scores_are_those_of_the_translations_and_of_the_references(
+    command, models, translator, sides, tmp_path
+):
+    files = ["--json", tmp_path / "scores.json", "--translations", tmp_path / "translations"]
+    options = [*files, "--beams", "2", "--worst", "2", "--tokenize", "char"]
+    result = evaluate(command, models["translator"], sides, *options)
+    assert result.returncode == 0, result.stderr
+    scores = json.loads((tmp_path / "scores.json").read_text())
+    translations = (tmp_path / "translations").read_text("utf-8").splitlines()
+    sources, references = (path.read_text("utf-8").splitlines() for path in sides)
+    assert translations == translator.translate(sources, beams=2)
+    bleu = evaluation.bleu(translations, references, tokenize="char")
+    assert (scores["bleu"], scores["bleu_signature"]) == bleu and "tok:char" in bleu.signature
+    assert scores["chrf"] == evaluation.chrf(translations, references).value
+    log_p = sum(translator.score(sources, references, length_penalty=0.0))
+    tokens = sum(len(text) + 1 for text in references)  # a character is a token here
+    assert scores["perplexity"] == pytest.approx(np.exp(-log_p / tokens), rel=1e-4)
+    each = evaluation.sentence_chrf(translations, references)
+    worst = np.argsort(each, kind="stable")[:2]
+    shown = [line for line in result.stdout.splitlines() if line.startswith("Sentence ")]
+    assert shown == [f"Sentence {n + 1}, chrF {each[n]:.1f}" for n in worst]
+    assert f"  translation {translations[worst[0]]}" in result.stdout.splitlines()
+
+
+def test_a_perplexity_beyond_every_float_is_null_in_json(
+    command, models, translator, sides, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(translator, "translate", lambda texts, **options: texts)
+    monkeypatch.setattr(translator, "score", lambda texts, *_, **__: [-1e6] * len(texts))
+    options = ["--json", tmp_path / "scores.json", "--worst", "0"]
+    result = evaluate(command, models["translator"], sides, *options)
+    assert result.returncode == 0 and "inf per token" in result.stdout
+    text = (tmp_path / "scores.json").read_text()
+    assert json.loads(text, parse_constant=pytest.fail)["perplexity"] is None
+
+
+def test_a_file_to_score_that_is_not_there_is_named(command, models, sides):
+    result = evaluate(command, models["translator"], (sides[0], "none.txt"))
+    assert_one_sentence(result, "none.txt: no such file")
+
+
+@pytest.mark.parametrize(
+    "options, expected",
+    [
+        (["--tokenize", "foo"], "'foo'"),
+        (["--json", "nowhere/scores.json"], "--json must name a file in an existing folder"),
+        (["--translations", "."], "--translations must name a file; received the folder"),
+    ],
+)
+def test_what_would_fail_after_the_work_fails_before_it(command, sides, options, expected):
+    # There is no model: it is not even looked for.
+    assert_one_sentence(evaluate(command, "nowhere.keras", sides, *options), expected)
+
+
+# average
+
+
+def run_folder(folder, task, r_drop=0.0):
+    """As a training script leaves it, with three checkpoints: weights, twice these, three times."""
+    model = training.RDrop(task.model, r_drop) if r_drop else task.model
+    model.compile(keras.optimizers.SGD(), kt.TokenCrossEntropy())
+    model.optimizer.build(model.trainable_variables)
+    weights = [keras.ops.convert_to_numpy(v) for v in model.trainable_variables]
+    (folder / "checkpoint").mkdir(parents=True)
+    for epoch in (1, 2, 3):
+        for variable, value in zip(model.trainable_variables, weights, strict=True):
+            variable.assign(epoch * value)
+        model.save_weights(folder / "checkpoint" / f"epoch-{epoch:04d}.weights.h5")
+    task.save(folder / "model.keras")
+    settings = {"arguments": {"r_drop": r_drop} if r_drop else {}}
+    (folder / "settings.json").write_text(json.dumps(settings))
+    return weights
+
+
+def trainable_weights(path):
+    model = load_model(path, compile=False).model
+    return [keras.ops.convert_to_numpy(v) for v in model.trainable_variables]
+
+
+@pytest.mark.parametrize(
+    "name, r_drop",
+    [
+        ("translator", 5.0),
+        ("tagger", 0.0),
+        ("classifier", 1.0),
+        ("generator", 0.0),
+        ("filler", 0.0),
+    ],
+)
+def test_the_checkpoints_of_every_task_can_be_averaged(command, models, tmp_path, name, r_drop):
+    task = load_model(models[name], compile=False)
+    weights = run_folder(tmp_path / "run", task, r_drop)
+    result = command("average", tmp_path / "run")
+    assert result.returncode == 0, result.stderr
+    output = tmp_path / "run" / "average-3.keras"
+    for mean, weight in zip(trainable_weights(output), weights, strict=True):
+        np.testing.assert_allclose(mean, 2 * weight, rtol=1e-6)
+
+
+def test_the_last_checkpoints_can_be_averaged_into_another_file(command, models, tmp_path):
+    task = load_model(models["tagger"], compile=False)
+    weights = run_folder(tmp_path / "run", task)
+    output = tmp_path / "last-two.keras"
+    result = command("average", tmp_path / "run", "--last", "2", "--output", output)
+    assert result.returncode == 0 and "epoch-0002.weights.h5, epoch-0003" in result.stdout
+    for mean, weight in zip(trainable_weights(output), weights, strict=True):
+        np.testing.assert_allclose(mean, 2.5 * weight, rtol=1e-6)
+
+
+def test_an_average_that_cannot_be_is_one_sentence(command, models, tmp_path):
+    run = tmp_path / "run"
+    task = load_model(models["tagger"], compile=False)
+    run_folder(run, task)
+    for last in (0, 4):
+        result = command("average", run, "--last", last)
+        assert_one_sentence(result, f"holds 3 checkpoints; received --last {last}")
+    assert_one_sentence(command("average", tmp_path), "holds 0 checkpoints")
+    result = command("average", run, "--output", "mean.h5")
+    assert_one_sentence(result, "--output must end in .keras", code=2)
+    result = command("average", run, "--output", tmp_path / "nowhere" / "x.keras")
+    assert_one_sentence(result, "--output must name a file in an existing folder")
+    before = (run / "model.keras").read_bytes()
+    shutil.copy(models["classifier"], run / "model.keras")
+    assert_one_sentence(command("average", run), "must fit its model.keras")
+    (run / "model.keras").write_bytes(before)
+    (run / "settings.json").write_text("{")
+    assert_one_sentence(command("average", run), "must fit its model.keras")
+    assert not list(run.glob("average*"))
+
+
+# export
+
+
+def test_a_translator_is_exported_once_unless_overwritten(command, models, tmp_path):
+    pytest.importorskip("ctranslate2")
+    output = tmp_path / "exported"
+    given = ["export", models["translator"], "--format", "ctranslate2", "--output", output]
+    assert command(*given).returncode == 0
+    assert {path.name for path in output.iterdir()} >= {"model.bin", "config.json"}
+    assert_one_sentence(command(*given), "exists; choose another --output, or pass --overwrite")
+    (output / "model.bin").unlink()
+    assert command(*given, "--overwrite").returncode == 0 and (output / "model.bin").exists()
+
+
+def test_what_has_no_export_is_one_sentence(command, models, tmp_path):
+    result = command("export", models["tagger"], "--output", tmp_path / "x")
+    assert_one_sentence(result, "Expected a Translator")
+    assert_one_sentence(
+        command("export", models["tagger"], "--format", "onnx"), "ctranslate2", code=2
+    )
+
+
+# In a process of its own
+
+
+def environment():
+    return {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+
+
+@pytest.mark.slow
+def test_a_terminal_is_asked_for_sentences(models, translator):
+    terminal, theirs = os.openpty()
+    with subprocess.Popen(
+        [*TRANSLATE, str(models["translator"])],
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        os.write(terminal, b"April 22, 2019\n\x04")
+        answer, prompts = process.communicate(timeout=300)
+    os.close(theirs)
+    os.close(terminal)
+    assert answer.splitlines() == translator.translate(["April 22, 2019"])
+    assert "> " in prompts
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ["close", "control-c", "no reader"])
+def test_a_program_may_send_a_line_and_wait_for_its_answer(models, end):
+    with subprocess.Popen(
+        [*TRANSLATE, str(models["translator"])],
+        env=environment(),
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        for line in ("April 22, 2019", "3 March 1912"):
+            process.stdin.write(line + "\n")
+            process.stdin.flush()
+            assert process.stdout.readline().endswith("\n")  # while stdin is still open
+        if end == "control-c":
+            process.send_signal(signal.SIGINT)
+        elif end == "no reader":
+            process.stdout.close()
+            process.stdin.write("3 March 1912\n")
+        process.stdin.close()
+        assert process.wait(60) == (130 if end == "control-c" else 0)
+        errors = process.stderr.read()
+        assert "Traceback" not in errors and "Exception ignored" not in errors
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a disk that is always full")
+def test_a_full_disk_is_one_sentence(models):
+    with open("/dev/full", "w") as full:
+        result = subprocess.run(
+            [*TRANSLATE, str(models["translator"]), "May"],
+            env=environment(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert result.returncode == 1
+    assert last_line(result) == "[Errno 28] No space left on device"
+    assert "Traceback" not in result.stderr and "Exception ignored" not in result.stderr

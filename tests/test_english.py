@@ -1,0 +1,96 @@
+"""Words that the project's English avoids, each with the one that it uses."""
+
+import pathlib
+import re
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+FILES = [
+    *sorted(ROOT.glob("keras_transformer/**/*.py")),
+    *sorted(ROOT.glob("scripts/**/*.py")),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "docs/results.md")),
+]
+
+QUANTITIES = (
+    "batches|bits|bytes|characters|cores?|examples|hours|ids|labels|lines|milliseconds|minutes|MB|"
+    "ms|nats|pairs|rows|s|sentences|seconds|steps|texts|threads|times|tokens|updates|words"
+)
+UNITS = (
+    "batch|beam|call|cell|character|core|day|epoch|head|hour|input|label|layer|line|pair|pixel|"
+    "prompt|row|run|second(?! (?:time|one))|sentence|shape|side|step|text|token|update|word"
+)
+
+HABITS = [  # a pattern, the better words, a text in which the pattern is found
+    (rf"(?:{QUANTITIES}) an? (?:{UNITS})", "per", "2,048 target tokens a batch"),
+    (rf"an? (?:{UNITS}|thread) each", "one per ...", "they read a token each"),
+    ("(?:go|goes|went) on|goes before", "continue, resume, override", "text that goes on"),
+    ("so many", "the number itself", "so many translations of each line"),
+    ("from nothing", "from scratch", "trained from nothing"),
+    ("said", "the prediction, the translation", "what is said"),
+    ("held[- ]out", "validation data, test data", "2,000 held-out dates"),
+    ("to watch|watch(?:es|ed)", "validation data, monitors", "one pair to watch"),
+    ("turned(?! o(?:n|ff))", "rotated, became", "pairs of values are turned"),
+    ("again and again|once and again", "repeatedly", "reads it again and again"),
+    ("whose turn|by turns", "in turn", "the contender whose turn it is"),
+    (r"rooms|(?:this|each|every|another|one) room|\| room \|", "module", "| room | contents |"),
+    ("its peers?", "other libraries", "beside its peers"),
+    ("the day's|of the day", "at that date", "the day's numbers"),
+    ("put it back", "restore it", "the file has changed; put it back"),
+    ("begun|anew", "started, again", "the run was begun"),
+    ("told from", "distinguished from", "cannot be told from a word"),
+    ("learnt", "learned", "what it has learnt"),
+    ("one code(?! point)", "one codebase", "one code for three backends"),
+]
+TRUE_USES = {
+    ("scripts/generated_english.py", "said"),  # words of the grammar
+    ("scripts/generated_english.py", "watched"),
+    ("keras_transformer/training/run.py", "begun"),  # a key of settings.json
+}
+A_GAP = r"(?:\s|\n *#)+"  # phrases continue on the next line, also of a comment
+
+
+def habits_in(text):
+    """Yields (line, words, better words) for each place of a text that has one of HABITS."""
+    for pattern, better, _ in HABITS:
+        pattern = rf"(?<!\w)(?:{pattern})(?!\w)".replace(" ", A_GAP)
+        for found in re.finditer(pattern, text):
+            yield text.count("\n", 0, found.start()) + 1, found[0], better
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_text_has_no_words_for_which_the_field_has_better_ones(path):
+    name = str(path.relative_to(ROOT))
+    places = [
+        f"{name}:{line}: {words!r}; better: {better}"
+        for line, words, better in habits_in(path.read_text("utf-8"))
+        if (name, words) not in TRUE_USES
+    ]
+    assert not places, "\n".join(places)
+
+
+@pytest.mark.parametrize("example", [example for _, _, example in HABITS])
+def test_each_habit_is_found(example):
+    assert [line for line, _, _ in habits_in(example)] == [1]
+
+
+def test_a_habit_is_found_across_lines():
+    assert list(habits_in("# text that goes\n    # on")) == [
+        (1, "goes\n    # on", "continue, resume, override")
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "fills a batch",
+        "returned",
+        "it is turned off",
+        "the state has room for 8 tokens",
+        "shuffles the batches a second time",
+        "not so much",
+        "one code point",
+    ],
+)
+def test_other_uses_are_not_habits(text):
+    assert not list(habits_in(text))

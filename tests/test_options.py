@@ -1,0 +1,319 @@
+"""Options of the training scripts: where a default comes from, what may be combined, the help."""
+
+import dataclasses
+import importlib
+import inspect
+import pathlib
+import sys
+
+import keras
+import pytest
+
+from keras_transformer.configuration import PRESETS, TransformerConfig
+from keras_transformer.training import Run
+
+SCRIPTS = pathlib.Path(__file__).parents[1] / "scripts"
+
+
+@pytest.fixture(scope="module")
+def options():
+    sys.path.insert(0, str(SCRIPTS))
+    try:
+        yield importlib.import_module("options")
+    finally:
+        sys.path.remove(str(SCRIPTS))
+
+
+@pytest.fixture(scope="module")
+def recipes(options):
+    return importlib.import_module("recipes")
+
+
+@pytest.fixture(scope="module")
+def toys(recipes):
+    """Recipes of a translation: by default, with data, and only by name."""
+    tiny = PRESETS["tiny"]
+    training = dict(epochs=2, learning_rate=1e-3, warmup_steps=10)
+    return {
+        "toy": recipes.Translation(output="runs/toy", model=tiny, batch_size=8, **training),
+        "wide": recipes.Translation(
+            output="runs/wide",
+            model=PRESETS["base"].replace(d_ff=96),
+            tokens_per_batch=512,
+            ema=0.9,
+            **training,
+        ),
+        "pre": recipes.Translation(
+            output="runs/pre", model=tiny.replace(norm_first=True, rotary=True), **training
+        ),
+    }
+
+
+@pytest.fixture
+def parsed(options, toys, monkeypatch):
+    """The options that a script makes of a command line."""
+
+    def parsed(*words, recipes=toys):
+        monkeypatch.setattr(sys, "argv", ["scripts/train.py", *map(str, words)])
+        return options.parse("A test.\n\n    python train.py \\\n        --pairs a.tsv\n", recipes)
+
+    return parsed
+
+
+def test_the_command_line_goes_before_the_recipe(parsed):
+    toy = parsed()
+    assert (toy.recipe, toy.output, toy.batch_size) == ("toy", "runs/toy", 8)
+    assert (toy.model, toy.label_smoothing) == (PRESETS["tiny"], 0.1)
+    wide = parsed("--recipe", "wide", "--num-heads", "2", "--dropout=0.5")
+    expected = TransformerConfig(d_model=512, d_ff=96, num_heads=2, dropout=0.5)
+    assert wide.model == expected and (wide.ema, wide.tokens_per_batch) == (0.9, 512)
+
+
+@pytest.mark.parametrize(
+    "words, recipe",
+    [
+        ([], "toy"),
+        (["--seed", "3"], "toy"),
+        (["--pairs", "a.tsv"], "wide"),
+        (["--dataset", "tfds:x"], "wide"),
+        (["--test-source", "a"], "wide"),
+        (["--data-dir", "there", "--download"], "toy"),
+        (["--pairs", "a.tsv", "--recipe", "toy"], "toy"),
+    ],
+)
+def test_without_a_name_the_recipe_depends_on_whether_there_is_data(parsed, words, recipe):
+    assert parsed(*words).recipe == recipe
+
+
+def test_what_a_recipe_turns_on_the_command_line_can_turn_off(parsed):
+    for words, expected in (
+        ([], (False, False)),
+        (["--norm-first"], (True, False)),
+        (["--recipe", "pre"], (True, True)),
+        (["--recipe", "pre", "--no-norm-first"], (False, True)),
+        (["--recipe", "pre", "--no-rotary"], (True, False)),
+    ):
+        model = parsed(*words).model
+        assert (model.norm_first, model.rotary) == expected
+    assert parsed("--recipe", "wide", "--ema", "0").ema == 0
+    assert parsed("--recipe", "wide", "--tokens-per-batch", "None").tokens_per_batch is None
+
+
+def test_sizes_are_checked_with_the_recipe_that_is_chosen_and_with_no_other(parsed):
+    # 3 heads divide neither width but that of the command line.
+    assert parsed("--recipe", "wide", "--num-heads", "3", "--d-model", "48").model.num_heads == 3
+    assert parsed("--recipe", "wide", "--num-heads", "128").model.num_heads == 128  # not 64 wide
+
+
+def test_one_kind_of_batch_and_one_kind_of_mean_replaces_the_other(parsed):
+    options = parsed("--recipe", "wide", "--batch-size", "4", "--average", "2")
+    assert (options.batch_size, options.tokens_per_batch) == (4, None)
+    assert (options.average, options.ema) == (2, None)
+    with pytest.raises(ValueError, match="--ema or --average, not both"):
+        parsed("--ema", "0.9", "--average", "2")
+    with pytest.raises(ValueError, match="--batch-size or --tokens-per-batch, not both"):
+        parsed("--batch-size", "2", "--tokens-per-batch", "20")
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ("--epochs 0", "epochs must be an integer of at least 1; received epochs=0"),
+        ("--accumulate 0", "accumulate must be an integer of at least 1; received accumulate=0"),
+        ("--patience 0", "patience must be an integer of at least 1"),
+        ("--average -1", "average must be an integer of at least 0"),
+        ("--batch-size 0", "batch_size must be an integer of at least 1"),
+        ("--warmup-steps 0", "warmup_steps must be an integer of at least 1"),
+        ("--dropout 1", r"dropout must be in \[0, 1\); received dropout=1.0"),
+        ("--dropout nan", "received dropout=nan"),
+        ("--label-smoothing 1", r"label_smoothing must be in \[0, 1\)"),
+        ("--ema 1", r"ema must be in \[0, 1\)"),
+        ("--learning-rate 0", "learning_rate must be above 0"),
+        ("--clip-norm -1", "clip_norm must be above 0"),
+        ("--r-drop -1", "r_drop must be at least 0"),
+        ("--seed -1", "seed must be an integer of at least 0"),
+        ("--threads 0", "threads must be an integer of at least 1"),
+        ("--num-heads 7", "num_heads must divide d_model; received num_heads=7, d_model=64"),
+        ("--diversify -1", "diversify must be an integer of at least 0"),
+        ("--subword-alpha 2", r"subword_alpha must be in \[0, 1\]"),
+        ("--max-ratio 0.5", "max_ratio must be at least 1"),
+        ("--beams 0", "beams must be an integer of at least 1"),
+        ("--length-penalty -1", "length_penalty must be at least 0"),
+        ("--bleu-sentences 0", "bleu_sentences must be an integer of at least 1"),
+        ("--tokenize nonsense", "tokenize must be one of sacreBLEU's tokenizers"),
+    ],
+)
+def test_a_number_out_of_range_is_one_sentence_before_training(parsed, words, message):
+    with pytest.raises(ValueError, match=message):
+        parsed(*words.split())
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ("--epochs three", "invalid literal"),
+        ("--epoch 3", "--epochs"),
+        ("--recipe small", "wide"),
+        ("--schedule linear", "cosine"),
+        ("--sides 1", "--sides"),
+    ],
+)
+def test_a_usage_error_ends_with_code_2(parsed, capsys, words, message):
+    with pytest.raises(SystemExit) as exit:
+        parsed(*words.split())
+    assert exit.value.code == 2 and message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("task", ["tagging", "classification", "language", "pretraining"])
+def test_ranges_of_the_other_tasks(recipes, parsed, task):
+    cases = {
+        "tagging": (recipes.TAGGING, "--min-count 0", "min_count must be an integer"),
+        "classification": (recipes.CLASSIFICATION, "--forget -1", "forget must be at least 0"),
+        "language": (recipes.LANGUAGE_MODELLING, "--window 1", "window must be an integer of at"),
+        "pretraining": (recipes.PRETRAINING, "--mask-rate 1", "mask_rate must be between 0 and 1"),
+    }
+    of_task, words, message = cases[task]
+    with pytest.raises(ValueError, match=message):
+        parsed(*words.split(), recipes=of_task)
+
+
+def help_of(parsed, capsys, *words, **kwargs):
+    with pytest.raises(SystemExit) as exit:
+        parsed(*words, **kwargs)
+    assert exit.value.code == 0
+    printed = capsys.readouterr().out
+    # One line per option: without the frame and the line breaks of the terminal.
+    return printed, " ".join(printed.replace("│", " ").split())
+
+
+def test_help_shows_each_default_with_the_recipes_that_set_it(parsed, capsys):
+    printed, words = help_of(parsed, capsys, "--help")
+    assert printed.startswith("A test.\n\n    python train.py \\\n        --pairs a.tsv\n\nusage: ")
+    assert "usage: train.py [-h]" in words
+    assert "--label-smoothing FLOAT Share of the probability" in words
+    assert "vocabulary. (default: 0.1)" in words  # of every recipe
+    assert "(toy: 8; wide, pre: none)" in words  # --batch-size
+    assert "(toy: runs/toy; wide: runs/wide; pre: runs/pre)" in words
+    assert "--norm-first, --no-norm-first" in words and "(toy, wide: off; pre: on)" in words
+    assert "--recipe {toy,wide,pre}" in words and "(default: toy; with data: wide)" in words
+    assert "--sides FROM TO" in words and "--source FILE" in words and "--patience INT" in words
+
+
+def test_help_with_a_recipe_shows_its_defaults_first(parsed, capsys):
+    _, words = help_of(parsed, capsys, "--recipe", "wide", "--help")
+    assert "(default: none; toy: 8; wide, pre: none)" in words
+    assert "(default: runs/wide; toy: runs/toy; " in words
+
+
+TASKS = ["TRANSLATION", "TAGGING", "CLASSIFICATION", "LANGUAGE_MODELLING", "PRETRAINING"]
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_option_of_every_task_has_one_name_a_help_and_a_default(
+    options, recipes, parsed, capsys, task
+):
+    of_task = getattr(recipes, task)
+    cls = type(next(iter(of_task.values())))
+    names = [
+        name
+        for base in (*cls.__mro__, TransformerConfig)
+        for name in inspect.get_annotations(base)
+        if dataclasses.is_dataclass(base) and name != "model"
+    ]
+    assert len(set(names)) == len(names)
+    _, words = help_of(parsed, capsys, "--help", recipes=of_task)
+    docs = options._docs(cls)
+    for name in names:
+        flag = "--" + name.replace("_", "-")
+        assert f" {flag} " in words or f" {flag}, --no-" in words
+        assert f" {docs[name]} (" in words, flag  # and then its default
+    for name, recipe in of_task.items():
+        assert parsed("--recipe", name, recipes=of_task) == recipe.replace(recipe=name)
+
+
+def test_flat_options_and_back(toys):
+    wide = toys["wide"]
+    flat = wide.flat()
+    assert flat["d_ff"] == 96 and flat["epochs"] == 2 and "model" not in flat
+    assert toys["toy"].replace(**flat) == wide
+    with pytest.raises(TypeError, match="nonsense"):
+        wide.replace(nonsense=1)
+
+
+# Resuming
+
+
+def begin(options, folder):
+    Run(folder).begin(options.flat(), data=[])
+
+
+def test_only_the_epochs_of_a_resumed_run_may_change(parsed, tmp_path):
+    words = ("--output", tmp_path, "--learning-rate", "0.5", "--overwrite", "--sides", "2", "1")
+    begun = parsed(*words)
+    begin(begun, tmp_path)
+    resumed = parsed("--resume", "--output", tmp_path, "--epochs", "7")
+    assert resumed == begun.replace(resume=True, epochs=7) and resumed.sides == ("2", "1")
+    with pytest.raises(ValueError, match="keeps its settings.*leave out --precision, --d-model"):
+        parsed("--resume", "--output", tmp_path, "--precision", "bfloat16", "--d-model", "8")
+
+
+def test_a_run_with_its_recipes_alternative_replaced_is_resumed_as_it_was(parsed, tmp_path):
+    begun = parsed("--recipe", "wide", "--batch-size", "4", "--output", tmp_path)
+    begin(begun, tmp_path)
+    assert parsed("--resume", "--output", tmp_path) == begun.replace(resume=True)
+
+
+def test_a_learning_rate_that_has_reached_0_is_not_resumed(parsed, tmp_path):
+    begin(parsed("--output", tmp_path, "--schedule", "cosine"), tmp_path)
+    with pytest.raises(ValueError, match="rate is 0 after the last epoch; leave out --epochs"):
+        parsed("--resume", "--output", tmp_path, "--epochs", "7")
+
+
+def test_options_of_another_version_are_not_resumed(parsed, tmp_path):
+    Run(tmp_path).begin({"preset": "tiny", "epochs": 3}, data=[])
+    with pytest.raises(ValueError, match="are of another version; start a new run"):
+        parsed("--resume", "--output", tmp_path)
+
+
+# What they mean
+
+
+@pytest.mark.parametrize("accumulate", [1, 4])
+@pytest.mark.parametrize("schedule, end", [("cosine", 0.0), ("paper", 0.5 * (10 / 40) ** 0.5)])
+def test_the_rate_has_its_peak_after_the_warm_up_and_then_decays(
+    options, parsed, numpy, schedule, end, accumulate
+):
+    words = ("--schedule", schedule, "--learning-rate", "0.5", "--accumulate", accumulate)
+    optimizer = options.make_optimizer(parsed(*words), num_batches=40 * accumulate)
+    rates = [float(numpy(optimizer._learning_rate(batch))) for batch in range(40 * accumulate + 1)]
+    peak, warm = max(range(len(rates)), key=rates.__getitem__), 10 * accumulate
+    assert rates[peak] == pytest.approx(0.5) and peak in (warm - 1, warm)  # the paper's 1 is 0
+    assert rates[-2 if schedule == "paper" else -1] == pytest.approx(end, abs=1e-6)
+
+
+def test_a_moving_average_reaches_as_far_back_with_gradient_accumulation(options, parsed, numpy):
+    weight, lags = keras.Variable([0.0]), []
+    for accumulate in (1, 3):
+        words = ("--ema", "0.9", "--learning-rate", "0.1", "--warmup-steps", "1")
+        given = parsed(*words, "--accumulate", accumulate)
+        optimizer = options.make_optimizer(given, num_batches=30 * accumulate)
+        weight.assign([0.0])
+        optimizer.build([weight])
+        for _ in range(30 * accumulate):
+            optimizer.apply([keras.ops.ones(1)])
+        mean = optimizer._model_variables_moving_average[0]
+        lags.append(float(numpy(mean - weight)[0]))
+    # several batches per update: less than an update later
+    assert lags[0] < lags[1] < 1.1 * lags[0]
+
+
+def test_an_error_is_an_exit_with_its_sentence(options):
+    with pytest.raises(SystemExit) as exit, options.errors_as_exits():
+        raise FileNotFoundError("a.tsv: no such file.")
+    assert exit.value.code == "a.tsv: no such file."
+    with pytest.raises(ZeroDivisionError), options.errors_as_exits():
+        raise ZeroDivisionError  # a mistake of ours keeps its traceback
+
+
+def test_a_column_is_a_number_from_1_or_a_name(options):
+    assert [options.column(name) for name in ("1", "12", "label", "-1")] == [1, 12, "label", "-1"]
