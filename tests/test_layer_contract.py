@@ -142,7 +142,7 @@ def test_a_layer_passes_the_harness_of_keras(name):
     arrays = [ops.convert_to_tensor(array) for array in case.arrays().values()]
     layer, options, inputs = case.layer, case.options, arrays[0]
     if len(arrays) > 1:
-        layer, options, inputs = OneInput, dict(name_of_case=name), arrays
+        layer, options, inputs = OneInput, dict(name_of_case=name), tuple(arrays)
     testing.TestCase().run_layer_test(
         layer,
         init_kwargs=options,
