@@ -101,8 +101,9 @@ print(f"{shares[0]:.2f} masked, {shares[1]:.2f} as they were")
 assert (given == drawn)[~asked].all() and abs(shares[0] - 0.8) < 0.02
 loss = kt.TokenCrossEntropy()
 logits = rng.normal(size=(1, 5, 30)).astype("float32")
-of_one = loss([[0, 0, 7, 0, 0]], logits)  # no other place counts
-np.testing.assert_allclose(array(of_one), array(loss([[7]], logits[:, 2:3])), rtol=1e-5)
+of_five = loss(np.array([[0, 0, 7, 0, 0]]), logits)  # no other place counts
+of_one = loss(np.array([[7]]), logits[:, 2:3])
+np.testing.assert_allclose(array(of_five), array(of_one), rtol=1e-5)
 
 # %%
 ids = keras.Input((5,), dtype="int32")

@@ -423,6 +423,6 @@ class Translator(Task):
         return sequences
 
     def _check_tokenizers(self):
-        sizes = self.transformer.source_vocabulary_size, self.transformer.target_vocabulary_size
-        self._check_tokenizer(self.source_tokenizer, sizes[0])
-        self._check_tokenizer(self.target_tokenizer, sizes[1])
+        model = self.transformer
+        self._check_tokenizer(self.source_tokenizer, model.source_vocabulary_size)
+        self._check_tokenizer(self.target_tokenizer, model.target_vocabulary_size)
