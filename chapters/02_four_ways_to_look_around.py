@@ -257,7 +257,7 @@ offsets = np.array([*range(-SIDE, 0), *range(1, SIDE + 1)])
 
 
 def examples(number):
-    """Each offset equally often, by turns."""
+    """Each offset equally often, in turn."""
     ids = rng.integers(1, len(LETTERS) + 1, (number, 2 * SIDE + 1))
     ids[:, SIDE] = 0
     capital = np.arange(number), SIDE + np.resize(offsets, number)
@@ -350,7 +350,7 @@ figures.show(figure, "02_who_finds_it")
 # %% [markdown]
 # The picture of who sees whom has come true. One surprise: the fully connected network sees
 # everything and knows its training sentences by heart, and still fails on others. It has to learn
-# the eight letters anew at each of 32 places, where the others have one set of weights for all.
+# the eight letters again at each of 32 places, where the others have one set of weights for all.
 # (This is what article 004 calls overfitting; chapter 13 goes into it.)
 #
 # And what about the length of the path? Let's look at the epochs on the way.

@@ -139,7 +139,7 @@ for name, block in blocks.items():
 # ## Shifted right
 #
 # The mask lets the row of a word see the word itself, so its output has to be compared with the
-# *next* one. That is the shift of Figure 1: START goes before the decoder's input, END behind the
+# *next* one. That is the shift of Figure 1: START stands before the decoder's input, END after the
 # labels. Let's look at the arrays of two sentences:
 
 # %%

@@ -45,14 +45,14 @@ rain = {
 
 def sentences(table):
     """Every sentence and its probability, the most probable first."""
-    found, begun = {}, [(("START",), 1.0)]
-    while begun:
-        words, p = begun.pop()
+    found, unfinished = {}, [(("START",), 1.0)]
+    while unfinished:
+        words, p = unfinished.pop()
         for word, q in table[words[-1]].items():
             if word == ".":
                 found[" ".join(words[1:])] = p * q
             else:
-                begun.append(((*words, word), p * q))
+                unfinished.append(((*words, word), p * q))
     return dict(sorted(found.items(), key=lambda pair: -pair[1]))
 
 

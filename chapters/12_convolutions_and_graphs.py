@@ -341,7 +341,7 @@ figure.colorbar(shade, ax=[middle, right], label="weight (gray: masked)")
 figures.show(figure, "12_graph")
 
 # %% [markdown]
-# A graph has no first node: numbered anew, each node gets what it got before. The same holds for a
+# A graph has no first node: renumbered, each node gets what it got before. The same holds for a
 # Transformer without positions, and not for a convolution, which distinguishes left from right.
 
 # %%

@@ -111,7 +111,7 @@ print(f"{vocabulary.num_characters} of characters; never seen:", *list(unseen)[:
 # An unseen word has no vector of its own. But its letters say much: *-ed*, *-ly*, a capital. So
 # `kt.WordEmbedding` adds to each word's vector what a small convolution finds in its characters.
 # For the model to rely on them, `kt.word_dropout` makes rare words unknown in training: a word seen
-# $c$ times, with probability $1 / (1 + c)$, drawn anew in each epoch.
+# $c$ times, with probability $1 / (1 + c)$, drawn again in each epoch.
 
 # %%
 dropped = np.concatenate(kt.word_dropout(word_ids)) == kt.UNKNOWN

@@ -37,7 +37,7 @@ extensions = [
 
 # A chapter is a notebook in percent cells; an error in it, or a link to nowhere, ends the build.
 nb_custom_formats = {".py": ["jupytext.reads", {"fmt": "py:percent"}]}
-nb_execution_timeout = 180  # seconds a cell
+nb_execution_timeout = 180  # seconds per cell
 nb_execution_raise_on_error = True
 nb_output_stderr = "remove"  # the notices with which backends start
 myst_enable_extensions = ["dollarmath"]

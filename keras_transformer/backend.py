@@ -170,7 +170,7 @@ def jit(function: Callable, model: keras.Model, *static: str) -> Callable:
     if name() == "tensorflow":
         import tensorflow as tf
 
-        return tf.function(function, jit_compile=True)
+        return tf.function(function, jit_compile=True, autograph=False, reduce_retracing=True)
     if name() == "jax":
         import jax
 

@@ -9,7 +9,7 @@ from .attention import MultiHeadAttention
 from .backend import Linear
 from .checks import check_at_least, check_rates
 
-EPSILON = 1e-6  # of layer normalisation, as in the authors' code; Keras's default is 1e-3
+EPSILON = 1e-6  # of layer normalization, as in the authors' code; Keras's default is 1e-3
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -73,7 +73,7 @@ class AddNorm(keras.layers.Layer):
 
     Args:
         dropout: float in [0, 1), dropout rate on the output of the sublayer.
-        norm_first: bool, False: post-norm as in the paper; True: pre-norm, which normalises the
+        norm_first: bool, False: post-norm as in the paper; True: pre-norm, which normalizes the
             input of the sublayer instead: x + Dropout(Sublayer(LayerNorm(x))).
 
     Call arguments:

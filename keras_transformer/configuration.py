@@ -94,7 +94,7 @@ class GenerationConfig(Configuration):
 
     Args:
         beams: Width of the beam search; 1: greedy decoding.
-        length_penalty: Exponent of the length penalty, from 0; larger favours longer answers.
+        length_penalty: Exponent of the length penalty, from 0; larger favors longer answers.
         min_length_ratio: Fewest tokens of an answer per source token, END counted in neither.
         max_length_ratio: Most tokens of an answer per source token, plus 16.
         batch_size: Most texts decoded together.

@@ -20,7 +20,7 @@ def sinusoids(length: Any, d_model: int) -> Any:
 
     Returns:
         float32, (length, d_model), whatever the compute dtype: bfloat16 would collapse
-        neighbouring positions into one.
+        neighboring positions into one.
 
     Source: Vaswani et al. 2017, section 3.5.
     """

@@ -33,7 +33,7 @@ class SentencePieceTokenizer(keras.layers.Layer):
         tokenizer.decode(tokenizer.encode(["the cat"]))  # ["the cat"]
 
     Args:
-        proto: bytes, the serialised SentencePiece model; None: `load_assets` will provide it.
+        proto: bytes, the serialized SentencePiece model; None: `load_assets` will provide it.
 
     Raises:
         ValueError: The vocabulary has other special ids.
@@ -60,7 +60,7 @@ class SentencePieceTokenizer(keras.layers.Layer):
         Args:
             texts: Iterable of str. An empty text gives an empty list.
             sample: bool, whether to draw a random segmentation of each text (subword
-                regularisation); possible for "bpe" and "unigram".
+                regularization); possible for "bpe" and "unigram".
             alpha: float in [0, 1]. For "bpe", the probability that a merge is left out
                 (BPE-dropout). For "unigram", a segmentation is drawn with a probability
                 proportional to its own to the power of alpha.
@@ -172,7 +172,7 @@ def train_tokenizer(
 ) -> SentencePieceTokenizer:
     """Learns a SentencePiece vocabulary; the same texts in the same order give the same one.
 
-    Every character of the texts gets an id (but see "char") and nothing is normalised, so
+    Every character of the texts gets an id (but see "char") and nothing is normalized, so
     decode(encode(text)) == text for each of them. Three characters are the exception: U+2581
     decodes to a space, U+2585 and NUL to unknown.
 

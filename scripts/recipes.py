@@ -229,7 +229,7 @@ class ScoringOptions(RunOptions):
 
     Args:
         beams: Width of the beam search, saved with the model; 1: greedy decoding.
-        length_penalty: Exponent of the length penalty, saved with the model; larger favours
+        length_penalty: Exponent of the length penalty, saved with the model; larger favors
             longer translations.
         tokenize: Tokenizer of sacreBLEU: 13a, zh, none, ...
         bleu_sentences: Validation sentences whose BLEU is computed after every epoch; --patience
@@ -384,7 +384,7 @@ TAGGING = {
     "grammar": Tagging(
         output="runs/tags",
         model=PRESETS["tiny"].replace(  # some hundred words and a few rules
-            rotary=True,  # a tag depends on the neighbours of a word, not on its position
+            rotary=True,  # a tag depends on the neighbors of a word, not on its position
         ),
         batch_size=32,
         epochs=4,
@@ -430,13 +430,13 @@ class Classification(LabelOptions, TrainingOptions, FileOptions):
 
     def read_dataset(self):
         text, label = self.columns or (None, "label")
-        return data.read_labelled_splits(text=text, label=label, **self.stored)
+        return data.read_labeled_splits(text=text, label=label, **self.stored)
 
     def read_file(self, path):
-        return data.read_labelled(path, *map(column, self.columns or ()))
+        return data.read_labeled(path, *map(column, self.columns or ()))
 
 
-# Some thousand labelled texts and more.
+# Some thousand labeled texts and more.
 TEXTS = Classification(
     output="runs/labels",
     model=TransformerConfig(

@@ -85,7 +85,7 @@ def main():
 
 
 def load(options):
-    """Labelled texts for training, validation and test; None without test data."""
+    """Labeled texts for training, validation and test; None without test data."""
     if not options.has_data:
         return generated_english.reviews(seed=options.seed)
     train, valid, test = options.read()

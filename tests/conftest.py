@@ -8,9 +8,9 @@ import pathlib
 import subprocess
 import sys
 
-# Half of the time goes to compiling small programs, the same ones in many tests and scripts. They
-# are kept, and compiled with few optimizations; with KERAS_TRANSFORMER_FULL_XLA=1, with those that
-# users have.
+# Half of the time would go to compiling small programs, each for a few numbers. Tests keep them,
+# compile them with few optimizations, and on TensorFlow run their graphs without XLA. With
+# KERAS_TRANSFORMER_FULL_XLA=1 they are compiled as they are for users.
 full_xla = os.environ.get("KERAS_TRANSFORMER_FULL_XLA") == "1"
 programs = os.path.abspath(os.path.join(".pytest_cache", "full_xla" if full_xla else "fast_xla"))
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", os.path.join(programs, "jax"))
@@ -28,7 +28,7 @@ if not full_xla:
         "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true",
     )
 
-if "PYTEST_XDIST_WORKER" in os.environ:  # a core each: threads of several workers would only wait
+if "PYTEST_XDIST_WORKER" in os.environ:  # a core per worker: more threads would only wait
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
 
@@ -44,6 +44,12 @@ from keras import ops
 
 import keras_transformer as kt
 from keras_transformer import backend, data
+
+if backend.name() == "tensorflow" and not full_xla:
+    import tensorflow as tf
+
+    plain_function = tf.function
+    tf.function = lambda *args, jit_compile=None, **kwargs: plain_function(*args, **kwargs)
 
 
 def pytest_collection_modifyitems(items):

@@ -1,4 +1,4 @@
-"""Tagged sentences, labelled texts and plain text, from files and from tensorflow-datasets."""
+"""Tagged sentences, labeled texts and plain text, from files and from tensorflow-datasets."""
 
 import gzip
 import logging
@@ -6,12 +6,12 @@ import logging
 import pytest
 
 from keras_transformer.data import (
-    LabelledTexts,
+    LabeledTexts,
     TaggedSentences,
     datasets,
     read_conllu,
-    read_labelled,
-    read_labelled_splits,
+    read_labeled,
+    read_labeled_splits,
     read_tagged_lines,
     read_tagged_splits,
     read_text,
@@ -122,24 +122,24 @@ def test_a_file_without_sentences_is_an_error(write):
         read_tagged_lines(write("\n\n"))
 
 
-# Labelled texts
+# Labeled texts
 
 TABLE = 'sentence\tid\tlabel\r\n "good" film \t1\tpos\r\nbad\t2\tneg\r\n'
 
 
 def test_columns_are_given_by_name_or_by_number(write):
-    examples = LabelledTexts(['"good" film', "bad"], ["pos", "neg"])
+    examples = LabeledTexts(['"good" film', "bad"], ["pos", "neg"])
     path = write(TABLE)
-    assert read_labelled(path, "sentence", "label") == examples
-    assert read_labelled(path, "sentence", 3) == examples  # one name: there is a header
-    numbered = read_labelled(path, 1, 3)
+    assert read_labeled(path, "sentence", "label") == examples
+    assert read_labeled(path, "sentence", 3) == examples  # one name: there is a header
+    numbered = read_labeled(path, 1, 3)
     assert numbered == (["sentence", *examples.texts], ["label", *examples.labels])
-    assert read_labelled(path, text=3, label=1).texts == ["label", "pos", "neg"]
+    assert read_labeled(path, text=3, label=1).texts == ["label", "pos", "neg"]
 
 
 def test_blank_texts_are_dropped_and_counted(write, caplog):
     with caplog.at_level(logging.WARNING):
-        assert read_labelled(write("a\t0\n\n \t1\n\t\nb\t1\n")) == (["a", "b"], ["0", "1"])
+        assert read_labeled(write("a\t0\n\n \t1\n\t\nb\t1\n")) == (["a", "b"], ["0", "1"])
     assert len(caplog.records) == 1
     assert "dropped 3 of 5 examples whose text is blank" in caplog.text
 
@@ -161,7 +161,7 @@ def test_blank_texts_are_dropped_and_counted(write, caplog):
 )
 def test_an_invalid_line_of_a_table_of_labels_is_named(write, content, columns, message):
     with pytest.raises(ValueError, match=message):
-        read_labelled(write(content), *columns)
+        read_labeled(write(content), *columns)
 
 
 # Plain text
@@ -240,7 +240,7 @@ def test_words_and_classes_of_a_dataset_are_read_without_its_contractions(prepar
 
 
 def test_labels_of_a_dataset_are_names_and_a_split_without_them_is_none(prepared):
-    assert read_labelled_splits(**prepared) == (
+    assert read_labeled_splits(**prepared) == (
         (["train gut"], ["positive"]),
         (["dev gut"], ["positive"]),
         None,
@@ -256,7 +256,7 @@ def test_plain_text_of_a_dataset_is_read_as_it_stands(prepared):
     [
         ("tagged", {"tags": "label"}, "a list of texts or classes in the feature 'label'; rec"),
         ("tagged", {"tokens": "words"}, "a list .*feature 'words'; .*features tokens, .*Choose"),
-        ("labelled", {"label": "idx"}, "a text or a class in the feature 'idx'"),
+        ("labeled", {"label": "idx"}, "a text or a class in the feature 'idx'"),
         ("text", {"text": "tokens"}, "a text or a class in the feature 'tokens'"),
     ],
 )
@@ -279,10 +279,10 @@ def test_the_text_feature_must_be_named_unless_there_is_one(monkeypatch):
         builder = types.SimpleNamespace(info=types.SimpleNamespace(features=features))
         monkeypatch.setattr(datasets, "_open", lambda *_, builder=builder: builder)
         with pytest.raises(ValueError, match=f"two: expected one text feature; .*{received}"):
-            read_labelled_splits("two")
+            read_labeled_splits("two")
 
 
-@pytest.mark.parametrize("read", [read_tagged_splits, read_labelled_splits, read_text_splits])
+@pytest.mark.parametrize("read", [read_tagged_splits, read_labeled_splits, read_text_splits])
 def test_an_unprepared_or_unknown_dataset_is_an_error(prepared, tmp_path, read):
     with pytest.raises(FileNotFoundError, match="Allow the download, or copy"):
         read("toy_annotations", data_dir=tmp_path)
@@ -290,7 +290,7 @@ def test_an_unprepared_or_unknown_dataset_is_an_error(prepared, tmp_path, read):
         read("no_such_set", data_dir=tmp_path)
 
 
-@pytest.mark.parametrize("read", [read_tagged_splits, read_labelled_splits, read_text_splits])
+@pytest.mark.parametrize("read", [read_tagged_splits, read_labeled_splits, read_text_splits])
 def test_without_tensorflow_the_cure_is_to_install_it_or_to_use_files(monkeypatch, read):
     monkeypatch.setitem(__import__("sys").modules, "tensorflow_datasets", None)
     with pytest.raises(ImportError, match="imdb: datasets need TensorFlow .*texts to files"):

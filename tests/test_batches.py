@@ -589,7 +589,7 @@ PER_WORD = [row % 4 + 1 for row in WORDS]
 PER_TEXT = [n % 3 + 1 for n in range(60)]
 
 
-def test_words_with_a_label_each_or_one_per_text_written_out():
+def test_words_with_one_label_per_word_or_per_text_written_out():
     words = [np.array([11, 12]), np.array([21])]
     characters = [np.array([[5, 6], [7, 0]]), np.array([[8, 9]])]
     ((inputs, labels),) = WordBatches(words, characters, [[3, 1], [2]], multiple=3, shuffle=False)

@@ -189,7 +189,7 @@ def test_the_cases_tell_a_search_from_its_near_relations(case):
     assert min(events.values()) >= 5, events
 
 
-def test_neighbours_and_rows_that_fill_the_batch_change_nothing(case):
+def test_neighbors_and_rows_that_fill_the_batch_change_nothing(case):
     beams, n_best, length_penalty = 3, 3, 0.6
     filler = case.rows[0]._replace(max_length=0, min_length=0, prefix=())
     together = search_all(case.decoding, [*case.rows, filler], beams, n_best, length_penalty)

@@ -199,7 +199,7 @@ def test_a_rotary_encoder_that_may_not_look_ahead_equals_the_oracle(
     np.testing.assert_allclose(numpy(layer(x, SOURCE_MASK)), expected, atol=1e-5)
 
 
-def test_the_stack_normalises_last_only_with_pre_norm(numpy, normal, build):
+def test_the_stack_normalizes_last_only_with_pre_norm(numpy, normal, build):
     x = normal(2, 5, 8)
     for norm_first in (False, True):
         layer = build(Encoder, num_layers=1, norm_first=norm_first)

@@ -175,7 +175,7 @@ def rows(values, key="x"):
     return [{"epoch": str(epoch), key: str(value)} for epoch, value in enumerate(values)]
 
 
-def test_training_stops_after_so_many_epochs_without_improvement():
+def test_training_stops_after_the_given_number_of_epochs_without_improvement():
     assert stopped_after([5, 4, 4.5, 3, 3.5, 3, 9, 1], patience=3)[0] == 7
     assert stopped_after([1, 2, 1.5, 3, 2, 2.5, 9], patience=2, mode="max")[0] == 6
     assert stopped_after([5, 4, 3, 2, 1], patience=1)[0] == 5

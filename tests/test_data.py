@@ -193,7 +193,7 @@ def test_the_same_text_is_read_however_it_was_written(write, content, compress):
     assert read_pairs(write("any.name", content, compress)) == (["a", "b"], ["A", "B"])
 
 
-def test_gzip_is_recognised_by_content_not_by_name(write):
+def test_gzip_is_recognized_by_content_not_by_name(write):
     plain, packed = write("plain.gz", "a\n"), write("packed.txt", "A\n", compress=True)
     assert read_files(plain, packed) == (["a"], ["A"])
 

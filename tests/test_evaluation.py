@@ -220,7 +220,7 @@ def test_the_interval_solves_the_equation_it_comes_from():
 
 
 def test_the_interval_of_no_mistake_in_ten_is_that_worked_out_by_hand():
-    # share = 1: centre and margin are 1 + z²/20 and z²/20, so the lower bound is 1 / (1 + z²/10).
+    # share = 1: center and margin are 1 + z²/20 and z²/20, so the lower bound is 1 / (1 + z²/10).
     z_squared = 3.8414588
     low, high = accuracy_interval(10, 10)
     assert (low, high) == pytest.approx((1 / (1 + z_squared / 10), 1))

@@ -51,7 +51,7 @@ def teacher_forced(transformer, source_ids, target_ids):
 
 
 def greedy_without_a_cache(transformer, sources, max_length):
-    """The whole model run anew for every token; padded to one shape, which changes nothing."""
+    """The whole model, run again for every token; padded to one shape, which changes nothing."""
     source_ids = padded(sources)
     target_ids = np.full((len(sources), max_length), kt.PADDING, "int32")
     target_ids[:, 0] = kt.START
@@ -284,7 +284,7 @@ def test_a_finished_hypothesis_is_not_pushed_out_by_one_that_was_extended():
     """Ending at once has probability 0.4; every longer answer has less than a tenth of that.
 
     A sampler that keeps the finished one among the live ones loses it as soon as enough
-    extensions rank above it, or goes on extending it.
+    extensions rank above it, or continues to extend it.
     """
     size = 6
     first = np.log([1e-9, 1e-9, 1e-9, 0.4, 0.3, 0.3]).astype("float32")
@@ -319,7 +319,7 @@ def test_many_poor_ends_do_not_stop_a_search_that_a_live_hypothesis_can_win():
     np.testing.assert_allclose(found.scores[0, 0], np.log(0.93 * 0.93 * 0.98), atol=1e-4)
 
 
-def test_a_search_goes_on_while_a_live_hypothesis_can_still_win():
+def test_a_search_continues_while_a_live_hypothesis_can_still_win():
     """Ending at once is the best start, but two tokens, nearly sure, win by their length."""
     first = np.log([1e-9, 1e-9, 1e-9, 0.5, 0.49, 0.01]).astype("float32")
     then = np.log([1e-9, 1e-9, 1e-9, 0.98, 0.01, 0.01]).astype("float32")
@@ -359,7 +359,7 @@ def test_the_best_tokens_are_found_by_blocks_too(size):
     assert kt.END in which[2]
 
 
-def test_neighbours_and_filler_change_no_search(decoding):
+def test_neighbors_and_filler_change_no_search(decoding):
     sources = some_sources()
     limits = np.array([40] * len(sources) + [0])
     together = decoding.beam_search(padded([*sources, []], 16), limits, beams=3, n_best=3)

@@ -383,8 +383,8 @@ def test_a_class_is_restored_from_its_config_with_every_argument(cls, arguments)
 
     copy = cls.from_config(json.loads(json.dumps(config)))
     assert copy.get_config() == config
-    serialised = json.loads(json.dumps(keras.saving.serialize_keras_object(copy)))
-    again = keras.saving.deserialize_keras_object(serialised)
+    serialized = json.loads(json.dumps(keras.saving.serialize_keras_object(copy)))
+    again = keras.saving.deserialize_keras_object(serialized)
     assert type(again) is cls and again.get_config() == config
 
 

@@ -60,7 +60,7 @@ def parsed(options, toys, monkeypatch):
     return parsed
 
 
-def test_the_command_line_goes_before_the_recipe(parsed):
+def test_the_command_line_overrides_the_recipe(parsed):
     toy = parsed()
     assert (toy.recipe, toy.output, toy.batch_size) == ("toy", "runs/toy", 8)
     assert (toy.model, toy.label_smoothing) == (PRESETS["tiny"], 0.1)
@@ -243,28 +243,28 @@ def test_flat_options_and_back(toys):
 # Resuming
 
 
-def begin(options, folder):
+def start(options, folder):
     Run(folder).begin(options.flat(), data=[])
 
 
 def test_only_the_epochs_of_a_resumed_run_may_change(parsed, tmp_path):
     words = ("--output", tmp_path, "--learning-rate", "0.5", "--overwrite", "--sides", "2", "1")
-    begun = parsed(*words)
-    begin(begun, tmp_path)
+    started = parsed(*words)
+    start(started, tmp_path)
     resumed = parsed("--resume", "--output", tmp_path, "--epochs", "7")
-    assert resumed == begun.replace(resume=True, epochs=7) and resumed.sides == ("2", "1")
+    assert resumed == started.replace(resume=True, epochs=7) and resumed.sides == ("2", "1")
     with pytest.raises(ValueError, match="keeps its settings.*leave out --precision, --d-model"):
         parsed("--resume", "--output", tmp_path, "--precision", "bfloat16", "--d-model", "8")
 
 
 def test_a_run_with_its_recipes_alternative_replaced_is_resumed_as_it_was(parsed, tmp_path):
-    begun = parsed("--recipe", "wide", "--batch-size", "4", "--output", tmp_path)
-    begin(begun, tmp_path)
-    assert parsed("--resume", "--output", tmp_path) == begun.replace(resume=True)
+    started = parsed("--recipe", "wide", "--batch-size", "4", "--output", tmp_path)
+    start(started, tmp_path)
+    assert parsed("--resume", "--output", tmp_path) == started.replace(resume=True)
 
 
 def test_a_learning_rate_that_has_reached_0_is_not_resumed(parsed, tmp_path):
-    begin(parsed("--output", tmp_path, "--schedule", "cosine"), tmp_path)
+    start(parsed("--output", tmp_path, "--schedule", "cosine"), tmp_path)
     with pytest.raises(ValueError, match="rate is 0 after the last epoch; leave out --epochs"):
         parsed("--resume", "--output", tmp_path, "--epochs", "7")
 

@@ -148,7 +148,7 @@ def in_torch(weights, norm_first):
             put_norm(f"{path}.norm{len(sublayers) + 1}", block["feed_forward_norm"])
         if norm_first:
             put_norm(f"{side}.norm", weights[side]["norm"])
-        else:  # PyTorch normalises once more at the end; the paper does not
+        else:  # PyTorch normalizes once more at the end; the paper does not
             getattr(module, side).norm = None
     tensors = {name: torch.tensor(array, dtype=torch.float32) for name, array in values.items()}
     module.load_state_dict(tensors, strict=True)

@@ -101,7 +101,7 @@ def test_all_heads_share_one_scale_from_0_to_1_that_is_explained():
     assert bar.get_ylabel() == "attention weight"
 
 
-def test_layers_are_named_and_begin_a_row_each():
+def test_layers_are_named_and_each_begin_a_row():
     heads = np.stack([WEIGHTS] * 3)
     figure = plot_attention({"block 1": heads, "block 2": WEIGHTS}, SOURCE, TARGET)
     titles = [panel.get_title() for panel in panels(figure)]
@@ -117,8 +117,8 @@ def test_the_lowest_panel_of_each_column_names_the_source_tokens(num_heads):
     figure = plot_attention(np.full((num_heads, size, size), 1 / size), ["s"] * size, ["t"] * size)
     lowest = {panel.get_subplotspec().colspan.start: panel for panel in panels(figure)}
     for panel in panels(figure):
-        labelled = panel in lowest.values()
-        assert texts(panel.xaxis) == (["s"] * size if labelled else [])
+        labeled = panel in lowest.values()
+        assert texts(panel.xaxis) == (["s"] * size if labeled else [])
 
 
 def test_the_figure_grows_with_tokens_and_heads_but_stays_within_a_page():
@@ -206,7 +206,7 @@ def test_tokens_that_cannot_be_seen_are_made_visible():
     "tokens, rotations",
     [(["a", "b", "</s>"], [0, 0, 90]), (["the", "dog", "."], [45, 45, 45]), ("abc", [0, 0, 0])],
 )
-def test_labels_of_columns_are_turned_where_they_would_touch(tokens, rotations):
+def test_labels_of_columns_are_rotated_where_they_would_touch(tokens, rotations):
     panel = panels(plot_attention(WEIGHTS, tokens, TARGET))[0]
     assert [label.get_rotation() for label in panel.get_xticklabels()] == rotations
     assert [label.get_rotation() for label in panel.get_yticklabels()] == [0, 0]
@@ -247,11 +247,11 @@ def test_positions_run_to_the_right_and_dimensions_down():
 
 
 @pytest.mark.parametrize("table, limit", [([[-0.2, 0.1]], 0.2), ([[0.0, 0.0]], 1)])
-def test_white_is_zero_whatever_was_learnt(table, limit):
+def test_white_is_zero_whatever_was_learned(table, limit):
     panel = panels(plot_positional_encoding(np.array(table)))[0]
     assert image(panel).get_clim() == (-limit, limit)
-    *colour, _ = image(panel).cmap(0.5)
-    assert min(colour) > 0.95
+    *color, _ = image(panel).cmap(0.5)
+    assert min(color) > 0.95
 
 
 @pytest.mark.parametrize("shape", [(4,), (1, 4, 3), (0, 3)])
@@ -275,7 +275,7 @@ def test_curves_show_what_was_recorded_in_the_units_of_their_axes():
     assert save(figure)
 
 
-def test_training_and_validation_differ_without_colour():
+def test_training_and_validation_differ_without_color():
     validation = {f"val_{key}": values for key, values in HISTORY.items()}
     figure = plot_history(HISTORY | validation)
     for panel in panels(figure):

@@ -188,7 +188,7 @@ def test_what_stands_at_padding_changes_nothing_and_a_token_there_does(subject):
 
 
 @every_case
-def test_a_neighbour_in_the_batch_changes_nothing_but_itself(subject):
+def test_a_neighbor_in_the_batch_changes_nothing_but_itself(subject):
     source, target = SOURCE.copy(), TARGET.copy()
     source[1], target[1] = [4, 9, 10, 7, 3], [2, 8, 7, 10]
     before, after = subject.before, subject(source, target)

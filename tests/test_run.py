@@ -34,7 +34,7 @@ def doubling(learning_rate=0.1):
     return model
 
 
-def begun(folder, **kwargs):
+def started(folder, **kwargs):
     run = Run(folder, **kwargs)
     run.begin(ARGUMENTS, DATA)
     return run
@@ -90,7 +90,7 @@ OF_AN_OLD_RUN = [
 
 
 def test_a_run_is_refused_and_overwritten_only_on_demand_and_then_completely(tmp_path):
-    begun(tmp_path)
+    started(tmp_path)
     for name in [*OF_AN_OLD_RUN, "notes.txt"]:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("old")
@@ -108,7 +108,7 @@ def test_a_run_is_refused_and_overwritten_only_on_demand_and_then_completely(tmp
 @pytest.mark.parametrize("kill_at", range(len(OF_AN_OLD_RUN) + 2))
 def test_a_kill_while_a_run_is_overwritten_leaves_no_mixture(tmp_path, monkeypatch, kill_at):
     folder = tmp_path / "run"
-    begun(folder)
+    started(folder)
     for name in OF_AN_OLD_RUN:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("old")
@@ -136,7 +136,7 @@ def test_a_kill_while_a_run_is_overwritten_leaves_no_mixture(tmp_path, monkeypat
 
 
 def test_a_resumed_run_keeps_its_settings_and_its_data(tmp_path):
-    before = begun(tmp_path).settings
+    before = started(tmp_path).settings
     (tmp_path / "history.csv").write_text("old")
     resumed = Run(tmp_path, resume=True, overwrite=True)  # as a run started with --overwrite is
     resumed.begin({**ARGUMENTS, "resume": True}, DATA)
@@ -174,14 +174,14 @@ def test_the_version_of_a_backend_under_another_distribution_name_is_known(tmp_p
         raise run_module.importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(run_module.importlib.metadata, "version", version)
-    versions = begun(tmp_path).settings["versions"]
+    versions = started(tmp_path).settings["versions"]
     assert versions["keras"] == keras.__version__ and versions[keras.backend.backend()]
 
 
 def test_a_resumed_run_ends_as_the_uninterrupted_one(tmp_path, capsys):
     seen = []
     kept = dict(average=2, seed=5)
-    whole, model = begun(tmp_path / "whole"), doubling()
+    whole, model = started(tmp_path / "whole"), doubling()
     remember = keras.callbacks.LambdaCallback(
         on_epoch_end=lambda epoch, logs: seen.append(model.get_weights()[0])
     )
@@ -189,14 +189,14 @@ def test_a_resumed_run_ends_as_the_uninterrupted_one(tmp_path, capsys):
     np.testing.assert_allclose(model.get_weights()[0], (seen[2] + seen[3]) / 2, rtol=1e-6)
     assert [row[0] for row in history_of(whole)] == ["0", "1", "2", "3"]
 
-    fit(begun(tmp_path / "killed"), doubling(), 3, **kept)
-    resumed, other = begun(tmp_path / "killed", resume=True), doubling()
+    fit(started(tmp_path / "killed"), doubling(), 3, **kept)
+    resumed, other = started(tmp_path / "killed", resume=True), doubling()
     capsys.readouterr()
     fit(resumed, other, 4, **kept)
     assert "Resuming after epoch 3 of 4." in capsys.readouterr().out
     np.testing.assert_array_equal(other.get_weights()[0], model.get_weights()[0])
     assert history_of(resumed) == history_of(whole)
-    another = begun(tmp_path / "another")
+    another = started(tmp_path / "another")
     fit(another, doubling(), 1, seed=6)
     assert history_of(another)[0] != history_of(whole)[0]  # by its dropout
 
@@ -205,25 +205,25 @@ def test_a_resumed_run_ends_as_the_uninterrupted_one(tmp_path, capsys):
 
 
 def test_a_run_killed_in_its_first_epoch_is_resumed(tmp_path):
-    whole, model = begun(tmp_path / "whole"), doubling()
+    whole, model = started(tmp_path / "whole"), doubling()
     fit(whole, model, 2)
 
     def kill(batch, logs):
         raise KeyboardInterrupt
 
     callbacks = [keras.callbacks.LambdaCallback(on_train_batch_begin=kill)]
-    killed = begun(tmp_path / "killed")
+    killed = started(tmp_path / "killed")
     with pytest.raises(KeyboardInterrupt):
         fit(killed, doubling(), 2, callbacks)
     assert (tmp_path / "killed" / "history.csv").read_bytes() == b""
-    resumed, other = begun(tmp_path / "killed", resume=True), doubling()
+    resumed, other = started(tmp_path / "killed", resume=True), doubling()
     fit(resumed, other, 2)
     np.testing.assert_array_equal(other.get_weights()[0], model.get_weights()[0])
     assert history_of(resumed) == history_of(whole)
 
 
 def test_scores_are_strict_json_and_so_are_settings(tmp_path):
-    run = begun(tmp_path)
+    run = started(tmp_path)
     run.write_scores({"名": 1.5, "none": float("nan"), "counts": np.arange(2)})
     text = (tmp_path / "scores.json").read_text("utf-8")
     assert json.loads(text) == {"名": 1.5, "none": None, "counts": [0, 1]} and "名" in text
@@ -235,12 +235,12 @@ STOP = dict(patience=2, monitor="val_loss", mode="max")  # a loss that falls nev
 
 
 def test_patience_stops_a_run_and_a_resumed_one_trains_no_further(tmp_path):
-    run, model = begun(tmp_path), doubling()
+    run, model = started(tmp_path), doubling()
     fit(run, model, 9, **STOP)
     history = history_of(run)
     assert len(history) == 3
     other = doubling()
-    fit(begun(tmp_path, resume=True), other, 9, **STOP)
+    fit(started(tmp_path, resume=True), other, 9, **STOP)
     np.testing.assert_array_equal(other.get_weights()[0], model.get_weights()[0])
     assert history_of(run) == history
 
@@ -253,7 +253,7 @@ def test_a_stopped_run_ends_with_its_best_weights_resumed_or_not(tmp_path, kille
     def ups_and_downs():
         return doubling(learning_rate=0.7)
 
-    whole, model = begun(tmp_path / "whole"), ups_and_downs()
+    whole, model = started(tmp_path / "whole"), ups_and_downs()
     remember = keras.callbacks.LambdaCallback(
         on_epoch_end=lambda epoch, logs: (
             seen.append(model.get_weights()[0]),
@@ -266,8 +266,8 @@ def test_a_stopped_run_ends_with_its_best_weights_resumed_or_not(tmp_path, kille
     assert 0 < best == len(losses) - 3 < 6, losses
     np.testing.assert_array_equal(model.get_weights()[0], seen[best])
 
-    fit(begun(tmp_path / "killed"), ups_and_downs(), killed_after, **stop)
-    resumed, other = begun(tmp_path / "killed", resume=True), ups_and_downs()
+    fit(started(tmp_path / "killed"), ups_and_downs(), killed_after, **stop)
+    resumed, other = started(tmp_path / "killed", resume=True), ups_and_downs()
     fit(resumed, other, 9, **stop)
     np.testing.assert_array_equal(other.get_weights()[0], seen[best])
     assert history_of(resumed) == history_of(whole)
@@ -283,7 +283,9 @@ def test_the_best_epoch_of_a_moving_average_is_its_average(tmp_path):
         averages.append(keras.ops.convert_to_numpy(optimizer._model_variables_moving_average[0]))
 
     # A loss that falls never improves: the first epoch is the best.
-    fit(begun(tmp_path), model, 9, [keras.callbacks.LambdaCallback(on_epoch_end=remember)], **STOP)
+    fit(
+        started(tmp_path), model, 9, [keras.callbacks.LambdaCallback(on_epoch_end=remember)], **STOP
+    )
     assert len(averages) == 3 and np.abs(averages[0] - averages[2]).max() > 1e-3
     np.testing.assert_allclose(model.get_weights()[0], averages[0], rtol=1e-6)
 

@@ -106,10 +106,10 @@ def test_a_run_killed_at_any_time_and_resumed_ends_with_the_same_bits(finished, 
             time.sleep(0.005)
 
     for moment in ("start", "history.csv", "checkpoint/epoch-0001*", "checkpoint/epoch-000[2-9]*"):
-        begun = (output / "settings.json").exists()
+        started = (output / "settings.json").exists()
         command = [*TRAIN, "--resume", "--output", output]
         process = subprocess.Popen(
-            [str(part) for part in (command if begun else [*TRAIN, *options(pairs, output)])],
+            [str(part) for part in (command if started else [*TRAIN, *options(pairs, output)])],
             cwd=ROOT,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -266,24 +266,24 @@ def test_the_mean_of_the_last_checkpoints_can_be_taken_again(inside, regularized
 
 
 @pytest.fixture
-def begun(inside, tmp_path):
+def started(inside, tmp_path):
     """The folder of a run that was started and has no epoch yet."""
-    output = tmp_path / "begun"
+    output = tmp_path / "started"
     recipes = importlib.import_module("recipes").TRANSLATION
     started = recipes["dates"].replace(recipe="dates", output=str(output))
     Run(output).begin(started.flat(), data=[])
     return output
 
 
-def test_a_folder_that_contains_a_run_is_not_overwritten(inside, begun):
-    before = (begun / "settings.json").read_bytes()
-    result = inside([*TRAIN, "--output", begun])
+def test_a_folder_that_contains_a_run_is_not_overwritten(inside, started):
+    before = (started / "settings.json").read_bytes()
+    result = inside([*TRAIN, "--output", started])
     assert result.returncode == 1 and "--resume" in result.stderr and "--overwrite" in result.stderr
-    assert (begun / "settings.json").read_bytes() == before
+    assert (started / "settings.json").read_bytes() == before
 
 
-def test_a_resumed_run_keeps_its_settings(inside, begun):
-    result = inside([*TRAIN, "--resume", "--output", begun, "--learning-rate", "1"])
+def test_a_resumed_run_keeps_its_settings(inside, started):
+    result = inside([*TRAIN, "--resume", "--output", started, "--learning-rate", "1"])
     assert result.returncode == 1 and "leave out --learning-rate" in result.stderr
 
 

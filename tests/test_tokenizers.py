@@ -22,7 +22,7 @@ TEXTS = [
     "我爱苹果。那天雨很大。",
     "family 👨‍👩‍👧 and flag 🇩🇪",
     "combining e\u0301 and precomposed é are two things",
-    "ﬁ ligature, ﬀ, ½, Ⅳ: nothing is normalised",
+    "ﬁ ligature, ﬀ, ½, Ⅳ: nothing is normalized",
     "tab\there, newline\nthere, \r\n",
     "line\u2028separator\u0085next, soft\u00adhyphen, \ufeffmark",
     "<s> </s> <pad> <unk> are only text",
@@ -225,7 +225,7 @@ def test_an_unseen_character_is_unknown(letters):
     assert letters.decode([ids]) == ["a\u2047b"]
 
 
-# Subword regularisation
+# Subword regularization
 
 
 def words_sampled(texts):
@@ -319,7 +319,7 @@ def test_an_id_outside_the_vocabulary_is_named(letters, wrong):
         letters.tokens([wrong])
 
 
-def test_a_tokenizer_given_new_assets_is_read_anew(tmp_path, letters):
+def test_a_tokenizer_given_new_assets_is_read_again(tmp_path, letters):
     digits = train_tokenizer(["0123"], model_type="char")
     assert UNKNOWN in digits.encode(["abc"])[0]
     letters.save_assets(str(tmp_path))
@@ -421,9 +421,9 @@ def test_a_tokenizer_is_copied_and_pickled_with_its_vocabulary(tokenizer, twin):
 @pytest.mark.parametrize("dtype", ["int32", keras.DTypePolicy("mixed_bfloat16")])
 def test_a_tokenizer_is_restored_from_its_config_and_its_assets(tokenizer, tmp_path, dtype):
     named = SentencePieceTokenizer(tokenizer.proto, dtype=dtype, name="words", trainable=False)
-    serialised = json.loads(json.dumps(keras.saving.serialize_keras_object(named)))
-    assert serialised["registered_name"] == "keras_transformer>SentencePieceTokenizer"
-    restored = keras.saving.deserialize_keras_object(serialised)
+    serialized = json.loads(json.dumps(keras.saving.serialize_keras_object(named)))
+    assert serialized["registered_name"] == "keras_transformer>SentencePieceTokenizer"
+    restored = keras.saving.deserialize_keras_object(serialized)
     named.save_assets(str(tmp_path))
     restored.load_assets(str(tmp_path))
     assert restored.get_config() == named.get_config()

@@ -65,8 +65,8 @@ def test_no_sentence_and_no_word_have_no_ids(vocabulary):
 
 
 def test_a_vocabulary_is_restored_from_its_config(vocabulary):
-    serialised = json.loads(json.dumps(keras.saving.serialize_keras_object(vocabulary)))
-    copy = keras.saving.deserialize_keras_object(serialised)
+    serialized = json.loads(json.dumps(keras.saving.serialize_keras_object(vocabulary)))
+    copy = keras.saving.deserialize_keras_object(serialized)
     assert type(copy) is WordVocabulary
     assert copy.get_config() == vocabulary.get_config()
     for mine, theirs in zip(vocabulary.encode(SENTENCES), copy.encode(SENTENCES), strict=True):

@@ -83,7 +83,7 @@ def test_pooling_by_hand_and_of_an_empty_text_zeros(numpy):
 
 
 @BOTH
-def test_padding_changes_no_logit_and_a_neighbour_does(build, cls):
+def test_padding_changes_no_logit_and_a_neighbor_does(build, cls):
     model = build(cls)
     expected = logits_of(model)
     words = np.pad(WORDS, ((0, 2), (0, 3)))  # two rows and three words more

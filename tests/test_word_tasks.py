@@ -91,7 +91,7 @@ def test_a_mask_is_filled_with_the_most_probable_words(filler):
     assert len(filler.fill(MASKED, number=999)[0]) == len(filler.vocabulary.words)
 
 
-def test_answers_keep_their_order_and_depend_on_no_neighbour(tagger, classifier, filler):
+def test_answers_keep_their_order_and_depend_on_no_neighbor(tagger, classifier, filler):
     by_ones = [
         type(task)(task.model, task.vocabulary, task.labels, batch_size=1)
         for task in (tagger, classifier)

@@ -5,8 +5,8 @@ r"""Score a translation model on a test set: BLEU, chrF, perplexity, speed, wors
       --beams 5 --json scores.json --translations test.out --worst 10
 
 BLEU and chrF are those of sacreBLEU on plain text, with the signature that makes them comparable;
-use --tokenize zh for Chinese. Papers that report "tokenised, lower-cased BLEU" score text that was
-tokenised and lower-cased beforehand: train on such text, pass such files, and use --tokenize none.
+use --tokenize zh for Chinese. Papers that report "tokenized, lower-cased BLEU" score text that was
+tokenized and lower-cased beforehand: train on such text, pass such files, and use --tokenize none.
 Perplexity is exp(nats / tokens) of the references, END tokens included.
 """
 

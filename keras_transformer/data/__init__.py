@@ -3,14 +3,14 @@
 from .augmentation import mask_words, word_dropout
 from .batches import TextBatches, TranslationBatches, WordBatches, chunks
 from .cleaning import clean, normalized
-from .datasets import read_labelled_splits, read_splits, read_tagged_splits, read_text_splits
+from .datasets import read_labeled_splits, read_splits, read_tagged_splits, read_text_splits
 from .dates import DATE_FORMS, dates, write_date
-from .examples import Examples, LabelledTexts, Splits, TaggedSentences, train_valid_split
+from .examples import Examples, LabeledTexts, Splits, TaggedSentences, train_valid_split
 from .files import (
     read_conllu,
     read_files,
     read_json_lines,
-    read_labelled,
+    read_labeled,
     read_lines,
     read_pairs,
     read_tagged_lines,
@@ -20,7 +20,7 @@ from .files import (
 __all__ = [
     "DATE_FORMS",
     "Examples",
-    "LabelledTexts",
+    "LabeledTexts",
     "Splits",
     "TaggedSentences",
     "TextBatches",
@@ -34,8 +34,8 @@ __all__ = [
     "read_conllu",
     "read_files",
     "read_json_lines",
-    "read_labelled",
-    "read_labelled_splits",
+    "read_labeled",
+    "read_labeled_splits",
     "read_lines",
     "read_pairs",
     "read_splits",

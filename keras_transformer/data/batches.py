@@ -450,8 +450,8 @@ def _word_columns(words, characters, labels):
         )
     per_word = np.ndim(labels[0]) == 1
     for number, (ids, spelling, label) in enumerate(zip(words, characters, labels, strict=True)):
-        is_labelled = np.shape(label) == ((len(ids),) if per_word else ())
-        if len(ids) != len(spelling) or not is_labelled:
+        is_labeled = np.shape(label) == ((len(ids),) if per_word else ())
+        if len(ids) != len(spelling) or not is_labeled:
             raise ValueError(
                 "Expected the characters of each word, and a label per word or one per text; "
                 f"received {len(ids)} words, the characters of {len(spelling)} and the labels "

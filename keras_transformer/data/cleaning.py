@@ -1,4 +1,4 @@
-"""Normalisation and filtering of sentence pairs before training."""
+"""Normalization and filtering of sentence pairs before training."""
 
 import logging
 import unicodedata
@@ -17,7 +17,7 @@ def clean(
     max_ratio: float | None = None,
     unique: bool = False,
 ) -> Examples:
-    """Normalises both sides, and drops pairs that are too long, too unequal or repeated.
+    """Normalizes both sides, and drops pairs that are too long, too unequal or repeated.
 
     The number of dropped pairs is logged with the reasons; so is the number of repeated pairs
     that are kept.

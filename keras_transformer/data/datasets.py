@@ -1,4 +1,4 @@
-"""Datasets of tensorflow-datasets: translations, tagged sentences, labelled texts, plain text.
+"""Datasets of tensorflow-datasets: translations, tagged sentences, labeled texts, plain text.
 
 They need TensorFlow, on every backend. Every reader returns `Splits`, with None for a missing
 validation or test split, and raises `ImportError` if TensorFlow or tensorflow-datasets is not
@@ -10,7 +10,7 @@ import os
 
 from .examples import (
     Examples,
-    LabelledTexts,
+    LabeledTexts,
     Splits,
     TaggedSentences,
     collect,
@@ -90,7 +90,7 @@ def read_tagged_splits(
     return _splits(builder, name, read)
 
 
-def read_labelled_splits(
+def read_labeled_splits(
     name: str,
     text: str | None = None,
     label: str = "label",
@@ -106,7 +106,7 @@ def read_labelled_splits(
         data_dir, download: see `read_splits`.
 
     Returns:
-        Splits of LabelledTexts; a split whose labels are secret, as in GLUE's test sets, is None.
+        Splits of LabeledTexts; a split whose labels are secret, as in GLUE's test sets, is None.
     """
     builder = _open(name, data_dir, download)
     text_of = _reader(builder, name, text or _only_text(builder, name))
@@ -114,7 +114,7 @@ def read_labelled_splits(
 
     def read(rows, split):
         pairs = [(text_of(row).strip(), label_of(row)) for row in rows if row[label] != -1]
-        return collect_complete(LabelledTexts, pairs, split) if pairs else None
+        return collect_complete(LabeledTexts, pairs, split) if pairs else None
 
     return _splits(builder, name, read)
 
@@ -124,7 +124,7 @@ def read_text_splits(
 ) -> Splits:
     """A dataset of plain text: "tiny_shakespeare", which is one long text per split.
 
-    Args: see `read_labelled_splits`.
+    Args: see `read_labeled_splits`.
 
     Returns:
         Splits of lists of str.

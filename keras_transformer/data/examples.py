@@ -31,7 +31,7 @@ class TaggedSentences(NamedTuple):
     tags: list[list[str]]
 
 
-class LabelledTexts(NamedTuple):
+class LabeledTexts(NamedTuple):
     """Texts with a class each; item n of `labels` is the class of text n.
 
     Args:
@@ -47,14 +47,14 @@ class Splits(NamedTuple):
     """Training, validation and test data.
 
     Args:
-        train: Examples, TaggedSentences, LabelledTexts, or for plain text a list of str.
+        train: Examples, TaggedSentences, LabeledTexts, or for plain text a list of str.
         valid: The same, or None.
         test: The same, or None.
     """
 
-    train: Examples | TaggedSentences | LabelledTexts | list[str]
-    valid: Examples | TaggedSentences | LabelledTexts | list[str] | None
-    test: Examples | TaggedSentences | LabelledTexts | list[str] | None
+    train: Examples | TaggedSentences | LabeledTexts | list[str]
+    valid: Examples | TaggedSentences | LabeledTexts | list[str] | None
+    test: Examples | TaggedSentences | LabeledTexts | list[str] | None
 
 
 def collect(record: Callable[[list, list], Record], rows: Iterable[tuple]) -> Record:
@@ -69,7 +69,7 @@ def collect_complete(
     """As `collect`, without the pairs in which a text is blank; their number is logged.
 
     Args:
-        record: type, `Examples` or `LabelledTexts`.
+        record: type, `Examples` or `LabeledTexts`.
         rows: pairs of str.
         name: str, where they come from, for the log and the error.
 

@@ -1,6 +1,6 @@
-"""Text files, plain or compressed with gzip: pairs, tagged sentences, labelled texts, plain text.
+"""Text files, plain or compressed with gzip: pairs, tagged sentences, labeled texts, plain text.
 
-All are UTF-8, with or without a byte-order mark; gzip is recognised by the content, not by the
+All are UTF-8, with or without a byte-order mark; gzip is recognized by the content, not by the
 name. Only a newline ends a line (that of Windows counts as one); the last line may lack it. Spaces
 at the ends of a line or a column are removed. An error names the file and the line, from 1; so are
 columns counted.
@@ -16,7 +16,7 @@ import re
 import zlib
 
 from ..checks import check, check_at_least
-from .examples import Examples, LabelledTexts, TaggedSentences, collect, collect_complete
+from .examples import Examples, LabeledTexts, TaggedSentences, collect, collect_complete
 
 CONLLU_COLUMNS = "ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC".split()
 _MAY_BE_BLANK = "FORM LEMMA FEATS DEPS MISC".split()  # where "_" is a value like others
@@ -108,7 +108,7 @@ def read_json_lines(path: PathLike, source: str = "source", target: str = "targe
     return collect_complete(Examples, pairs, str(path))
 
 
-def read_labelled(path: PathLike, text: int | str = 1, label: int | str = 2) -> LabelledTexts:
+def read_labeled(path: PathLike, text: int | str = 1, label: int | str = 2) -> LabeledTexts:
     """A table of texts and their labels, columns separated by TAB; quotation marks are text.
 
     A row whose text is blank is dropped; the number is logged.
@@ -119,7 +119,7 @@ def read_labelled(path: PathLike, text: int | str = 1, label: int | str = 2) -> 
         label: The same for the label. With two numbers the first line is an example like others.
 
     Returns:
-        LabelledTexts.
+        LabeledTexts.
 
     Raises:
         ValueError: A line lacks one of the columns, a text has no label, or no text is left.
@@ -132,7 +132,7 @@ def read_labelled(path: PathLike, text: int | str = 1, label: int | str = 2) -> 
                 "Label the text, or remove the line."
             )
         rows.append(row)
-    return collect_complete(LabelledTexts, rows, str(path))
+    return collect_complete(LabeledTexts, rows, str(path))
 
 
 def read_tagged_lines(path: PathLike) -> TaggedSentences:

@@ -103,7 +103,7 @@ class BeamSearch:
     def attends_to(self, state):
         """bool, (batch, beams, slots): the ancestors of each hypothesis, and its own slot."""
         own_slot = state.position * self.beams + ops.arange(self.beams, dtype="int32")
-        slots = ops.arange(state.ancestors.shape[-1], dtype="int32")
+        slots = ops.arange(ops.shape(state.ancestors)[-1], dtype="int32")
         own = ops.equal(ops.expand_dims(own_slot, 1), slots)  # (beams, slots)
         live = ops.logical_not(ops.reshape(state.ended, (-1, 1, 1)))
         return ops.logical_or(state.ancestors, ops.logical_and(own, live))
@@ -111,7 +111,7 @@ class BeamSearch:
     def advance(self, state, ancestors, logits, decoded, constraints, alpha):
         """The state after one more token of every live hypothesis; see `GreedySearch.advance`."""
         position = state.position
-        positions = ops.arange(state.tokens.shape[1], dtype="int32")
+        positions = ops.arange(ops.shape(state.tokens)[1], dtype="int32")
         here = ops.expand_dims(ops.equal(positions, position), -1)  # (length, 1)
         tokens = ops.where(here, ops.expand_dims(state.ids, 1), state.tokens)
         extensions = self._extensions(state, logits, constraints)
@@ -221,7 +221,7 @@ class BeamSearch:
             int32, (batch, beams, length): the tokens, padded with 0.
             int32, (batch, beams): their number.
         """
-        length = state.tokens.shape[1]
+        length = ops.shape(state.tokens)[1]
         slots = ops.reshape(ancestors, (-1, self.beams, length, self.beams))
         ids = ops.sum(ops.where(slots, ops.expand_dims(state.tokens, 1), PADDING), axis=-1)
         count = ops.sum(ops.cast(ops.any(slots, axis=-1), "int32"), axis=-1)

@@ -57,7 +57,7 @@ class GreedySearch:
 
     def attends_to(self, state):
         """bool, (1, 1, slots): every slot up to the position of the token that is read."""
-        slots = ops.arange(state.answers.shape[1], dtype="int32")
+        slots = ops.arange(ops.shape(state.answers)[1], dtype="int32")
         return ops.reshape(slots <= state.position, (1, 1, -1))
 
     def advance(self, state, attention_mask, logits, decoded, constraints, parameters):
@@ -71,7 +71,7 @@ class GreedySearch:
             constraints: `Constraints`.
             parameters: tensors that the choice depends on.
         """
-        position, slots = state.position, ops.arange(state.answers.shape[1], dtype="int32")
+        position, slots = state.position, ops.arange(ops.shape(state.answers)[1], dtype="int32")
         ids = self.choose(logits, position, constraints, parameters)
         ids = ops.where(ops.expand_dims(state.ended, 1), PADDING, ids)
         answers = ops.where(ops.equal(slots, position), ids, state.answers)

@@ -69,7 +69,7 @@ class WordEmbedding(keras.layers.Layer):
         num_characters: int, number of character ids.
         d_model: int, width.
         character_width: int, width of one character's vector.
-        kernel_size: int, how many neighbouring characters are read together.
+        kernel_size: int, how many neighboring characters are read together.
         stddev: float above 0, standard deviation of the initial word vectors. The vector of a word
             seen once or twice hardly changes; if it is small, the spelling decides.
 
