@@ -35,7 +35,7 @@ class TransformerConfig(Configuration):
         attention_dropout: Dropout rate on attention weights, in [0, 1).
         activation: Activation of the feed-forward networks, by its Keras name.
         norm_first: Layer normalization before each sublayer (pre-norm), not after it.
-        max_length: Number of learned positions, in tokens; None: sinusoids, which have no limit.
+        max_length: Number of learned positions, in tokens; without it sinusoids, without a limit.
         rotary: Rotary positions in self-attention, instead of positions added to embeddings.
 
     Raises:

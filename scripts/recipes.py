@@ -107,7 +107,7 @@ class LabelOptions(WordOptions):
     """What helps with few labels.
 
     Args:
-        forget: Word dropout: a word seen c times becomes the unknown word with probability
+        forget: Word dropout, A: a word seen c times becomes the unknown word with probability
             A / (A + c); 0: never.
         start_from: Model of pretrain_words.py that provides words, sizes and initial weights.
     """

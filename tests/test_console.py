@@ -22,6 +22,7 @@ from keras_transformer.console.lines import ask_for_lines, waiting_lines
 
 SCRIPTS = pathlib.Path(__file__).parents[1] / "scripts"
 TRANSLATE = [sys.executable, str(SCRIPTS / "translate.py")]
+PREDICT = [sys.executable, str(SCRIPTS / "predict.py")]  # a tagger answers sooner
 
 
 @pytest.fixture
@@ -199,7 +200,7 @@ def test_a_damaged_or_foreign_file_is_one_sentence(command, models, tmp_path, da
 def test_any_flipped_byte_is_harmless_or_one_sentence(command, models, tmp_path):
     content = models["tagger"].read_bytes()
     expected = command("predict", models["tagger"], "a dog").stdout
-    for place in np.random.default_rng(0).integers(0, len(content), 30):
+    for place in np.random.default_rng(0).integers(0, len(content), 15):
         flipped = bytearray(content)
         flipped[place] ^= 1 << place % 8
         (tmp_path / "x.keras").write_bytes(flipped)
@@ -513,7 +514,7 @@ def trainable_weights(path):
 @pytest.mark.parametrize(
     "name, r_drop",
     [
-        ("translator", 5.0),
+        pytest.param("translator", 5.0, marks=pytest.mark.slow),
         ("tagger", 0.0),
         ("classifier", 1.0),
         ("generator", 0.0),
@@ -612,22 +613,23 @@ def test_a_terminal_is_asked_for_sentences(models, translator):
 @pytest.mark.parametrize("end", ["close", "control-c", "no reader"])
 def test_a_program_may_send_a_line_and_wait_for_its_answer(models, end):
     with subprocess.Popen(
-        [*TRANSLATE, str(models["translator"])],
+        [*PREDICT, str(models["tagger"])],
         env=environment(),
         text=True,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as process:
-        for line in ("April 22, 2019", "3 March 1912"):
+        for line in ("The dog barks.", "a cat"):
             process.stdin.write(line + "\n")
             process.stdin.flush()
             assert process.stdout.readline().endswith("\n")  # while stdin is still open
         if end == "control-c":
             process.send_signal(signal.SIGINT)
+            process.wait(60)  # while stdin is still open
         elif end == "no reader":
             process.stdout.close()
-            process.stdin.write("3 March 1912\n")
+            process.stdin.write("a cat\n")
         process.stdin.close()
         assert process.wait(60) == (130 if end == "control-c" else 0)
         errors = process.stderr.read()
@@ -639,7 +641,7 @@ def test_a_program_may_send_a_line_and_wait_for_its_answer(models, end):
 def test_a_full_disk_is_one_sentence(models):
     with open("/dev/full", "w") as full:
         result = subprocess.run(
-            [*TRANSLATE, str(models["translator"]), "May"],
+            [*PREDICT, str(models["tagger"]), "May"],
             env=environment(),
             stdout=full,
             stderr=subprocess.PIPE,

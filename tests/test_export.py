@@ -45,7 +45,7 @@ def share_that_agrees(translator, folder, texts, beams):
 
 @pytest.mark.parametrize("beams", [1, pytest.param(4, marks=pytest.mark.slow)])
 def test_an_independent_engine_says_the_same(dates_translator, dates, beams, tmp_path):
-    texts = dates.test.source
+    texts = dates.test.source[:100]
     assert share_that_agrees(dates_translator, tmp_path / "dates", texts, beams) >= 0.99
 
 
@@ -75,11 +75,9 @@ def engine_scores(translator, dates, folder):
     return [sum(each.log_probs) for each in scored]
 
 
-@pytest.mark.parametrize(
-    "options", [dict(norm_first=True), dict(max_length=60), dict(activation="gelu")], ids=str
-)
-def test_every_option_of_the_model_is_carried_over(restless_translator, dates, options, tmp_path):
-    translator = restless_translator(**options)
+def test_every_option_of_the_model_is_carried_over(restless_translator, dates, tmp_path):
+    # Log-probabilities: one option lost would change every one of them.
+    translator = restless_translator(norm_first=True, max_length=60, activation="gelu")
     expected = translator.score(dates.test.source[:20], dates.test.target[:20], length_penalty=0.0)
     scores = engine_scores(translator, dates, tmp_path / "model")
     np.testing.assert_allclose(scores, expected, rtol=1e-4)

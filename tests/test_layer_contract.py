@@ -87,9 +87,9 @@ CASES = {
     "DecoderBlock": Case(kt.DecoderBlock, BLOCK, dict(x=X, memory=(2, 6, 4)), X),
     "Encoder": Case(kt.Encoder, dict(num_layers=2, **BLOCK), dict(x=X), X),
     "Encoder_pre_norm": Case(
-        kt.Encoder, dict(num_layers=2, **BLOCK, norm_first=True), dict(x=X), X
+        kt.Encoder, dict(num_layers=1, **BLOCK, norm_first=True), dict(x=X), X
     ),
-    "Decoder": Case(kt.Decoder, dict(num_layers=2, **BLOCK), dict(x=X, memory=(2, 6, 4)), X),
+    "Decoder": Case(kt.Decoder, dict(num_layers=1, **BLOCK), dict(x=X, memory=(2, 6, 4)), X),
     "PositionalEncoding": Case(kt.PositionalEncoding, {}, dict(x=X), X),
     "LearnedPositionalEncoding": Case(
         kt.LearnedPositionalEncoding, dict(max_length=5), dict(x=X), X
@@ -105,6 +105,22 @@ CASES = {
     ),
     "Pooling": Case(kt.Pooling, {}, dict(x=X, attention_mask=(2, 1, 5)), (2, 16)),
 }
+
+
+# The cases of the harness that are not slow tests.
+QUICK = {"FeedForward", "AddNorm", "TokenEmbedding", "LearnedPositionalEncoding", "Pooling"}
+# The harness calls every layer in float32 and in mixed float16.
+OTHER_POLICIES = ["float16", "mixed_bfloat16"]
+OF_EVERY_POLICY = {"DecoderBlock", "WordEmbedding", "Transformer"}
+
+
+def with_policies(names):
+    """Each name with a policy of each kind; few, which hold one of each weight, with all."""
+    return [
+        (name, policy)
+        for name in names
+        for policy in (POLICIES if name in OF_EVERY_POLICY else OTHER_POLICIES)
+    ]
 
 
 @pytest.fixture(params=CASES)
@@ -136,7 +152,9 @@ class OneInput(keras.layers.Layer):
 
 
 @pytest.mark.filterwarnings("ignore:`shuffle=True` was passed")  # the harness trains that way
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in QUICK)) for n in CASES]
+)
 def test_a_layer_passes_the_harness_of_keras(name):
     case = CASES[name]
     arrays = [ops.convert_to_tensor(array) for array in case.arrays().values()]
@@ -183,7 +201,7 @@ def test_the_shape_that_a_layer_announces_is_the_one_it_computes(case):
     assert announced_shape(layer, case.shapes(batches)) == (None, *case.output[1:])
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("case, policy", with_policies(CASES), indirect=["case"])
 def test_the_dtype_that_a_layer_announces_is_the_one_it_computes(case, policy):
     layer, arrays = case.make(dtype=policy), case.arrays()
     symbolic = {
@@ -293,14 +311,27 @@ def make_model(request):
     return lambda **more: model(**options, **SIZES, **more)
 
 
+@pytest.fixture(scope="module")
+def built():
+    """The models with their default options, by name: each is built once."""
+    return {}
+
+
+@pytest.fixture
+def model(request, built, make_model):
+    name = request.node.callspec.params["make_model"]
+    if name not in built:
+        built[name] = make_model()
+    return built[name]
+
+
 @pytest.fixture
 def arrays(request):
     _, _, names = MODELS[request.node.callspec.params["make_model"]]
     return token_ids(*names) if names else word_ids()
 
 
-def test_a_clone_computes_the_same_with_weights_of_its_own(make_model, arrays):
-    model = make_model()
+def test_a_clone_computes_the_same_with_weights_of_its_own(model, arrays):
     clone = keras.models.clone_model(model)  # of a subclass Keras makes a plain functional model
     assert not {id(weight) for weight in clone.weights} & {id(weight) for weight in model.weights}
     assert [weight.path for weight in clone.weights] == [weight.path for weight in model.weights]
@@ -309,16 +340,14 @@ def test_a_clone_computes_the_same_with_weights_of_its_own(make_model, arrays):
     assert_same_outputs(clone, model, arrays)
 
 
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
-def test_a_copy_is_the_same_model(make_model, arrays, copied):
-    model = make_model()
-    twin = copied(model)
+def test_a_copy_is_the_same_model(model, arrays):
+    twin = copy.deepcopy(model)
     assert type(twin) is type(model)
     assert twin.get_config() == model.get_config()
     assert_same_outputs(twin, model, arrays)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("make_model, policy", with_policies(MODELS), indirect=["make_model"])
 def test_logits_are_announced_and_computed_as_float32(make_model, arrays, policy):
     model = make_model(dtype=policy)
     logits = model(arrays)
@@ -328,27 +357,32 @@ def test_logits_are_announced_and_computed_as_float32(make_model, arrays, policy
     assert model.compute_dtype == keras.dtype_policies.get(policy).compute_dtype
 
 
-def test_a_model_with_a_policy_object_outlives_a_file(make_model, arrays, tmp_path):
+def test_a_model_with_a_policy_object_and_a_frozen_stack_outlives_a_file(
+    make_model, arrays, tmp_path
+):
     model = make_model(dtype=keras.DTypePolicy("mixed_bfloat16"))
+    stack = model.decoder if isinstance(model, kt.LanguageModel) else model.encoder
+    stack.trainable = False
+    trainable = [weight.path for weight in model.trainable_weights]
+    assert 0 < len(trainable) < len(model.weights)
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
     assert loaded.dtype_policy.name == "mixed_bfloat16"
     assert loaded.get_config() == model.get_config()
     assert_same_outputs(loaded, model, arrays, atol=0)
+    assert [weight.path for weight in loaded.trainable_weights] == trainable
 
 
-@pytest.mark.parametrize("copied", ["file", "pickle"])
-def test_a_frozen_layer_stays_frozen(make_model, copied, tmp_path):
+def test_a_pickled_model_is_the_same_and_a_frozen_layer_stays_frozen(make_model, arrays):
     model = make_model()
     stack = model.decoder if isinstance(model, kt.LanguageModel) else model.encoder
     stack.trainable = False
     trainable = [weight.path for weight in model.trainable_weights]
     assert 0 < len(trainable) < len(model.weights)
-    if copied == "file":
-        model.save(tmp_path / "model.keras")
-        twin = keras.saving.load_model(tmp_path / "model.keras")
-    else:
-        twin = pickle.loads(pickle.dumps(model))
+    twin = pickle.loads(pickle.dumps(model))
+    assert type(twin) is type(model)
+    assert twin.get_config() == model.get_config()
+    assert_same_outputs(twin, model, arrays)
     assert [weight.path for weight in twin.trainable_weights] == trainable
 
 

@@ -118,7 +118,9 @@ def prepare(corpus, model_type):
     return train, valid, tokenizer, *batches
 
 
-@pytest.mark.parametrize("group", range(GROUPS))
+@pytest.mark.parametrize(
+    "group", [0, 1, *(pytest.param(n, marks=pytest.mark.slow) for n in range(2, GROUPS))]
+)
 def test_malformed_files_end_in_one_sentence_or_in_a_count(group, tmp_path, caplog):
     for number in range(EACH * group, EACH * (group + 1)):
         folder = tmp_path / str(number)
@@ -158,6 +160,7 @@ def check_prepared(train, valid, tokenizer, train_batches, valid_batches, corpus
             assert ids.max() < tokenizer.vocabulary_size()
 
 
+@pytest.mark.slow
 def test_a_script_ends_with_the_sentence_and_writes_nothing(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
     script = importlib.import_module("train_translation")

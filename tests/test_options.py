@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import inspect
+import math
 import pathlib
 import sys
 
@@ -116,36 +117,43 @@ def test_one_kind_of_batch_and_one_kind_of_mean_replaces_the_other(parsed):
 
 
 @pytest.mark.parametrize(
-    "words, message",
+    "name, value, message",
     [
-        ("--epochs 0", "epochs must be an integer of at least 1; received epochs=0"),
-        ("--accumulate 0", "accumulate must be an integer of at least 1; received accumulate=0"),
-        ("--patience 0", "patience must be an integer of at least 1"),
-        ("--average -1", "average must be an integer of at least 0"),
-        ("--batch-size 0", "batch_size must be an integer of at least 1"),
-        ("--warmup-steps 0", "warmup_steps must be an integer of at least 1"),
-        ("--dropout 1", r"dropout must be in \[0, 1\); received dropout=1.0"),
-        ("--dropout nan", "received dropout=nan"),
-        ("--label-smoothing 1", r"label_smoothing must be in \[0, 1\)"),
-        ("--ema 1", r"ema must be in \[0, 1\)"),
-        ("--learning-rate 0", "learning_rate must be above 0"),
-        ("--clip-norm -1", "clip_norm must be above 0"),
-        ("--r-drop -1", "r_drop must be at least 0"),
-        ("--seed -1", "seed must be an integer of at least 0"),
-        ("--threads 0", "threads must be an integer of at least 1"),
-        ("--num-heads 7", "num_heads must divide d_model; received num_heads=7, d_model=64"),
-        ("--diversify -1", "diversify must be an integer of at least 0"),
-        ("--subword-alpha 2", r"subword_alpha must be in \[0, 1\]"),
-        ("--max-ratio 0.5", "max_ratio must be at least 1"),
-        ("--beams 0", "beams must be an integer of at least 1"),
-        ("--length-penalty -1", "length_penalty must be at least 0"),
-        ("--bleu-sentences 0", "bleu_sentences must be an integer of at least 1"),
-        ("--tokenize nonsense", "tokenize must be one of sacreBLEU's tokenizers"),
+        ("epochs", 0, "epochs must be an integer of at least 1; received epochs=0"),
+        ("accumulate", 0, "accumulate must be an integer of at least 1; received accumulate=0"),
+        ("patience", 0, "patience must be an integer of at least 1"),
+        ("average", -1, "average must be an integer of at least 0"),
+        ("batch_size", 0, "batch_size must be an integer of at least 1"),
+        ("warmup_steps", 0, "warmup_steps must be an integer of at least 1"),
+        ("dropout", 1, r"dropout must be in \[0, 1\); received dropout=1"),
+        ("dropout", math.nan, "received dropout=nan"),
+        ("label_smoothing", 1, r"label_smoothing must be in \[0, 1\)"),
+        ("ema", 1, r"ema must be in \[0, 1\)"),
+        ("learning_rate", 0, "learning_rate must be above 0"),
+        ("clip_norm", -1, "clip_norm must be above 0"),
+        ("r_drop", -1, "r_drop must be at least 0"),
+        ("seed", -1, "seed must be an integer of at least 0"),
+        ("threads", 0, "threads must be an integer of at least 1"),
+        ("num_heads", 7, "num_heads must divide d_model; received num_heads=7, d_model=64"),
+        ("diversify", -1, "diversify must be an integer of at least 0"),
+        ("subword_alpha", 2, r"subword_alpha must be in \[0, 1\]"),
+        ("max_ratio", 0.5, "max_ratio must be at least 1"),
+        ("beams", 0, "beams must be an integer of at least 1"),
+        ("length_penalty", -1, "length_penalty must be at least 0"),
+        ("bleu_sentences", 0, "bleu_sentences must be an integer of at least 1"),
+        ("tokenize", "nonsense", "tokenize must be one of sacreBLEU's tokenizers"),
     ],
 )
-def test_a_number_out_of_range_is_one_sentence_before_training(parsed, words, message):
+def test_a_number_out_of_range_is_one_sentence(toys, name, value, message):
     with pytest.raises(ValueError, match=message):
-        parsed(*words.split())
+        toys["toy"].replace(**{name: value})
+
+
+def test_a_number_out_of_range_on_the_command_line_is_the_same_sentence(parsed):
+    with pytest.raises(ValueError, match="epochs must be an integer of at least 1; received ep"):
+        parsed("--epochs", "0")
+    with pytest.raises(ValueError, match="num_heads must divide d_model; received num_heads=7"):
+        parsed("--num-heads", "7")
 
 
 @pytest.mark.parametrize(

@@ -24,12 +24,22 @@ def divergence(logits):
 def pairs(dates):
     tokenizer = kt.train_tokenizer(dates.train.source + dates.train.target, model_type="char")
     ids = [tokenizer.encode(side[:512]) for side in dates.train]
-    return tokenizer.vocabulary_size(), kt.TranslationBatches(*ids, num_buckets=2, shuffle=False)
+    return tokenizer.vocabulary_size(), kt.TranslationBatches(*ids, num_buckets=1, shuffle=False)
 
 
-def compiled(model, rate=3e-3):
+def next_characters(size, dropout):
+    """The least model that learns this task a little: it sees the last character alone."""
+    names = "source_ids", "target_ids"
+    inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in names}
+    source, target = (keras.layers.Embedding(size, 16)(ids) for ids in inputs.values())
+    source = keras.layers.GlobalAveragePooling1D(keepdims=True)(source)
+    hidden = keras.layers.Dropout(dropout)(target + source)
+    return keras.Model(inputs, keras.layers.Dense(size)(hidden))
+
+
+def compiled(model, rate=3e-3, **kwargs):
     loss, metrics = kt.TokenCrossEntropy(0.1), [kt.TokenAccuracy(), kt.Perplexity()]
-    model.compile(keras.optimizers.Adam(rate), loss, metrics=metrics)
+    model.compile(keras.optimizers.Adam(rate), loss, metrics=metrics, **kwargs)
     model.optimizer.build(model.trainable_variables)  # or TensorFlow traces a step twice
     return model
 
@@ -72,7 +82,7 @@ def test_without_dropout_a_step_is_that_of_the_model_alone(pairs):
     inside = kt.Transformer(size, dropout=0.0, **SMALL)
     inside.set_weights(alone.get_weights())
     for model in (alone, RDrop(inside, alpha=5.0)):
-        model.compile(keras.optimizers.SGD(0.5), kt.TokenCrossEntropy(0.1))
+        model.compile(keras.optimizers.SGD(0.5), kt.TokenCrossEntropy(0.1), run_eagerly=True)
         for index in range(3):
             model.train_on_batch(*batches[index])
     for one, other in zip(alone.get_weights(), inside.get_weights(), strict=True):
@@ -119,7 +129,7 @@ def test_evaluation_is_that_of_the_model_without_dropout(pairs):
     size, batches = pairs
     transformer = kt.Transformer(size, dropout=0.4, **SMALL)
     reports = [
-        compiled(model).evaluate(batches, return_dict=True, verbose=0)
+        compiled(model, run_eagerly=True).evaluate(*batches[0], return_dict=True, verbose=0)
         for model in (transformer, RDrop(transformer))
     ]
     assert reports[0] == pytest.approx(reports[1], rel=1e-5)
@@ -132,8 +142,8 @@ def test_training_with_it_makes_two_passes_agree(pairs, numpy):
     apart, perplexity = {}, {}
     for alpha in (0.0, 5.0):
         keras.utils.set_random_seed(1)
-        model = compiled(RDrop(kt.Transformer(size, dropout=0.3, **SMALL), alpha))
-        history = model.fit(batches, epochs=6, shuffle=False, verbose=0).history
+        model = compiled(RDrop(next_characters(size, dropout=0.5), alpha), rate=2e-2)
+        history = model.fit(batches, epochs=12, shuffle=False, verbose=0).history
         perplexity[alpha] = history["perplexity"]
         logits = numpy(model(inputs, training=True))
         apart[alpha] = divergence(logits)[labels > 0].mean()

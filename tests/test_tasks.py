@@ -63,6 +63,7 @@ def test_each_tokenizer_must_have_the_ids_of_its_side(translator):
     kt.Translator(kt.Transformer(size, size, **small), tokenizer)
 
 
+@pytest.mark.slow
 def test_an_answer_without_end_stops_at_a_length_set_by_its_own_text_alone(translator, dates):
     size = translator.source_tokenizer.vocabulary_size()
     endless = kt.Transformer(size, num_layers=1, d_model=8, num_heads=1, d_ff=8)
@@ -184,6 +185,7 @@ def with_learned_positions(translator, max_length):
     return kt.Translator(model, tokenizer)
 
 
+@pytest.mark.slow
 def test_a_translation_cut_at_the_learned_positions_has_attention_maps_but_no_score(translator):
     limited = with_learned_positions(translator, 12)
     ((text, score, finished),) = limited.translate(["May 5"], return_scores=True)
@@ -270,6 +272,7 @@ def test_saving_over_a_file_can_be_refused(translator, saved):
         translator.save(saved, overwrite=False)
 
 
+@pytest.mark.slow
 def test_two_vocabularies_are_saved_and_loaded_apart(dates, tmp_path):
     tokenizers = [kt.train_tokenizer(side, model_type="char") for side in dates.train]
     sizes = [tokenizer.vocabulary_size() for tokenizer in tokenizers]
@@ -286,6 +289,7 @@ def test_two_vocabularies_are_saved_and_loaded_apart(dates, tmp_path):
     assert loaded.translate(texts) == translator.translate(texts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", sorted({*BACKENDS} - {keras.backend.backend()}))
 def test_every_saved_task_answers_the_same_on_the_other_backends(
     translator, small_tasks, dates, backend, tmp_path
@@ -385,6 +389,7 @@ def test_a_score_without_length_penalty_is_the_log_probability(translator, dates
     )
 
 
+@pytest.mark.slow
 def test_decoding_defaults_are_saved_in_the_file(translator, dates, tmp_path):
     tokenizer = translator.source_tokenizer
     changes = dict(beams=3, length_penalty=1.5, max_length_ratio=3.0, tokens_per_batch=500)
@@ -424,6 +429,7 @@ def test_the_pieces_of_a_stream_join_to_the_translation(translator, dates):
     assert list(translator.stream("  ")) == []
 
 
+@pytest.mark.slow
 def test_a_stream_of_bytes_joins_to_the_translation_even_if_a_character_is_cut(randomize):
     tokenizer = kt.train_tokenizer(["a"], model_type="byte")
     size = tokenizer.vocabulary_size()
@@ -566,6 +572,7 @@ def test_rows_that_only_fill_a_batch_have_no_tokens_to_write(translator):
     assert not batch["source_ids"][5:].any() and not batch["prefix"][5:].any()
 
 
+@pytest.mark.slow
 def test_every_text_is_normalized_as_the_training_texts_were(dates, translator, tmp_path):
     lower = kt.Translator(
         translator.transformer,

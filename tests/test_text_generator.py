@@ -38,6 +38,7 @@ def log_p(generator, ids, length=16):
 # Writing
 
 
+@pytest.mark.slow
 def test_beyond_its_window_a_text_is_continued_from_the_last_half_of_it(generator):
     answers = generator.generate(PROMPTS, max_tokens=15, temperature=0)
     for prompt, answer in zip(PROMPTS, answers, strict=True):
@@ -76,6 +77,7 @@ def test_sampling_from_one_token_is_greedy_decoding(generator):
     assert generator.generate(PROMPTS, top_p=1e-6, seed=9, **options) == expected
 
 
+@pytest.mark.slow
 def test_only_texts_with_an_end_are_ended(generator):
     size = generator.tokenizer.vocabulary_size()
     model = kt.LanguageModel(size, num_layers=1, d_model=8, num_heads=1, d_ff=8)

@@ -207,6 +207,7 @@ def made_up(generator, number):
     return [stem + ("ing", "ed")[kind - 1] for stem, kind in zip(stems, kinds, strict=True)], kinds
 
 
+@pytest.mark.slow
 def test_it_learns_to_tag_words_never_seen_by_their_endings():
     generator = np.random.default_rng(0)
     examples = [made_up(generator, 5) for _ in range(256)]
@@ -228,6 +229,7 @@ def test_it_learns_to_tag_words_never_seen_by_their_endings():
     assert tagger.tag([new]) == [list(zip(new, ["ing", "ed"] * 2, strict=True))]
 
 
+@pytest.mark.slow
 def test_it_learns_to_tell_texts_apart_by_the_order_of_their_words():
     generator = np.random.default_rng(0)
     labels = generator.integers(1, 3, 512).tolist()

@@ -55,7 +55,8 @@ def _batches(texts, batch_size):
         return [texts]
     if sys.stdin.isatty():
         return ask_for_lines()
-    return waiting_lines(sys.stdin.buffer, batch_size)
+    # Detached, since Python closes sys.stdin at exit and would wait for the thread that reads it.
+    return waiting_lines(sys.stdin.detach(), batch_size)  # type: ignore[union-attr]
 
 
 def ask_for_lines() -> Iterator[list[str]]:
@@ -76,7 +77,7 @@ def waiting_lines(stream: BinaryIO, most: int) -> Iterator[list[str]]:
     """Yields the lines that wait in a stream.
 
     Args:
-        stream: binary file, such as `sys.stdin.buffer`.
+        stream: binary file, such as the buffer of `sys.stdin`.
         most: int, maximum lines per list.
 
     Yields:

@@ -42,8 +42,10 @@ class Decoding:
 
     def __init__(self, model: keras.Model):
         self.model = model
-        self._programs = {}
-        self._score = backend.jit(self._score_targets, model)
+        self._programs: dict = {}
+        self._adapted: list = []
+        layers = model._flatten_layers() if isinstance(model, keras.Model) else ()
+        self._adaptable = [layer for layer in layers if hasattr(layer, "lora_enabled")]
 
     def greedy(
         self, source_ids: Any, max_length: Any, min_length: Any = None, prefix: Any = None
@@ -120,7 +122,7 @@ class Decoding:
             search, batch = Sampling(top_k), len(constraints.max_length)
             parameters = sampling_parameters(seeds, batch, room, config)
         stops = range(1, np.max(max_length) + 1)
-        program = self._program(search)
+        program = self._program_of(search)
         for state, _ in program.states(source_ids, constraints, parameters, room, stops):
             yield ops.convert_to_numpy(state.ids)[:, 0]
 
@@ -183,7 +185,8 @@ class Decoding:
             float32, (batch, target length), nats, 0 at padding.
         """
         ids = [x if x is None else np.asarray(x, "int32") for x in (source_ids, target_ids)]
-        return ops.convert_to_numpy(self._score(*backend.to_tensors(ids)))
+        score = self._program("score", lambda: backend.jit(self._score_targets, self.model))
+        return ops.convert_to_numpy(score(*backend.to_tensors(ids)))
 
     def _score_targets(self, source_ids, target_ids):
         shifted = ops.pad(target_ids[:, :-1], ((0, 0), (1, 0)), constant_values=START)
@@ -196,14 +199,21 @@ class Decoding:
         stops = [min(FIRST_LENGTH, room)]
         while stops[-1] < room:
             stops.append(min(2 * stops[-1], room))
-        program = self._program(search)
+        program = self._program_of(search)
         *_, (_, answers) = program.states(source_ids, constraints, parameters, room, stops)
         return answers
 
-    def _program(self, search):
-        if search not in self._programs:
-            self._programs[search] = _Program(self.model, search)
-        return self._programs[search]
+    def _program_of(self, search):
+        return self._program(search, lambda: _Program(self.model, search))
+
+    def _program(self, key, make):
+        """A program of the model as it is now: LoRA and quantization give layers other weights."""
+        adapted = [(layer.lora_enabled, layer.quantization_mode) for layer in self._adaptable]
+        if adapted != self._adapted:
+            self._programs, self._adapted = {}, adapted
+        if key not in self._programs:
+            self._programs[key] = make()
+        return self._programs[key]
 
     def _checked(self, source_ids, max_length, min_length, prefix):
         """The source and the constraints as tensors, and the most tokens of an answer."""

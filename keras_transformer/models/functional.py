@@ -23,12 +23,14 @@ class FunctionalModel(keras.Model):
     """
 
     def __init__(self, inputs, outputs, arguments, config, dtype, **kwargs):
-        frozen = kwargs.pop("frozen", ())
+        frozen, quantized = kwargs.pop("frozen", ()), kwargs.pop("quantized", {})
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
         self.config = config
         self._arguments = arguments
         self.dtype_policy = dtype  # float16 is trained with a scaled loss only if the model says so
         for layer in self._flatten_layers(include_self=False):
+            if layer.path in quantized:
+                layer.quantize(quantized[layer.path])
             if layer.path in frozen:
                 layer.trainable = False
 
@@ -50,6 +52,7 @@ class FunctionalModel(keras.Model):
             "trainable": self.trainable,
             "dtype": keras.dtype_policies.serialize(self.dtype_policy),
             "frozen": _frozen_paths(self) if self.trainable else [],
+            "quantized": _quantization_modes(self),
             **self._arguments,
             **dataclasses.asdict(self.config),
         }
@@ -70,13 +73,23 @@ def _frozen_paths(layer):
     return paths
 
 
+def _quantization_modes(model):
+    """The mode of each layer that has been quantized, such as "int8", by its path."""
+    layers = model._flatten_layers(include_self=False)
+    return {layer.path: layer.quantization_mode for layer in layers if _is_quantized(layer)}
+
+
+def _is_quantized(layer):
+    return getattr(layer, "quantization_mode", None) is not None
+
+
 def split_options(config: TransformerConfig, options: dict) -> tuple[TransformerConfig, dict]:
     """What a model was given by keyword: its config with the changes, and what keras.Model takes.
 
     Raises:
         ValueError: An option has neither meaning, or is out of range.
     """
-    own = ("name", "trainable", "frozen")
+    own = ("name", "trainable", "frozen", "quantized")
     kwargs = {name: value for name, value in options.items() if name in own}
     changes = {name: value for name, value in options.items() if name not in own}
     if "activation" in changes:
