@@ -57,6 +57,7 @@ def test_a_quantized_task_answers_with_its_new_weights_also_from_its_file(restle
     assert answers(keras.saving.load_model(tmp_path / "generator.keras")) == quantized
 
 
+@pytest.mark.slow
 def test_decoding_hears_of_lora(randomize):
     model = randomize(kt.Transformer(12, **SIZES))
     decoding = kt.Decoding(model)

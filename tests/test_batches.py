@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 
+from keras_transformer import backend
 from keras_transformer.data import TextBatches, TranslationBatches, WordBatches, chunks
 from keras_transformer.data.lengths import (
     assign_buckets,
@@ -324,7 +325,12 @@ def model():
     source = keras.layers.GlobalAveragePooling1D(keepdims=True)(source)
     model = keras.Model(inputs, keras.layers.Dense(400)(target + source))
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=PADDING)
-    model.compile("sgd", loss, metrics=["sparse_categorical_accuracy"], run_eagerly=True)
+    model.compile(  # a few steps: on TensorFlow tracing them would take longer
+        "sgd",
+        loss,
+        metrics=["sparse_categorical_accuracy"],
+        run_eagerly=not backend.prefers_jit(),
+    )
     return model
 
 

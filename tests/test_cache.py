@@ -51,7 +51,13 @@ class Reader:
         return logits
 
 
-@pytest.fixture(scope="module", params=MODELS)
+SLOW = {"encoder_decoder_learned_pre_norm", "encoder_decoder_rotary"}
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in MODELS],
+)
 def model(request, randomize):
     kind, options = MODELS[request.param]
     return randomize(kind(11, **{**SIZES, **options}))

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer import evaluation
+from keras_transformer import backend, evaluation
 from keras_transformer.atomic import atomic_write, write_text
 from keras_transformer.training import (
     EpochCheckpoint,
@@ -34,8 +34,8 @@ def embeddings():
 
 def small_model(make=embeddings):
     model = make()
-    # A few steps: tracing them would take longer.
-    model.compile(kt.paper_optimizer(1e-2), kt.TokenCrossEntropy(), run_eagerly=True)
+    eagerly = not backend.prefers_jit()  # a few steps: on TensorFlow tracing would take longer
+    model.compile(kt.paper_optimizer(1e-2), kt.TokenCrossEntropy(), run_eagerly=eagerly)
     model.optimizer.build(model.trainable_variables)
     return model
 
@@ -84,6 +84,7 @@ def test_the_mean_of_no_checkpoint_is_an_error():
         average_checkpoints(small_model(), [])
 
 
+@pytest.mark.slow
 def test_a_run_that_keeps_three_checkpoints_resumes_from_the_last(batches, tmp_path):
     whole = small_model()
     start = whole.get_weights()
@@ -225,6 +226,7 @@ def test_a_run_that_was_stopped_trains_no_further_batch(batches):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 def test_the_checkpoint_of_the_best_epoch_stays_until_there_is_a_better_one(batches, tmp_path):
     values = iter([5, 4, 4.5, 4.2, 3, 3.5])
     stopping = ResumableEarlyStopping("x", patience=9)

@@ -111,7 +111,7 @@ def test_a_model_has_its_configuration_and_saves_every_field_of_it(cls, argument
     assert model.max_length == 9
     saved = model.get_config()
     assert {name: saved[name] for name in dataclasses.asdict(SMALL)} == dataclasses.asdict(SMALL)
-    own = {"name", "trainable", "dtype", "frozen"}
+    own = {"name", "trainable", "dtype", "frozen", "quantized"}
     others = saved.keys() - dataclasses.asdict(SMALL).keys() - own
     assert (
         arguments.keys()

@@ -197,6 +197,7 @@ def test_a_damaged_or_foreign_file_is_one_sentence(command, models, tmp_path, da
     assert last_line(result).startswith("Expected a .keras file of this package; ")
 
 
+@pytest.mark.slow
 def test_any_flipped_byte_is_harmless_or_one_sentence(command, models, tmp_path):
     content = models["tagger"].read_bytes()
     expected = command("predict", models["tagger"], "a dog").stdout
@@ -304,6 +305,7 @@ def test_a_person_is_asked_for_lines_with_and_without_readline(monkeypatch, caps
 # translate
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("translation", [None, "2019-04-21"])
 def test_attention_is_drawn_for_a_text_and_any_translation(
     command, models, translator, translation, tmp_path
@@ -432,6 +434,7 @@ def evaluate(command, model, sides, *options):
     return command("evaluate", model, "--source", sides[0], "--reference", sides[1], *options)
 
 
+@pytest.mark.slow
 def test_scores_are_those_of_the_translations_and_of_the_references(
     command, models, translator, sides, tmp_path
 ):
@@ -516,9 +519,9 @@ def trainable_weights(path):
     [
         pytest.param("translator", 5.0, marks=pytest.mark.slow),
         ("tagger", 0.0),
-        ("classifier", 1.0),
-        ("generator", 0.0),
-        ("filler", 0.0),
+        pytest.param("classifier", 1.0, marks=pytest.mark.slow),
+        pytest.param("generator", 0.0, marks=pytest.mark.slow),
+        pytest.param("filler", 0.0, marks=pytest.mark.slow),
     ],
 )
 def test_the_checkpoints_of_every_task_can_be_averaged(command, models, tmp_path, name, r_drop):

@@ -124,6 +124,7 @@ def test_nothing_follows_the_end(post_norm):
         assert kt.START not in row
 
 
+@pytest.mark.slow
 def test_a_row_of_no_tokens_fills_the_batch_and_changes_no_other_row(post_norm):
     sources = some_sources()
     limits = np.array([12] * len(sources) + [0])
@@ -263,6 +264,7 @@ def test_a_wide_beam_finds_what_exhaustive_search_finds(options):
             assert found.finished[n].all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", MODELS[:2], ids=str)
 def test_a_wider_beam_never_finds_a_worse_answer_here_and_sometimes_a_better(options):
     decoding = kt.Decoding(tiny(**options))
@@ -383,6 +385,7 @@ def test_the_best_tokens_are_found_by_blocks_too(size):
     assert kt.END in which[2]
 
 
+@pytest.mark.slow
 def test_neighbors_and_filler_change_no_search(post_norm):
     sources = some_sources()
     limits = np.array([40] * len(sources) + [0])
@@ -395,6 +398,7 @@ def test_neighbors_and_filler_change_no_search(post_norm):
     assert not together.finished[-1].any()
 
 
+@pytest.mark.slow
 def test_a_cache_that_grew_changes_nothing(decoding, monkeypatch):
     source_ids = padded(some_sources())
     searches = [
@@ -522,6 +526,7 @@ def test_the_same_seed_draws_the_same_and_another_something_else(post_norm):
     np.testing.assert_array_equal(draw([3], sources[2:3])[0], first[2])  # whatever is beside it
 
 
+@pytest.mark.slow
 def test_a_stream_yields_what_the_whole_search_returns(post_norm):
     source_ids = padded(some_sources())
     streamed = np.stack(list(post_norm.stream(source_ids, 40)), axis=1)

@@ -19,7 +19,10 @@ IDS = np.array([[2, 5, 6, 7, 4, 9], [2, 8, 12, 0, 0, 0]], "int32")
 PROMPTS = [[], [5], [6, 11, 8], [12, 4]]
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(kind, marks=[pytest.mark.slow] * (kind == "learned")) for kind in KINDS],
+)
 def model(request, restless):
     return restless(kt.LanguageModel(VOCABULARY, **{**SIZES, **KINDS[request.param]}))
 
@@ -140,6 +143,7 @@ def test_a_model_without_a_source_takes_the_batch_from_limits_or_prompts(model, 
     assert prompted[1, 0] == 5
 
 
+@pytest.mark.slow
 def test_cached_translation_with_rotary_positions_equals_whole_calls(randomize):
     sizes = {**SIZES, "num_layers": 2}
     model = randomize(kt.Transformer(VOCABULARY, **sizes, rotary=True), seed=37)

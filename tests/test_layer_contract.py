@@ -109,6 +109,8 @@ CASES = {
 
 # The cases of the harness that are not slow tests.
 QUICK = {"FeedForward", "AddNorm", "TokenEmbedding", "LearnedPositionalEncoding", "Pooling"}
+# The harness trains them inside Encoder and Decoder.
+TRAINED_INSIDE = {"EncoderBlock", "DecoderBlock"}
 # The harness calls every layer in float32 and in mixed float16.
 OTHER_POLICIES = ["float16", "mixed_bfloat16"]
 OF_EVERY_POLICY = {"DecoderBlock", "WordEmbedding", "Transformer"}
@@ -117,7 +119,7 @@ OF_EVERY_POLICY = {"DecoderBlock", "WordEmbedding", "Transformer"}
 def with_policies(names):
     """Each name with a policy of each kind; few, which hold one of each weight, with all."""
     return [
-        (name, policy)
+        pytest.param(name, policy, marks=[pytest.mark.slow] * (policy not in OTHER_POLICIES))
         for name in names
         for policy in (POLICIES if name in OF_EVERY_POLICY else OTHER_POLICIES)
     ]
@@ -167,7 +169,7 @@ def test_a_layer_passes_the_harness_of_keras(name):
         input_data=inputs,
         expected_output_shape=case.output,
         expected_output_dtype="float32",
-        run_training_check=True,
+        run_training_check=name not in TRAINED_INSIDE,
         run_mixed_precision_check=True,
         custom_objects={layer.__name__: layer},
     )
@@ -305,7 +307,12 @@ MODELS = {
 }
 
 
-@pytest.fixture(params=MODELS)
+@pytest.fixture(
+    params=[
+        pytest.param(name, marks=[pytest.mark.slow] * (name == "Transformer_separate"))
+        for name in MODELS
+    ]
+)
 def make_model(request):
     model, options, _ = MODELS[request.param]
     return lambda **more: model(**options, **SIZES, **more)

@@ -39,6 +39,7 @@ LABELS = np.array([[4, 9, 6, 3], [5, 3, 0, 0]])
 IDS = {"source_ids": SOURCE, "target_ids": TARGET}
 
 ONE_LAYER = {**SIZES, "num_layers": 1}
+EAGERLY = not backend.prefers_jit()  # a few steps: on TensorFlow tracing would take longer
 
 NORM = pytest.mark.parametrize("norm_first", [False, True], ids=["post_norm", "pre_norm"])
 VOCABULARIES = pytest.mark.parametrize("target_size", [None, 13], ids=["shared", "separate"])
@@ -173,7 +174,7 @@ def of_dtype():
     @functools.cache
     def of_dtype(dtype):
         model = Transformer(11, **ONE_LAYER, dtype=dtype)
-        model.compile("sgd", TokenCrossEntropy(), run_eagerly=dtype != "mixed_float16")
+        model.compile("sgd", TokenCrossEntropy(), run_eagerly=EAGERLY and dtype != "mixed_float16")
         model.optimizer.build(model.trainable_variables)  # or TensorFlow traces a step twice
         return model
 
@@ -215,7 +216,8 @@ def test_the_logits_are_a_product_in_the_compute_dtype(products, of_dtype, mode,
 )
 def test_low_precision_is_trained_evaluated_and_decoded(numpy, dtype):
     model = Transformer(11, **ONE_LAYER, attention_dropout=0.1, dtype=dtype)
-    model.compile(paper_optimizer(3e-2), TokenCrossEntropy(), run_eagerly=True)
+    model.compile(paper_optimizer(3e-2), TokenCrossEntropy(), run_eagerly=EAGERLY)
+    model.optimizer.build(model.trainable_variables)
     before = model.evaluate(IDS, LABELS, verbose=0)
     model.fit(IDS, LABELS, epochs=4, verbose=0)
     assert model.evaluate(IDS, LABELS, verbose=0) < before - 0.5
@@ -453,7 +455,7 @@ def test_an_activation_of_ones_own_survives_the_config():
     [
         dict(),
         dict(target_size=13, norm_first=True, max_length=5, activation="gelu"),
-        dict(dtype="mixed_bfloat16", attention_dropout=0.1),
+        pytest.param(dict(dtype="mixed_bfloat16", attention_dropout=0.1), marks=pytest.mark.slow),
     ],
     ids=["default", "separate_pre_norm_learned_positions", "mixed_bfloat16"],
 )
@@ -500,13 +502,14 @@ def test_every_weight_is_saved_once_the_tied_embedding_too(transformer, tmp_path
     assert len({id(w) for w in model.weights}) == len(model.weights)
 
 
+@pytest.mark.slow
 def test_a_compiled_model_comes_back_compiled_in_the_middle_of_its_schedule(numpy, tmp_path):
     model = Transformer(11, **ONE_LAYER, dropout=0.0)
     model.compile(
         optimizer=paper_optimizer(WarmupSchedule(8, 10, scale=2.0)),
         loss=TokenCrossEntropy(0.1),
         metrics=[TokenAccuracy(), Perplexity()],
-        run_eagerly=True,  # one step: tracing it would take longer
+        run_eagerly=EAGERLY,
     )
     model.train_on_batch(IDS, LABELS)
     model.save(tmp_path / "model.keras")

@@ -7,8 +7,10 @@ from keras import ops
 
 import keras_transformer as kt
 import oracle
+from keras_transformer import backend
 from keras_transformer.training import RDrop, symmetric_kl_divergence
 
+EAGERLY = not backend.prefers_jit()  # a few steps: on TensorFlow tracing would take longer
 SMALL = dict(num_layers=1, d_model=16, num_heads=2, d_ff=32)
 
 
@@ -82,7 +84,7 @@ def test_without_dropout_a_step_is_that_of_the_model_alone(pairs):
     inside = kt.Transformer(size, dropout=0.0, **SMALL)
     inside.set_weights(alone.get_weights())
     for model in (alone, RDrop(inside, alpha=5.0)):
-        model.compile(keras.optimizers.SGD(0.5), kt.TokenCrossEntropy(0.1), run_eagerly=True)
+        model.compile(keras.optimizers.SGD(0.5), kt.TokenCrossEntropy(0.1), run_eagerly=EAGERLY)
         for index in range(3):
             model.train_on_batch(*batches[index])
     for one, other in zip(alone.get_weights(), inside.get_weights(), strict=True):
@@ -104,6 +106,7 @@ def test_the_loss_is_the_mean_of_both_passes_and_half_alpha_times_their_divergen
     assert numpy(found) == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_a_classifier_with_one_label_a_text_is_trained_with_it_too(numpy):
     generator = np.random.default_rng(3)
     inputs = {
@@ -129,12 +132,13 @@ def test_evaluation_is_that_of_the_model_without_dropout(pairs):
     size, batches = pairs
     transformer = kt.Transformer(size, dropout=0.4, **SMALL)
     reports = [
-        compiled(model, run_eagerly=True).evaluate(*batches[0], return_dict=True, verbose=0)
+        compiled(model, run_eagerly=EAGERLY).evaluate(*batches[0], return_dict=True, verbose=0)
         for model in (transformer, RDrop(transformer))
     ]
     assert reports[0] == pytest.approx(reports[1], rel=1e-5)
 
 
+@pytest.mark.slow
 def test_training_with_it_makes_two_passes_agree(pairs, numpy):
     size, batches = pairs
     inputs, labels = batches[0]

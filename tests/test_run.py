@@ -245,6 +245,7 @@ def test_patience_stops_a_run_and_a_resumed_one_trains_no_further(tmp_path):
     assert history_of(run) == history
 
 
+@pytest.mark.slow
 def test_a_stopped_run_ends_with_its_best_weights_resumed_or_not(tmp_path):
     """The rate is so large that the loss falls, and then rises."""
     seen, losses = [], []

@@ -74,7 +74,13 @@ def replace_in(path, member, content):
             archive.writestr(name, content if name == member else old)
 
 
-@every_file
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name in SIBLINGS))
+        for name in sorted(EXPECTED["answers"])
+    ],
+)
 def test_a_file_of_0_1_0_answers_as_before_and_so_does_its_copy_of_today(name, tmp_path):
     old = FOLDER / f"{name}.keras"
     assert "format_version" not in config_in(old)["config"]

@@ -419,6 +419,7 @@ def test_options_change_the_configuration_of_a_translator(translator):
         changed.translate(["May 5, 2019"], 3)
 
 
+@pytest.mark.slow
 def test_the_pieces_of_a_stream_join_to_the_translation(translator, dates):
     for text in dates.test.source[:4]:
         pieces = list(translator.stream(text))
@@ -461,6 +462,7 @@ def test_a_prefix_begins_the_translation(translator, dates):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beams", [1, 3])
 def test_a_prefix_of_any_length_is_kept_whole(translator, beams):
     prefix = "2" * 60  # a translation of "1/2" has at most 2 * 4 + 16 tokens

@@ -55,6 +55,7 @@ def test_beyond_its_window_a_text_is_continued_from_the_last_half_of_it(generato
     assert len({answer[-10:] for answer in answers}) > 2
 
 
+@pytest.mark.slow
 def test_a_sampled_continuation_depends_on_seed_and_number_alone(generator):
     options = dict(max_tokens=12, temperature=2.0)
     together = generator.generate(PROMPTS, seed=1, **options)
