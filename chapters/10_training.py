@@ -300,7 +300,8 @@ figures.show(plots.plot_history(history), "10_history")
 # %%
 path = pathlib.Path(tempfile.mkdtemp()) / "dates.keras"
 kt.Translator(model, tokenizer).save(path)
-translator = keras.saving.load_model(path)
+translator = kt.load(path)
+print(kt.check_file(path))  # what it holds, told without loading it
 logits, loaded = (each.predict_on_batch(inputs) for each in (model, translator))
 difference = np.abs(logits - loaded).max()
 print(f"{path.stat().st_size / 1e6:.1f} MB; after loading the logits differ by {difference}")
@@ -308,8 +309,8 @@ assert np.array_equal(logits, loaded)
 
 asked = test.source + [text.upper() for text in test.source[:16]]
 USE = """
-import json, sys, keras, keras_transformer
-print(json.dumps(keras.saving.load_model(sys.argv[1]).translate(sys.argv[2:])))
+import json, sys, keras_transformer
+print(json.dumps(keras_transformer.load(sys.argv[1]).translate(sys.argv[2:])))
 """
 here = keras.backend.backend()
 others = [b for b in ("torch", "jax", "tensorflow") if b != here and importlib.util.find_spec(b)]

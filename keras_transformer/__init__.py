@@ -33,6 +33,7 @@ from .positions import (
     apply_rotary_embedding,
     sinusoids,
 )
+from .saved_files import check_file, load
 from .tasks import (
     AttentionMaps,
     Classifier,
@@ -97,9 +98,11 @@ __all__ = [
     "WordVocabulary",
     "apply_rotary_embedding",
     "attention_scores",
+    "check_file",
     "chunks",
     "data",
     "evaluation",
+    "load",
     "look_ahead_mask",
     "mask_words",
     "padding_mask",

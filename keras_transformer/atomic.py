@@ -1,6 +1,7 @@
-"""Atomic writes: a file appears complete or not at all."""
+"""Atomic writes: a file appears complete and on disk, or not at all."""
 
 import contextlib
+import errno
 import os
 import pathlib
 from collections.abc import Iterator
@@ -10,7 +11,8 @@ from collections.abc import Iterator
 def atomic_write(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     """Yields a temporary path to write to, which replaces `path` when the block has succeeded.
 
-    If the block raises or the process is killed, `path` keeps its previous content.
+    If the block raises or the process is killed, `path` keeps its previous content. The new content
+    is flushed to disk before it replaces the old one.
 
     Args:
         path: Path of the file; its folder must exist.
@@ -19,7 +21,13 @@ def atomic_write(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     temporary = path.with_name(f".unfinished.{path.name}")
     try:
         yield temporary
+        _flush_to_disk(temporary)
         os.replace(temporary, path)
+        _flush_to_disk(path.parent)
+    except OSError as error:
+        if error.errno and not error.filename:  # a full disk says so, but not where
+            error.filename = str(path)
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -28,3 +36,43 @@ def write_text(path: str | os.PathLike, text: str) -> None:
     """Writes a text file atomically, in UTF-8."""
     with atomic_write(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def check_space(path: str | os.PathLike, num_bytes: int) -> None:
+    """Refuses a file for which there is no room, before a library begins to write it.
+
+    HDF5 ends the process when a disk is full.
+
+    Args:
+        path: Path of the file to write.
+        num_bytes: Its size, or a little more.
+
+    Raises:
+        OSError: There is less space, or a limit for the size of a file is lower.
+    """
+    probe = pathlib.Path(path).with_name(f".unfinished.{pathlib.Path(path).name}")
+    try:
+        with open(probe, "wb") as file:
+            if hasattr(os, "posix_fallocate"):  # not on macOS and Windows
+                os.posix_fallocate(file.fileno(), 0, num_bytes)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+            raise
+        free = os.statvfs(probe.parent)
+        raise OSError(
+            f"There is no room for {path}: it needs {num_bytes / 1e6:.1f} MB, "
+            f"{free.f_bavail * free.f_frsize / 1e6:.1f} MB are free ({os.strerror(error.errno)}). "
+            "Files written before it are complete; make room, then resume."
+        ) from error
+    finally:
+        probe.unlink(missing_ok=True)
+
+
+def _flush_to_disk(path):
+    """Flushes a file, or the names in a folder; Windows opens no folders."""
+    with contextlib.suppress(PermissionError):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from .checks import check_at_least
@@ -93,25 +94,36 @@ def fused_attention(query, key, value, attention_mask=None, is_causal=False):
     return ops.where(may_attend, ops.transpose(output, (0, 2, 1, 3)), 0.0)
 
 
-def write_slots(cache, new, slot, axis: int):
-    """`cache` with `new` in consecutive slots of one axis, from `slot` on.
+def slot_indices(first, number: int):
+    """The slots `first`, ..., `first + number - 1` of a cache, as `write_slots` takes them.
+
+    Args:
+        first: int scalar, Python or tensor.
+        number: int from 1.
+    """
+    if name() == "torch":
+        return ops.cast(first + ops.arange(number, dtype="int32"), "int64")
+    return first
+
+
+def write_slots(cache, new, slots, axis: int):
+    """`cache` with `new` in consecutive slots of one axis.
 
     On PyTorch it is written in place: a copy of the whole cache would cost more than the step.
 
     Args:
         cache: float, any shape.
         new: float, the same shape except for `axis`.
-        slot: int scalar, Python or tensor.
+        slots: from `slot_indices`.
         axis: int from 0, the axis that counts slots.
 
     Returns:
         float, the shape of `cache`.
     """
     if name() == "torch":
-        slots = ops.cast(slot + ops.arange(new.shape[axis], dtype="int32"), "int64")
         return cache.index_copy_(axis, slots, new)
     start = [0] * len(cache.shape)
-    start[axis] = slot
+    start[axis] = slots
     return ops.slice_update(cache, start, new)
 
 
@@ -274,3 +286,19 @@ def seed_dropout(seed: int) -> None:
         import torch
 
         torch.manual_seed(seed)
+
+
+def dropout_state() -> np.ndarray | None:
+    """The state of PyTorch's own generator, uint8; None elsewhere: there the layers hold it."""
+    if name() != "torch":
+        return None
+    import torch
+
+    return torch.get_rng_state().numpy()
+
+
+def set_dropout_state(state: np.ndarray) -> None:
+    """Sets what `dropout_state` returned, on PyTorch."""
+    import torch
+
+    torch.set_rng_state(torch.from_numpy(np.array(state)))

@@ -31,8 +31,8 @@ class Cache:
     def __init__(self, decoded: Entries, memory: Entries, slot: Any, positions: Any):
         self.decoded = dict(decoded)
         self.memory = memory
-        self.slot = slot
         self.positions = positions
+        self._slots = backend.slot_indices(slot, positions.shape[0])
 
     def keys_and_values(self, attention: Any, value: Any) -> tuple[Any, Any]:
         """All that an attention layer attends to.
@@ -52,8 +52,8 @@ class Cache:
             keys, values = self.decoded[attention.path]
             new_keys, new_values = attention.keys_and_values(value, positions=self.positions)
             new_keys = ops.swapaxes(new_keys, -1, -2)
-            keys = backend.write_slots(keys, new_keys, self.slot, axis=3)
-            values = backend.write_slots(values, new_values, self.slot, axis=2)
+            keys = backend.write_slots(keys, new_keys, self._slots, axis=3)
+            values = backend.write_slots(values, new_values, self._slots, axis=2)
             self.decoded[attention.path] = keys, values
         return ops.swapaxes(keys, -1, -2), values
 

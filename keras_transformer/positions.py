@@ -6,6 +6,7 @@ Positions are added to the embeddings, or, if rotary, rotate queries and keys.
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from .checks import check_at_least
@@ -61,8 +62,8 @@ def apply_rotary_embedding(x: Any, positions: Any = None) -> Any:
 
 def _angles(positions, width):
     """position / 10000^(2i / width), float32, (length, ceil(width / 2))."""
-    pair = ops.arange(0, width, 2, dtype="float32")
-    return ops.outer(ops.cast(positions, "float32"), ops.power(10000.0, -pair / width))
+    frequencies = 10000.0 ** (-np.arange(0, width, 2) / width)
+    return ops.outer(ops.cast(positions, "float32"), frequencies.astype("float32"))
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

@@ -84,6 +84,20 @@ class WordVocabulary:
         """int, number of character ids, the three special ones included."""
         return FIRST + len(self.characters)
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """What a `WordModel` must be given for this vocabulary."""
+        return dict(
+            num_words=self.num_words,
+            num_characters=self.num_characters,
+            max_characters=self.max_characters,
+        )
+
+    @property
+    def masked_labels(self) -> list[str]:
+        """The labels of a model that fills in masked words, one per word id from 1 on."""
+        return ["[UNKNOWN]", MASKED, *self.words]
+
     def encode(
         self, sentences: Iterable[Sequence[str]]
     ) -> tuple[list[np.ndarray], list[np.ndarray]]:

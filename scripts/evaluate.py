@@ -1,9 +1,8 @@
 """Score a translation model on a test set: the command `keras-transformer evaluate`."""
 
-import os
-import sys
+import start_up  # noqa: F401
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow's start-up notices
+import sys
 
 from keras_transformer import console
 

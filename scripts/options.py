@@ -8,13 +8,13 @@ are in recipes.py. Each dataclass is a group of the help.
 import contextlib
 import dataclasses
 import inspect
+import io
 import os
+import re
 import sys
 import typing
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, Self
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow's start-up notices
 
 import docstring_parser
 import keras
@@ -22,7 +22,7 @@ import tyro
 
 import keras_transformer as kt
 from keras_transformer import backend
-from keras_transformer.checks import check, check_at_least, check_rates
+from keras_transformer.checks import check, check_at_least, check_finite, check_rates
 from keras_transformer.configuration import TransformerConfig
 from keras_transformer.console import load_task
 from keras_transformer.training import Run
@@ -126,7 +126,7 @@ class TrainingOptions(RunOptions):
         check_at_least(0, average=self.average)
         check_rates(label_smoothing=self.label_smoothing, ema=self.ema or 0.0)
         check_above_0(learning_rate=self.learning_rate, clip_norm=self.clip_norm)
-        check((self.r_drop or 0) >= 0, "r_drop must be at least 0", r_drop=self.r_drop)
+        check_from_0(r_drop=self.r_drop)
         if self.batch_size and self.tokens_per_batch:
             raise ValueError("Give --batch-size or --tokens-per-batch, not both.")
         if self.ema and self.average:
@@ -211,14 +211,33 @@ def _read(words, defaults, recipes, named=None):
             group = dataclasses.make_dataclass(cls.__name__, fields, frozen=True)
             title = "model" if cls is TransformerConfig else cls.__name__.removesuffix("Options")
             groups.append((title.lower(), group, group()))
-    parsed = tyro.cli(
-        dataclasses.make_dataclass("Groups", groups),
-        prog=os.path.basename(sys.argv[0]),
-        description="",
-        args=words,
-        config=(tyro.conf.OmitArgPrefixes,),
-    )
+    box = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(box):
+            parsed = tyro.cli(
+                dataclasses.make_dataclass("Groups", groups),
+                prog=os.path.basename(sys.argv[0]),
+                description="",
+                args=words,
+                config=(tyro.conf.OmitArgPrefixes,),
+            )
+    except SystemExit as end:
+        if not end.code:  # --help
+            raise
+        print(_as_sentence(box.getvalue()), end="", file=sys.stderr)
+        raise
     return {name: value for group in vars(parsed).values() for name, value in vars(group).items()}
+
+
+def _as_sentence(box):
+    """The error that tyro draws in a box, or without colors between lines, in two lines."""
+    lines = [line.strip(" │") for line in box.splitlines() if not line.startswith(("╭", "╰"))]
+    parts = re.split("[─-]{9,}", " ".join(lines).replace("[bold]", "").replace("[/bold]", ""))
+    parts = [" ".join(part.split()) for part in parts]
+    error, *others = (part for part in parts if not re.fullmatch(r"[\w ]*", part))  # no title
+    meant = [re.findall(r"--[\w-]+", part) for part in others if "Perhaps you meant" in part]
+    hint = f" Perhaps you meant {', '.join(meant[0])}." if meant else ""
+    return f"{error.rstrip('.')}.{hint}\n{others[-1]}.\n"
 
 
 def _docs(cls):
@@ -256,11 +275,15 @@ def _text(value):
 
 
 @contextlib.contextmanager
-def errors_as_exits() -> Iterator[None]:
-    """Ends the script with the message of an error that its user can fix, without a traceback."""
+def errors_as_exits(*errors: type[Exception]) -> Iterator[None]:
+    """Ends the script with the message of an error that its user can fix, without a traceback.
+
+    Args:
+        *errors: their classes. Also of what is written: OSError; of training: FloatingPointError.
+    """
     try:
         yield
-    except (ValueError, OSError, ImportError) as error:
+    except (OSError, FloatingPointError, *errors) as error:
         sys.exit(f"{error}")
 
 
@@ -364,9 +387,19 @@ def column(name: str) -> int | str:
 
 
 def check_above_0(**numbers: float | None) -> None:
-    """Raises a ValueError for the first number that is neither None nor above 0."""
+    """Raises a ValueError for the first number that is neither None nor finite and above 0."""
     for name, value in numbers.items():
-        check(value is None or value > 0, f"{name} must be above 0", **{name: value})
+        if value is not None:
+            check_finite(**{name: value})
+            check(value > 0, f"{name} must be above 0", **{name: value})
+
+
+def check_from_0(**numbers: float | None) -> None:
+    """Raises a ValueError for the first number that is neither None nor finite and at least 0."""
+    for name, value in numbers.items():
+        if value is not None:
+            check_finite(**{name: value})
+            check(value >= 0, f"{name} must be at least 0", **{name: value})
 
 
 def _check_tensorboard():

@@ -1,9 +1,8 @@
 """Ask a saved model of any task: the command `keras-transformer predict`."""
 
-import os
-import sys
+import start_up  # noqa: F401
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow's start-up notices
+import sys
 
 from keras_transformer import console
 

@@ -14,6 +14,8 @@ Interrupted? Repeat the command with --resume. KERAS_BACKEND=tensorflow, jax or 
 backend.
 """
 
+import start_up  # noqa: F401
+
 import generated_english
 import keras_transformer as kt
 from keras_transformer import backend, data, training
@@ -22,8 +24,9 @@ from options import errors_as_exits, make_optimizer, parse, set_up
 from recipes import PRETRAINING
 
 
+@errors_as_exits()
 def main():
-    with errors_as_exits():
+    with errors_as_exits(ValueError, ImportError):
         options = parse(__doc__, PRETRAINING)
         run = training.Run(options.output, options.resume, options.overwrite)
         set_up(options)
@@ -43,15 +46,14 @@ def main():
         jit_compile=backend.prefers_jit(),
     )
     callbacks = run.callbacks(train, **options.for_callbacks)
-    initial_epoch = run.restore(model, epochs)
-    model.fit(
-        train,
-        validation_data=valid,
-        epochs=epochs,
-        initial_epoch=initial_epoch,
-        callbacks=[training.Samples(lambda: samples(filler, valid_words)), *callbacks],
-        shuffle=False,  # the batches shuffle themselves
-    )
+    for span in run.restore(model, epochs):  # two if it was interrupted within an epoch
+        model.fit(
+            train,
+            validation_data=valid,
+            **span,
+            callbacks=[training.Samples(lambda: samples(filler, valid_words)), *callbacks],
+            shuffle=False,  # the batches shuffle themselves
+        )
     run.finish(model)
     filler.save(run.folder / "model.keras")
 

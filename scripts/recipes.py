@@ -13,7 +13,7 @@ import keras_transformer as kt
 from keras_transformer import data, evaluation
 from keras_transformer.checks import check, check_at_least
 from keras_transformer.configuration import PRESETS, TransformerConfig
-from options import Folder, RunOptions, TrainingOptions, check_above_0, column
+from options import Folder, RunOptions, TrainingOptions, check_above_0, check_from_0, column
 
 File = Annotated[str | None, tyro.conf.arg(metavar="FILE")]
 Name = Annotated[str | None, tyro.conf.arg(metavar="NAME")]
@@ -117,7 +117,7 @@ class LabelOptions(WordOptions):
 
     def __post_init__(self):
         super().__post_init__()
-        check(self.forget >= 0, "forget must be at least 0", forget=self.forget)
+        check_from_0(forget=self.forget)
 
 
 # Translation.
@@ -204,6 +204,7 @@ class CleaningOptions(RunOptions):
         super().__post_init__()
         check_at_least(1, max_characters=self.max_characters)
         ratio = self.max_ratio
+        check_from_0(max_ratio=ratio)
         check(ratio is None or ratio >= 1, "max_ratio must be at least 1", max_ratio=ratio)
 
     @property
@@ -244,8 +245,7 @@ class ScoringOptions(RunOptions):
     def __post_init__(self):
         super().__post_init__()
         check_at_least(1, beams=self.beams, bleu_sentences=self.bleu_sentences)
-        penalty = self.length_penalty
-        check(penalty >= 0, "length_penalty must be at least 0", length_penalty=penalty)
+        check_from_0(length_penalty=self.length_penalty)
         try:
             evaluation.check_bleu_tokenizer(self.tokenize)
         except RuntimeError as error:  # its package or download is missing

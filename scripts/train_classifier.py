@@ -17,6 +17,8 @@ calibration.png. Interrupted? Repeat the command with --resume. KERAS_BACKEND=te
 torch selects the backend.
 """
 
+import start_up  # noqa: F401
+
 import generated_english
 import keras_transformer as kt
 from keras_transformer import backend, data, evaluation, plots, training
@@ -24,8 +26,9 @@ from options import errors_as_exits, make_optimizer, parse, prepare_words, set_u
 from recipes import CLASSIFICATION
 
 
+@errors_as_exits()
 def main():
-    with errors_as_exits():
+    with errors_as_exits(ValueError, ImportError):
         options = parse(__doc__, CLASSIFICATION)
         run = training.Run(options.output, options.resume, options.overwrite)
         set_up(options)
@@ -47,15 +50,14 @@ def main():
     callbacks = run.callbacks(
         train, **options.for_callbacks, monitor="val_token_accuracy", mode="max"
     )
-    initial_epoch = run.restore(model, epochs)
-    model.fit(
-        train,
-        validation_data=valid,
-        epochs=epochs,
-        initial_epoch=initial_epoch,
-        callbacks=[training.Samples(lambda: samples(classifier, splits.valid)), *callbacks],
-        shuffle=False,  # the batches shuffle themselves
-    )
+    for span in run.restore(model, epochs):  # two if it was interrupted within an epoch
+        model.fit(
+            train,
+            validation_data=valid,
+            **span,
+            callbacks=[training.Samples(lambda: samples(classifier, splits.valid)), *callbacks],
+            shuffle=False,  # the batches shuffle themselves
+        )
     run.finish(model)
     classifier.save(run.folder / "model.keras")
 

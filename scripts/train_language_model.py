@@ -18,6 +18,8 @@ Interrupted? Repeat the command with --resume. KERAS_BACKEND=tensorflow, jax or 
 backend.
 """
 
+import start_up  # noqa: F401
+
 import math
 
 import numpy as np
@@ -30,8 +32,9 @@ from options import errors_as_exits, make_optimizer, parse, set_up
 from recipes import LANGUAGE_MODELLING
 
 
+@errors_as_exits()
 def main():
-    with errors_as_exits():
+    with errors_as_exits(ValueError, ImportError):
         options = parse(__doc__, LANGUAGE_MODELLING)
         run = training.Run(options.output, options.resume, options.overwrite)
         set_up(options)
@@ -52,15 +55,17 @@ def main():
         jit_compile=backend.prefers_jit(),
     )
     callbacks = run.callbacks(train, **options.for_callbacks)
-    initial_epoch = run.restore(model, epochs)
-    model.fit(
-        train,
-        validation_data=valid,
-        epochs=epochs,
-        initial_epoch=initial_epoch,
-        callbacks=[training.Samples(lambda: generator.generate(prompts, 100, 0.8)[0]), *callbacks],
-        shuffle=False,  # the batches shuffle themselves
-    )
+    for span in run.restore(model, epochs):  # two if it was interrupted within an epoch
+        model.fit(
+            train,
+            validation_data=valid,
+            **span,
+            callbacks=[
+                training.Samples(lambda: generator.generate(prompts, 100, 0.8)[0]),
+                *callbacks,
+            ],
+            shuffle=False,  # the batches shuffle themselves
+        )
     run.finish(model)
     generator.save(run.folder / "model.keras")
 

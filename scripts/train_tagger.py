@@ -16,6 +16,8 @@ confusion.png. Interrupted? Repeat the command with --resume. KERAS_BACKEND=tens
 selects the backend.
 """
 
+import start_up  # noqa: F401
+
 import numpy as np
 
 import generated_english
@@ -25,8 +27,9 @@ from options import errors_as_exits, make_optimizer, parse, prepare_words, set_u
 from recipes import TAGGING
 
 
+@errors_as_exits()
 def main():
-    with errors_as_exits():
+    with errors_as_exits(ValueError, ImportError):
         options = parse(__doc__, TAGGING)
         run = training.Run(options.output, options.resume, options.overwrite)
         set_up(options)
@@ -48,15 +51,14 @@ def main():
     callbacks = run.callbacks(
         train, **options.for_callbacks, monitor="val_token_accuracy", mode="max"
     )
-    initial_epoch = run.restore(model, epochs)
-    model.fit(
-        train,
-        validation_data=valid,
-        epochs=epochs,
-        initial_epoch=initial_epoch,
-        callbacks=[training.Samples(lambda: samples(tagger, splits.valid)), *callbacks],
-        shuffle=False,  # the batches shuffle themselves
-    )
+    for span in run.restore(model, epochs):  # two if it was interrupted within an epoch
+        model.fit(
+            train,
+            validation_data=valid,
+            **span,
+            callbacks=[training.Samples(lambda: samples(tagger, splits.valid)), *callbacks],
+            shuffle=False,  # the batches shuffle themselves
+        )
     run.finish(model)
     tagger.save(run.folder / "model.keras")
 

@@ -19,6 +19,8 @@ settings.json, scores.json, learning_curve.png and attention.png. Interrupted? R
 with --resume. KERAS_BACKEND=tensorflow, jax or torch selects the backend.
 """
 
+import start_up  # noqa: F401
+
 import functools
 
 import keras
@@ -29,8 +31,9 @@ from options import errors_as_exits, make_optimizer, parse, set_up
 from recipes import TRANSLATION
 
 
+@errors_as_exits()
 def main():
-    with errors_as_exits():
+    with errors_as_exits(ValueError, ImportError):
         options = parse(__doc__, TRANSLATION)
         run = training.Run(options.output, options.resume, options.overwrite)
         set_up(options)
@@ -93,15 +96,14 @@ def fit(options, run, translator, train, valid, callbacks=(), **monitored):
         jit_compile=backend.prefers_jit(),
     )
     run_callbacks = run.callbacks(train, **options.for_callbacks, **monitored)
-    initial_epoch = run.restore(model, epochs)
-    model.fit(
-        train,
-        validation_data=valid,
-        epochs=epochs,
-        initial_epoch=initial_epoch,
-        callbacks=[*callbacks, *run_callbacks],
-        shuffle=False,  # the batches shuffle themselves
-    )
+    for span in run.restore(model, epochs):  # two if it was interrupted within an epoch
+        model.fit(
+            train,
+            validation_data=valid,
+            **span,
+            callbacks=[*callbacks, *run_callbacks],
+            shuffle=False,  # the batches shuffle themselves
+        )
     run.finish(model)
     translator.save(run.folder / "model.keras")
     return model

@@ -1,9 +1,8 @@
 """Translate with a saved model: the command `keras-transformer translate`."""
 
-import os
-import sys
+import start_up  # noqa: F401
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow's start-up notices
+import sys
 
 from keras_transformer import console
 

@@ -171,7 +171,8 @@ def test_slots_are_written_and_no_others(numpy, normal, axis, slot, number, as_t
     np.moveaxis(expected, axis, 0)[slot : slot + number] = np.moveaxis(new, axis, 0)
     at = ops.convert_to_tensor(slot, "int32") if as_tensor else slot
     cache = ops.convert_to_tensor(before.copy())
-    written = backend.write_slots(cache, ops.convert_to_tensor(new), at, axis)
+    slots = backend.slot_indices(at, number)
+    written = backend.write_slots(cache, ops.convert_to_tensor(new), slots, axis)
     np.testing.assert_array_equal(numpy(written), expected)
 
 

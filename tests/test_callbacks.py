@@ -42,9 +42,8 @@ def small_model(make=embeddings):
 
 def fitted(model, batches, folder, epochs, **kwargs):
     checkpoint = EpochCheckpoint(folder, batches, **kwargs)
-    first = checkpoint.restore(model)
-    model.fit(batches, epochs=epochs, initial_epoch=first, shuffle=False, verbose=0,
-              callbacks=[checkpoint])  # fmt: skip
+    for span in checkpoint.restore(model, epochs):
+        model.fit(batches, **span, shuffle=False, verbose=0, callbacks=[checkpoint])
     return checkpoint
 
 
@@ -68,7 +67,7 @@ def test_the_mean_is_that_of_the_weights_of_the_epochs(batches, tmp_path, make):
 
     model = small_model(make)
     checkpoint = EpochCheckpoint(tmp_path, batches, keep=3)
-    checkpoint.restore(model)
+    checkpoint.restore(model, epochs=4)
     callbacks = [checkpoint, Remember()]
     model.fit(batches, epochs=4, shuffle=False, verbose=0, callbacks=callbacks)
     average_checkpoints(model, checkpoint.paths)

@@ -43,17 +43,21 @@ def started(folder, **kwargs):
 def fit(run, model, epochs, callbacks=(), **kwargs):
     """What a training script does."""
     of_run = run.callbacks(Rows(), **kwargs)
-    initial_epoch = run.restore(model, epochs)
-    model.fit(
-        Rows(),
-        validation_data=Rows(),
-        epochs=epochs,
-        initial_epoch=initial_epoch,
-        callbacks=[*callbacks, *of_run],
-        shuffle=False,
-        verbose=0,
-    )
+    for span in run.restore(model, epochs):
+        model.fit(
+            Rows(),
+            validation_data=Rows(),
+            **span,
+            callbacks=[*callbacks, *of_run],
+            shuffle=False,
+            verbose=0,
+        )
     run.finish(model)
+
+
+def visible(folder):
+    """The names in a folder, but for the lock."""
+    return sorted(path.name for path in folder.iterdir() if path.name != ".lock")
 
 
 def history_of(run):
@@ -66,7 +70,7 @@ def test_nothing_is_written_before_a_run_begins(tmp_path):
     run = Run(folder)
     assert not folder.parent.exists()
     run.begin(ARGUMENTS, DATA)
-    assert [path.name for path in folder.iterdir()] == ["settings.json"]
+    assert visible(folder) == ["settings.json"]
     settings = json.loads((folder / "settings.json").read_text("utf-8"))
     assert run.settings == settings and settings["arguments"] == ARGUMENTS
     assert settings["versions"]["keras"] == keras.__version__
@@ -101,7 +105,7 @@ def test_a_run_is_refused_and_overwritten_only_on_demand_and_then_completely(tmp
     replacement = Run(tmp_path, overwrite=True)
     assert (tmp_path / "history.csv").exists()  # until it begins
     replacement.begin({"seed": 4}, DATA)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["notes.txt", "settings.json"]
+    assert visible(tmp_path) == ["notes.txt", "settings.json"]
     assert replacement.settings["arguments"] == {"seed": 4}
 
 
@@ -132,7 +136,7 @@ def test_a_kill_while_a_run_is_overwritten_leaves_no_mixture(tmp_path, monkeypat
         with pytest.raises(FileNotFoundError, match="no run to resume"):
             Run(folder, resume=True)
         Run(folder).begin({"seed": 4}, DATA)
-    assert [path.name for path in folder.iterdir()] == ["settings.json"]
+    assert visible(folder) == ["settings.json"]
 
 
 def test_a_resumed_run_keeps_its_settings_and_its_data(tmp_path):

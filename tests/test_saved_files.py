@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.tasks.task import FORMAT_VERSION
+from keras_transformer.saved_files import FORMAT_VERSION
 
 FOLDER = pathlib.Path(__file__).parent / "saved_by_0.1.0"
 EXPECTED = json.loads((FOLDER / "answers.json").read_text("utf-8"))
@@ -90,7 +90,7 @@ def test_a_file_of_0_1_0_answers_as_before_and_so_does_its_copy_of_today(name, t
         assert scores_of(task) == pytest.approx(EXPECTED["scores"][name], abs=2e-3)
 
     task.save(tmp_path / "new.keras")
-    assert config_in(tmp_path / "new.keras")["config"]["format_version"] == FORMAT_VERSION == 2
+    assert config_in(tmp_path / "new.keras")["config"]["format_version"] == FORMAT_VERSION == 3
     copy = load(tmp_path / "new.keras")
     assert copy.get_config() == task.get_config()
     for one, other in zip(copy.get_weights(), task.get_weights(), strict=True):
@@ -116,7 +116,7 @@ def test_a_file_of_a_newer_format_is_refused(name, tmp_path):
     config = config_in(path)
     config["config"]["format_version"] = FORMAT_VERSION + 1
     replace_in(path, "config.json", json.dumps(config))
-    message = "Expected a file of format version 2 or below; received 3, .* Upgrade the package."
+    message = "expected format version 3 or below; received 4, .* Upgrade the package."
     with pytest.raises(ValueError, match=message):
         load(path)
 

@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from . import average, evaluate, export, predict, translate
+from . import average, check, evaluate, export, predict, translate
 from .files import load_task
 
 __all__ = ["load_task", "main"]
@@ -22,6 +22,7 @@ COMMANDS = {
     "evaluate": evaluate,
     "average": average,
     "export": export,
+    "check": check,
 }
 
 
@@ -55,7 +56,7 @@ def _parse(arguments):
     summaries = (
         f"  {name:11}{str(command.__doc__).splitlines()[0]}" for name, command in COMMANDS.items()
     )
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="keras-transformer",
         usage="%(prog)s COMMAND ...",
         description=__doc__,
@@ -65,7 +66,7 @@ def _parse(arguments):
     parser.add_argument("command", choices=COMMANDS, metavar="COMMAND", help="one of those below")
     name = parser.parse_args(arguments[:1]).command
     command = COMMANDS[name]
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog=f"keras-transformer {name}",
         description=command.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -74,6 +75,13 @@ def _parse(arguments):
     command.add_options(parser)
     # Subparsers would refuse MODEL --beams 4 TEXT.
     return command, parser.parse_intermixed_args(arguments[1:])
+
+
+class _Parser(argparse.ArgumentParser):
+    """An error is one line; argparse writes the whole usage before it."""
+
+    def error(self, message):
+        self.exit(2, f"{self.prog}: {message.rstrip('.')}. See {self.prog} --help.\n")
 
 
 def _discard_output():

@@ -14,7 +14,8 @@ import pathlib
 import sys
 
 from .. import training
-from .files import check_output, first_line, load_task
+from ..saved_files import first_line
+from .files import check_output, load_task
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -4,8 +4,7 @@ import os
 import pathlib
 import sys
 
-import keras
-
+from ..saved_files import load
 from ..tasks import Classifier, MaskFiller, Tagger, Task, TextGenerator, Translator
 
 TRAINING_SCRIPTS = {
@@ -28,32 +27,14 @@ def load_task(path: str | os.PathLike, kind: type[Task] = Task) -> Task:
     Raises:
         SystemExit: the file is missing, damaged or foreign, or holds another task.
     """
-    path = pathlib.Path(path)
     cure = f"Train one with {TRAINING_SCRIPTS[kind]}."
-    if path.is_dir():
-        sys.exit(f"Expected a .keras file; received the folder {path}. Try {path / 'model.keras'}.")
-    if not path.exists():
-        sys.exit(f"There is no model at {path}. {cure}")
-    if path.suffix == ".h5":
-        sys.exit(
-            f"Expected a .keras file; received {path}, which holds weights without their model. "
-            "Use the model.keras of its run."
-        )
     try:
-        task = keras.saving.load_model(path, compile=False)
-    except Exception as error:  # Keras, zipfile and h5py have an exception for each kind of damage
-        sys.exit(
-            f"Expected a .keras file of this package; {path} cannot be loaded "
-            f"({type(error).__name__}: {first_line(error)}). {cure}"
-        )
+        task = load(path)
+    except (ValueError, FileNotFoundError) as error:
+        sys.exit(f"{error} {cure}")
     if not isinstance(task, kind):
         sys.exit(f"Expected a {kind.__name__}; {path} holds a {type(task).__name__}. {cure}")
     return task
-
-
-def first_line(error: Exception) -> str:
-    """The first line of what an exception says, at most 200 characters."""
-    return next(iter(str(error).strip().splitlines()), "")[:200]
 
 
 def check_output(option: str, path: str | os.PathLike) -> None:

@@ -94,7 +94,7 @@ class BucketedBatches(keras.utils.PyDataset):
         self._first_buckets = _most_different(self._buckets)
         self._order_of_epoch: tuple[int, list] = (-1, [])
         self._within_epoch = self._warned = False
-        self.epoch = 0
+        self.epoch = self.first_batch = 0
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
@@ -120,6 +120,14 @@ class BucketedBatches(keras.utils.PyDataset):
     def epoch(self, epoch: int) -> None:
         check_at_least(0, epoch=epoch)
         self._epoch, self._served = int(epoch), []
+
+    @property
+    def num_batches(self) -> int:
+        """int, batches that Keras reads per epoch: those from `first_batch` on.
+
+        A run that is resumed within an epoch sets `first_batch`.
+        """
+        return len(self) - self.first_batch
 
     def follow_epoch(self) -> keras.callbacks.Callback:
         """A callback for `fit` that keeps `epoch` equal to `fit`'s own, from any initial epoch.
@@ -154,10 +162,13 @@ class BucketedBatches(keras.utils.PyDataset):
         return sum(bucket.num_batches for bucket in self._buckets)
 
     def __getitem__(self, index: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        if not 0 <= index < len(self):
-            raise IndexError(f"There are {len(self)} batches, from 0; received index {index}.")
+        if not 0 <= index < self.num_batches:
+            raise IndexError(
+                f"There are {self.num_batches} batches, from 0; received index {index}."
+            )
         if self._within_epoch:
             self._served.append(index)
+            index += self.first_batch  # outside, Keras looks at the first two for their shapes
         bucket, rows = self._order()[index]
         inputs = {name: array[rows] for name, array in self._arrays[bucket].items()}
         labels = inputs.pop("labels")

@@ -55,14 +55,8 @@ class WordTask(Task):
     ):
         super().__init__(**kwargs)
         check_at_least(1, batch_size=batch_size)
-        sizes = dict(
-            num_words=vocabulary.num_words,
-            num_characters=vocabulary.num_characters,
-            max_characters=vocabulary.max_characters,
-            num_labels=len(labels) + 1,
-        )
         config = model.get_config()
-        for name, size in sizes.items():
+        for name, size in {**vocabulary.sizes, "num_labels": len(labels) + 1}.items():
             check(
                 config.get(name) == size,
                 f"{name} of the model must be {size} for this vocabulary and these labels",
@@ -195,8 +189,7 @@ class MaskFiller(WordTask):
     def __init__(
         self, model: WordModel, vocabulary: WordVocabulary, batch_size: int = 64, **kwargs: Any
     ):
-        labels = ["[UNKNOWN]", MASKED, *vocabulary.words]
-        super().__init__(model, vocabulary, labels, batch_size, **kwargs)
+        super().__init__(model, vocabulary, vocabulary.masked_labels, batch_size, **kwargs)
 
     def fill(self, texts: Iterable[str], number: int = 5) -> list[list[Prediction]]:
         """Predicts the masked word of each text.

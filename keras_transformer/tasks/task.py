@@ -9,9 +9,8 @@ import numpy as np
 
 from ..atomic import atomic_write
 from ..checks import check
+from ..saved_files import FORMAT_VERSION, check_version, seal
 from ..tokenizers import SentencePieceTokenizer
-
-FORMAT_VERSION = 2  # of saved tasks; this package reads it and all before it
 
 
 class Task(keras.Model):
@@ -36,6 +35,8 @@ class Task(keras.Model):
     def save(self, filepath: str | pathlib.Path, overwrite: bool = True, **kwargs: Any) -> None:
         """Saves the task like `keras.Model.save`, but atomically and without optimizer state.
 
+        The file is sealed by checksums, which `keras_transformer.check_file` and `load` compare.
+
         To resume training, see `training.EpochCheckpoint`.
 
         Args:
@@ -53,6 +54,7 @@ class Task(keras.Model):
         try:
             with atomic_write(filepath) as temporary:
                 super().save(temporary, **kwargs)
+                seal(temporary)
         finally:
             self.model.optimizer = optimizer
 
@@ -68,14 +70,9 @@ class Task(keras.Model):
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> "Task":
         config = dict(config)
-        version = config.pop("format_version", 1)
-        if version > FORMAT_VERSION:
-            raise ValueError(
-                f"Expected a file of format version {FORMAT_VERSION} or below; received "
-                f"{version}, written by a newer keras_transformer. Upgrade the package."
-            )
-        if version == 1:
+        if check_version(config) == 1:
             config = _from_version_1(config)
+        config.pop("format_version", None)
         for name in cls.parts:
             config[name] = keras.saving.deserialize_keras_object(config[name])
         return cls(**config)

@@ -58,7 +58,7 @@ class Hypothesis(NamedTuple):
 class Translator(Task):
     """A `Transformer` with its tokenizers: `translate` takes strings and returns strings.
 
-        translator = keras.saving.load_model("dates.keras")
+        translator = keras_transformer.load("dates.keras")
         translator.translate(["April 22, 2019"])  # ["2019-04-22"]
 
     Args:

@@ -1,6 +1,13 @@
 """What `model.fit` needs besides a loss: schedule, callbacks, and runs that can be resumed."""
 
-from .callbacks import Progress, ResumableEarlyStopping, Samples, ValidationScore, evenly_spaced
+from .callbacks import (
+    FiniteLoss,
+    Progress,
+    ResumableEarlyStopping,
+    Samples,
+    ValidationScore,
+    evenly_spaced,
+)
 from .checkpoints import (
     EpochCheckpoint,
     ResumableCSVLogger,
@@ -8,18 +15,21 @@ from .checkpoints import (
     checkpoint_paths,
 )
 from .diversification import add_translations, diversify
+from .interruptions import SaveOnSignal
 from .optimizer import WarmupSchedule, paper_optimizer
 from .r_drop import RDrop, symmetric_kl_divergence
 from .run import Run
 
 __all__ = [
     "EpochCheckpoint",
+    "FiniteLoss",
     "Progress",
     "RDrop",
     "ResumableCSVLogger",
     "ResumableEarlyStopping",
     "Run",
     "Samples",
+    "SaveOnSignal",
     "ValidationScore",
     "WarmupSchedule",
     "add_translations",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
+import numpy as np
 
 from ..checks import check, check_at_least
 
@@ -37,6 +38,45 @@ class Progress(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         logs["tokens_per_second"] = self.rate
+
+
+class FiniteLoss(keras.callbacks.Callback):
+    """Ends training at the first update whose loss is infinite or not a number.
+
+    Before the callbacks that write, so that nothing of that update is saved.
+
+    Raises:
+        FloatingPointError: In `fit`; it names the update, the learning rate and the gradient.
+
+    Departs: keras.callbacks.TerminateOnNaN lets the epoch end, and its weights be saved.
+    """
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.epoch = epoch
+
+    def on_train_batch_end(self, batch, logs=None):
+        self._check(logs, "loss", f"at batch {batch + 1} of epoch {self.epoch + 1}")
+
+    def on_epoch_end(self, epoch, logs=None):
+        self._check(logs, "val_loss", f"after epoch {epoch + 1}")
+
+    def _check(self, logs, name, when):
+        value = float((logs or {}).get(name, 0.0))
+        if math.isfinite(value):
+            return
+        optimizer = self.model.optimizer
+        raise FloatingPointError(
+            f"The {name} is {value} {when} (learning rate {float(optimizer.learning_rate):.3g}, "
+            f"norm of the mean gradient {_mean_gradient(optimizer):.3g}). The last checkpoint is "
+            "intact. Start again with a lower learning rate, a longer warm-up or clipped gradients."
+        )
+
+
+def _mean_gradient(optimizer):
+    """The norm of Adam's running mean of the gradients."""
+    means = [v for v in optimizer.variables if v.path.endswith("_momentum")]
+    squares = (np.square(keras.ops.convert_to_numpy(v).astype("float64")).sum() for v in means)
+    return math.sqrt(sum(squares))
 
 
 class ValidationScore(keras.callbacks.Callback):

@@ -1,18 +1,21 @@
 """What survives an interruption: weights and optimizer after every epoch, and the log."""
 
 import csv
+import math
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import keras
 import numpy as np
+from keras import ops
 
 from .. import backend
-from ..atomic import atomic_write, write_text
+from ..atomic import atomic_write, check_space, write_text
 from ..checks import check_at_least
 from .callbacks import ResumableEarlyStopping
+from .weight_files import add_checksum, check_weights, read_state, set_damaged_aside
 
 PathLike = str | os.PathLike
 
@@ -25,19 +28,23 @@ def checkpoint_paths(folder: PathLike) -> list[pathlib.Path]:
 class EpochCheckpoint(keras.callbacks.Callback):
     """Saves everything training depends on after every epoch, so that a killed run can be resumed.
 
-    There is one file per epoch, for weights and optimizer together; after a kill at any moment the
-    last complete one is valid. All randomness (dropout, the order of the batches) is seeded by
-    (seed, epoch) as an epoch begins: a resumed epoch equals the uninterrupted one.
+    There is one file per epoch, for weights and optimizer together, with a checksum; `save_within`
+    adds one in the middle of an epoch. A file is flushed to disk and read back before older ones
+    are removed; one that is damaged all the same is passed over. All randomness (dropout, the order
+    of the batches) is seeded by (seed, epoch) as an epoch begins, and saved within one: a resumed
+    run equals the uninterrupted one.
 
         checkpoint = EpochCheckpoint("runs/dates/checkpoint", batches, seed=0)
-        initial_epoch = checkpoint.restore(model)
-        model.fit(batches, epochs=8, initial_epoch=initial_epoch, callbacks=[checkpoint])
+        for span in checkpoint.restore(model, epochs=8):
+            model.fit(batches, **span, callbacks=[checkpoint], shuffle=False)
 
     Args:
         folder: path of the folder of the checkpoints.
-        batches: training data; its `epoch` is set at the start of every epoch.
+        batches: training data; its `epoch` is set at the start of every epoch, and its
+            `first_batch`, if it has one, to resume within an epoch.
         seed: int.
-        keep: int from 1, number of the last epochs to keep, for `average_checkpoints`.
+        keep: int from 1, number of the last epochs to keep, for `average_checkpoints`; two are
+            kept in any case.
         early_stopping: `ResumableEarlyStopping` whose best epoch is kept too; None: the last
             epochs only. In `fit` it precedes this callback.
 
@@ -61,12 +68,16 @@ class EpochCheckpoint(keras.callbacks.Callback):
         self.folder = pathlib.Path(folder)
         self.batches = batches
         self.seed = seed
-        self.keep = keep
+        self.keep = max(2, keep)  # should the last one be damaged, there is one before it
         self.early_stopping = early_stopping
+        self._splits_epochs = hasattr(batches, "first_batch")
+        self._dropout_state: np.ndarray | None = None
+        set_damaged_aside(self.paths)
+        set_damaged_aside(self._paths_within(self.finished_epochs))
 
     @property
     def paths(self) -> list[pathlib.Path]:
-        """The checkpoints, oldest first."""
+        """The checkpoints of whole epochs, oldest first."""
         return checkpoint_paths(self.folder)
 
     @property
@@ -81,39 +92,115 @@ class EpochCheckpoint(keras.callbacks.Callback):
             return None
         return self._path(self.early_stopping.best_epoch)
 
-    def restore(self, model: keras.Model) -> int:
+    def restore(self, model: keras.Model, epochs: int) -> Iterator[dict[str, int]]:
         """Loads the last checkpoint, if there is one, into a compiled model.
 
         Args:
             model: compiled keras.Model.
+            epochs: int, number of epochs in total.
 
         Returns:
-            int, the number of finished epochs, for `fit(initial_epoch=...)`.
+            Iterator of "initial_epoch" and "epochs" for `fit`: first the rest of an epoch in which
+            the run was interrupted, then all whole ones.
         """
         # An optimizer that is built within the first step makes TensorFlow trace that step twice.
         model.optimizer.build(model.trainable_variables)
         if self.paths:
             model.load_weights(self.paths[-1])
-        return self.finished_epochs
+        if self._paths_within(self.finished_epochs):
+            model.test_on_batch(
+                *self.batches[0]
+            )  # TensorFlow makes metrics only when it needs them
+        return self._spans(model, self.finished_epochs, epochs)
+
+    def _spans(self, model, first, epochs):
+        model.stop_training = False
+        for path in self._paths_within(first)[-1:]:
+            self.batches.first_batch = int(path.name[17:24])
+            yield {"initial_epoch": first, "epochs": first + 1}
+            first += 1
+            model.load_weights(self._path(first - 1))  # `fit` ends with a moving average, if any
+        if first < epochs and not model.stop_training:
+            yield {"initial_epoch": first, "epochs": epochs}
+
+    def save_within(self, epoch: int, batch: int) -> bool:
+        """Saves in the middle of an epoch, after one of its batches.
+
+        Args:
+            epoch: int from 0.
+            batch: int from 0, as `on_train_batch_end` receives it.
+
+        Returns:
+            bool, whether it was saved: the last batch of an epoch is left to `on_epoch_end`, and so
+            is all of it where `batches` cannot begin within one.
+        """
+        if not self._splits_epochs or batch + 1 >= self.batches.num_batches:
+            return False
+        num_done = self.batches.first_batch + batch + 1
+        before = self._paths_within(epoch)
+        variables = [*self._seeds(), *self.model.metrics_variables]
+        state = {
+            "variables": [ops.convert_to_numpy(variable) for variable in variables],
+            "dropout": backend.dropout_state(),
+        }
+        self._save(self.folder / f"epoch-{epoch:04d}-batch-{num_done:07d}.weights.h5", state)
+        for path in before:
+            path.unlink()
+        return True
 
     def on_epoch_begin(self, epoch, logs=None):
         self.batches.epoch = epoch
         backend.seed_dropout(self.seed + epoch)
-        states = [v for v in self.model.variables if v.name == "seed_generator_state"]
+        states = self._seeds()
         seeds = np.random.SeedSequence([self.seed, epoch]).generate_state(len(states)) >> 1
         for state, seed in zip(states, seeds, strict=True):
             state.assign(np.array([seed, 0], "uint32"))
+        if self._splits_epochs and self.batches.first_batch:
+            self._go_on(self._paths_within(epoch)[-1])
+
+    def on_train_batch_begin(self, batch, logs=None):
+        if self._dropout_state is not None:  # PyTorch's loader of data has drawn a number, too
+            backend.set_dropout_state(self._dropout_state)
+            self._dropout_state = None
 
     def on_epoch_end(self, epoch, logs=None):
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with atomic_write(self._path(epoch)) as temporary:
-            self.model.save_weights(temporary, overwrite=True)
+        self._save(self._path(epoch))
         for path in self.paths[: -self.keep]:
             if path != self.best_path:
                 path.unlink()
+        for path in self._paths_within(epoch):
+            path.unlink()
+        if self._splits_epochs:
+            self.batches.first_batch = 0
+
+    def _save(self, path, state=None):
+        self.folder.mkdir(parents=True, exist_ok=True)
+        variables = {id(v): v for v in (*self.model.variables, *self.model.optimizer.variables)}
+        num_bytes = sum(math.prod(v.shape) * 8 + 8192 for v in variables.values())
+        check_space(path, num_bytes)
+        with atomic_write(path) as temporary:
+            self.model.save_weights(temporary, overwrite=True)
+            add_checksum(temporary, state or {})
+            check_weights(temporary)
+
+    def _go_on(self, path):
+        """Continues an epoch after the batches that a checkpoint within it has seen."""
+        self.model.load_weights(path)
+        state = read_state(path)
+        variables = [*self._seeds(), *self.model.metrics_variables]
+        for variable, value in zip(variables, state["variables"], strict=True):
+            variable.assign(value)
+        self._dropout_state = state.get("dropout")
+
+    def _seeds(self):
+        """The state of each dropout; PyTorch ignores them."""
+        return [v for v in self.model.variables if v.name == "seed_generator_state"]
 
     def _path(self, epoch):
         return self.folder / f"epoch-{epoch + 1:04d}.weights.h5"
+
+    def _paths_within(self, epoch):
+        return sorted(self.folder.glob(f"epoch-{epoch:04d}-batch-*.weights.h5"))
 
 
 def average_checkpoints(model: keras.Model, paths: Sequence[PathLike]) -> None:
@@ -164,3 +251,7 @@ class ResumableCSVLogger(keras.callbacks.CSVLogger):
         self.past = rows[:num_finished]
         if len(rows) > num_finished:
             write_text(path, "\n".join([*lines[: 1 + num_finished], ""]))
+
+    def on_epoch_end(self, epoch, logs=None):
+        check_space(self.filename, 4096)
+        super().on_epoch_end(epoch, logs)

@@ -10,15 +10,17 @@ import pathlib
 import platform
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+import filelock
 import keras
 
 from .. import backend
 from ..atomic import write_text
-from .callbacks import Progress, ResumableEarlyStopping
+from .callbacks import FiniteLoss, Progress, ResumableEarlyStopping
 from .checkpoints import EpochCheckpoint, ResumableCSVLogger, average_checkpoints
+from .interruptions import SaveOnSignal
 
 RESULTS = (
     "average-*.keras",
@@ -39,15 +41,8 @@ class Run:
         run = Run("runs/dates")
         run.begin(options, data=examples)
         callbacks = run.callbacks(train, patience=5)
-        initial_epoch = run.restore(model, epochs=40)
-        model.fit(
-            train,
-            validation_data=valid,
-            epochs=40,
-            initial_epoch=initial_epoch,
-            callbacks=callbacks,
-            shuffle=False,
-        )
+        for span in run.restore(model, epochs=40):
+            model.fit(train, validation_data=valid, **span, callbacks=callbacks, shuffle=False)
         run.finish(model)
 
     After an interruption the same lines with `Run("runs/dates", resume=True)` continue after the
@@ -95,8 +90,10 @@ class Run:
 
         Raises:
             ValueError: If a resumed run has other training data than before.
+            BlockingIOError: If another process runs in this folder.
         """
         data = _digest(data)
+        self._lock()
         if self.resume:
             if self.settings["data"] != data:
                 raise ValueError(
@@ -108,7 +105,6 @@ class Run:
         for pattern in RESULTS:
             for path in self.folder.glob(pattern):
                 _remove(path)
-        self.folder.mkdir(parents=True, exist_ok=True)
         settings = {
             "command": " ".join([f"KERAS_BACKEND={backend.name()}", *sys.orig_argv]),
             "arguments": dict(arguments),
@@ -119,6 +115,17 @@ class Run:
             "started": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
         }
         _write_json(self._settings_path, settings)
+
+    def _lock(self):
+        """Keeps other processes out of the folder until this one ends, in whatever way."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._file_lock = filelock.FileLock(self.folder / ".lock", timeout=0, is_singleton=True)
+        try:
+            self._file_lock.acquire()
+        except filelock.Timeout as error:
+            raise BlockingIOError(
+                f"Another process runs in {self.folder}; wait for it, or choose another --output."
+            ) from error
 
     def callbacks(
         self,
@@ -131,7 +138,10 @@ class Run:
         mode: str = "min",
         tensorboard: bool = False,
     ) -> list[keras.callbacks.Callback]:
-        """Progress, history.csv, checkpoints and early stopping, for `fit`.
+        """Progress, history.csv, checkpoints, early stopping and a clean end, for `fit`.
+
+        `fit` ends early with a FloatingPointError if the loss is infinite or not a number, and with
+        a SystemExit after Control-C or SIGTERM; the run can then be resumed.
 
         Callbacks that add to the log go before them.
 
@@ -151,7 +161,7 @@ class Run:
         self._average, self._early_stopping = average, None
         self._checkpoint = EpochCheckpoint(folder, batches, seed, keep=max(1, average))
         log = ResumableCSVLogger(self.folder / "history.csv", self._checkpoint.finished_epochs)
-        callbacks = [Progress(batches), log]
+        callbacks = [FiniteLoss(), Progress(batches), log]
         if patience is not None:
             self._early_stopping = ResumableEarlyStopping(monitor, patience, mode, log.past)
             callbacks.append(self._early_stopping)
@@ -159,9 +169,9 @@ class Run:
                 self._checkpoint.early_stopping = self._early_stopping
         if tensorboard:
             callbacks.append(keras.callbacks.TensorBoard(self.folder / "tensorboard"))
-        return [*callbacks, self._checkpoint]
+        return [*callbacks, self._checkpoint, SaveOnSignal(self._checkpoint)]
 
-    def restore(self, model: keras.Model, epochs: int) -> int:
+    def restore(self, model: keras.Model, epochs: int) -> Iterator[dict[str, int]]:
         """Loads the last checkpoint, if there is one; comes after `callbacks`.
 
         Args:
@@ -169,14 +179,14 @@ class Run:
             epochs: int, number of epochs in total.
 
         Returns:
-            int, the initial epoch for `fit`: the number of finished epochs, or `epochs` if early
-            stopping has ended the run.
+            Iterator of "initial_epoch" and "epochs" for `fit`: none if the run has ended, two if it
+            was interrupted within an epoch, whose rest comes first.
         """
-        finished = self._checkpoint.restore(model)
-        if finished:
+        spans = self._checkpoint.restore(model, epochs)
+        if finished := self._checkpoint.finished_epochs:
             print(f"Resuming after epoch {finished} of {epochs}.")
         stopped = self._early_stopping is not None and self._early_stopping.stopped
-        return epochs if stopped else finished
+        return iter(()) if stopped else spans
 
     def finish(self, model: keras.Model) -> None:
         """Sets the final weights once `fit` has returned.

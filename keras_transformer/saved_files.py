@@ -1,0 +1,394 @@
+"""Saved tasks: what a .keras file holds, checked before any of it is loaded.
+
+`Task.save` seals its file: a member of the archive lists the SHA-256 of all others. A seal finds
+damage and edits by accident; it proves no origin, since whoever edits a file on purpose can seal
+it again. So nothing that a file names is imported or run before it is known to be harmless.
+"""
+
+import collections
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import io
+import json
+import os
+import pathlib
+import posixpath
+import zipfile
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+
+from .checks import check, check_at_least
+from .configuration import TransformerConfig
+
+FORMAT_VERSION = 3  # of saved tasks; this package reads it and all before it
+FIRST_SEALED_VERSION = 3
+
+CONFIG, METADATA, WEIGHTS, SEAL = "config.json", "metadata.json", "model.weights.h5", "seal.json"
+VOCABULARY_FILE = "vocabulary.spm"
+PACKAGE = "keras_transformer>"
+MOST_MEMBERS = 100
+MOST_BYTES = {CONFIG: 2**28, METADATA: 2**20, SEAL: 2**20, VOCABULARY_FILE: 2**28, WEIGHTS: 2**38}
+MOST_EXPANSION = 1000  # bytes of a member per byte that it takes in the archive
+
+
+@dataclasses.dataclass(frozen=True)
+class FileSummary:
+    """What `check_file` found in a file.
+
+    Args:
+        task: Class of the task, such as "Translator".
+        model: Class of its model, such as "Transformer".
+        config: The sizes and options of the model.
+        vocabulary: Number of ids (and of labels), by the name of the model's argument.
+        parameters: Number of weights.
+        quantization: The modes of its quantized layers, such as ["int8"].
+        format_version: Version of the file format.
+        versions: Versions of keras and keras_transformer that wrote the file, where known.
+        sealed: Whether the file has checksums of its members; files of version 0.1.0 have none.
+    """
+
+    task: str
+    model: str
+    config: TransformerConfig
+    vocabulary: dict[str, int]
+    parameters: int
+    quantization: list[str]
+    format_version: int
+    versions: dict[str, str]
+    sealed: bool
+
+
+def check_file(path: str | os.PathLike) -> FileSummary:
+    """Checks the .keras file of a task without loading it: nothing that it names is run.
+
+    Args:
+        path: the file.
+
+    Returns:
+        `FileSummary`.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: It is damaged, was altered after it was saved, is of a newer format, or holds
+            anything but a task of this package whose values, weights and vocabulary fit together.
+    """
+    with _one_sentence(path), zipfile.ZipFile(path) as archive:
+        sizes = _check_members(archive)
+        config, metadata = _read_json(archive, CONFIG), _read_json(archive, METADATA)
+        version = check_version(config["config"])
+        seal = _check_seal(archive) if SEAL in sizes else {}
+        _require(
+            seal or version < FIRST_SEALED_VERSION, f"it lacks {SEAL}, the checksums of its members"
+        )
+        task = _check_task(config, version)
+        (model,) = (part for part in config["config"].values() if _is_model(part))
+        model_config = _check_model(model["config"])
+        num_values, parameters = _count_values(archive)
+        _check_sizes(model_config, model["config"], num_values)
+        vocabulary = _check_vocabulary(archive, config["config"], model["config"])
+        return FileSummary(
+            task=task.__name__,
+            model=model["class_name"],
+            config=model_config,
+            vocabulary=vocabulary,
+            parameters=parameters,
+            quantization=sorted(set(model["config"].get("quantized", {}).values())),
+            format_version=version,
+            versions={"keras": metadata["keras_version"], **seal.get("versions", {})},
+            sealed=bool(seal),
+        )
+
+
+def load(path: str | os.PathLike) -> Any:
+    """Loads the task of a .keras file, after `check_file`.
+
+        translator = keras_transformer.load("runs/en-de/model.keras")
+
+    Args:
+        path: the file.
+
+    Returns:
+        `Translator`, `TextGenerator`, `Tagger`, `Classifier` or `MaskFiller`.
+
+    Raises: as `check_file`.
+    """
+    check_file(path)
+    with _one_sentence(path):
+        return keras.saving.load_model(pathlib.Path(path), compile=False)
+
+
+def seal(path: str | os.PathLike) -> None:
+    """Adds the checksums of all members to a .keras file."""
+    from . import __version__
+
+    with zipfile.ZipFile(path, "a") as archive:
+        digests = {name: _digest(archive, name) for name in archive.namelist()}
+        versions = {"keras_transformer": __version__}
+        archive.writestr(SEAL, json.dumps({"versions": versions, "sha256": digests}))
+
+
+@contextlib.contextmanager
+def _one_sentence(path) -> Iterator[None]:
+    """Turns whatever a damaged file raises into one sentence that names it."""
+    path, expected = pathlib.Path(path), "Expected a .keras file"
+    if path.is_dir():
+        raise ValueError(f"{expected}; received the folder {path}. Try {path / 'model.keras'}.")
+    if not path.exists():
+        raise FileNotFoundError(f"There is no model at {path}.")
+    if path.suffix == ".h5":
+        raise ValueError(
+            f"{expected}; received {path}, which holds weights without their model. Use the "
+            "model.keras of its run."
+        )
+    try:
+        yield
+    except UnsupportedFileError as error:
+        raise ValueError(f"{path} cannot be loaded: {error}") from error
+    except Exception as error:  # zipfile, JSON, h5py and Keras have one for each kind of damage
+        raise ValueError(
+            f"{expected} of this package; {path} cannot be loaded: {first_line(error)}. Restore "
+            "it from a copy, or save the model again."
+        ) from error
+
+
+def first_line(error: Exception) -> str:
+    """The first line of what an exception says, at most 200 characters, without the full stop."""
+    text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
+    line = next(iter(text.strip().splitlines()), "") or type(error).__name__
+    return line[:200].rstrip(".")
+
+
+def _require(holds, problem):
+    if not holds:
+        raise ValueError(problem)
+
+
+def _check_members(archive):
+    """The sizes of all members by name, each within its limit and in its place."""
+    members = archive.infolist()
+    sizes = {member.filename: member.file_size for member in members}
+    _require(len(members) <= MOST_MEMBERS, f"its {len(members)} members are too many for a task")
+    for member in members:
+        name = member.filename
+        _require(
+            name in (CONFIG, METADATA, WEIGHTS, SEAL)
+            or (name.startswith("assets/") and posixpath.normpath(name) == name.rstrip("/")),
+            f"its member {name!r:.100} has no place in a task",
+        )
+        most = MOST_BYTES.get(posixpath.basename(name), 0)
+        _require(
+            member.file_size <= min(most, MOST_EXPANSION * max(1, member.compress_size)),
+            f"its member {name!r:.100} is too large: {member.file_size} bytes",
+        )
+    _require(len(sizes) == len(members), "a member is there twice")
+    for name in (CONFIG, METADATA, WEIGHTS):
+        _require(name in sizes, f"its member {name} is missing")
+    return sizes
+
+
+def _read_json(archive, name):
+    content = archive.read(name)
+    try:
+        content = json.loads(content)
+    except (ValueError, RecursionError):
+        content = None
+    _require(isinstance(content, dict), f"its member {name} is not a JSON object")
+    return content
+
+
+def _digest(archive, name):
+    """SHA-256 of a member; reading it to its end checks its CRC, too."""
+    with archive.open(name) as member:
+        return hashlib.file_digest(member, "sha256").hexdigest()
+
+
+def _check_seal(archive):
+    seal = _read_json(archive, SEAL)
+    digests = seal["sha256"]
+    for name in archive.namelist():
+        if name != SEAL:
+            _require(
+                digests.get(name) == _digest(archive, name),
+                f"its member {name!r:.100} was altered after it was saved",
+            )
+    missing = digests.keys() - set(archive.namelist())
+    _require(not missing, f"its member {min(missing, default='')!r:.100} is missing")
+    return seal
+
+
+class UnsupportedFileError(ValueError):
+    """A file is whole, but nothing that this version of the package can load."""
+
+
+def check_version(config: dict[str, Any]) -> int:
+    """The format version of a task's configuration.
+
+    Raises:
+        UnsupportedFileError: It is above `FORMAT_VERSION`.
+    """
+    version = config.get("format_version", 1)
+    check_at_least(1, format_version=version)
+    if version > FORMAT_VERSION:
+        raise UnsupportedFileError(
+            f"expected format version {FORMAT_VERSION} or below; received {version}, "
+            "written by a newer keras_transformer. Upgrade the package."
+        )
+    return version
+
+
+# The configuration
+
+
+def _check_task(config, version):
+    """The class of the task; every object within it is of a class that may be made."""
+    for each in _objects(config):
+        if not _is_allowed(each, version):
+            raise UnsupportedFileError(
+                f"it names {_name_of(each)}; expected classes of this package and of Keras."
+            )
+    task = keras.saving.get_registered_object(config.get("registered_name"))
+    if not (hasattr(task, "parts")):
+        raise UnsupportedFileError(
+            f"it holds {_name_of(config)}; expected a task, such as a Translator."
+        )
+    return task
+
+
+def _objects(value):
+    """All serialized objects within a configuration, the outermost first."""
+    if isinstance(value, dict):
+        if "class_name" in value:
+            yield value
+        value = list(value.values())
+    if isinstance(value, list):
+        for each in value:
+            yield from _objects(each)
+
+
+def _is_allowed(serialized, version):
+    name, module = serialized["class_name"], serialized.get("module")
+    registered = serialized.get("registered_name") or ""
+    if not all(isinstance(text, str) for text in (name, module, registered)):
+        return False
+    if registered.startswith(PACKAGE):
+        return keras.saving.get_registered_object(registered) is not None
+    if registered == "keras_hub>SentencePieceTokenizer":
+        return version == 1  # `Task.from_config` makes it ours
+    if (module, name) == ("builtins", "function"):  # Keras's own, such as a metric of `compile`
+        return registered in ("", "function")
+    return module.split(".")[0] == "keras" and registered in ("", name) and _in_keras(module, name)
+
+
+def _in_keras(module, name):
+    """Whether a name of the public Keras API is a class whose objects run nothing of a file."""
+    try:
+        found = functools.reduce(getattr, [*module.split(".")[1:], name], keras)
+    except AttributeError:
+        return False
+    return hasattr(found, "from_config") and name != "Lambda" and "src" not in module
+
+
+def _name_of(serialized):
+    return f"{serialized.get('module')}.{serialized.get('class_name')}"[:100]
+
+
+def _is_model(part):
+    return isinstance(part, dict) and "num_layers" in part.get("config", {})
+
+
+def _check_model(config):
+    """The `TransformerConfig` within the configuration of a model."""
+    names = [field.name for field in dataclasses.fields(TransformerConfig)]
+    sizes = {name: config[name] for name in _SIZES if config.get(name) is not None}
+    check_at_least(1, **sizes)
+    return TransformerConfig(**{name: config[name] for name in names})
+
+
+_SIZES = (
+    "source_vocabulary_size", "target_vocabulary_size", "vocabulary_size",
+    "num_words", "num_characters", "num_labels", "max_characters",
+)  # fmt: skip
+
+
+# Weights
+
+
+def _count_values(archive):
+    """Numbers in the file of the weights, and those among them that are parameters."""
+    import h5py
+
+    num_values = parameters = 0
+    with h5py.File(io.BytesIO(archive.read(WEIGHTS)), "r") as file:
+        for path, dataset in _datasets(file):
+            num_values += dataset.size
+            if "seed_generator" not in path:
+                parameters += dataset.size
+    return num_values, parameters
+
+
+def _datasets(group, path=""):
+    """Yields each dataset with its path; links could lead to other files."""
+    import h5py
+
+    for name in group:
+        inner = f"{path}/{name}"
+        link = group.get(name, getlink=True)
+        _require(isinstance(link, h5py.HardLink), f"its weights at {inner:.100} are a link")
+        found = group[name]
+        if isinstance(found, h5py.Group):
+            yield from _datasets(found, inner)
+        else:
+            outside = found.external or found.is_virtual
+            _require(not outside, f"its weights at {inner:.100} are stored elsewhere")
+            yield inner, found
+
+
+def _check_sizes(config, arguments, num_values):
+    """Refuses sizes that the weights cannot have, before a model of them is made."""
+    width = config.d_model
+    least = config.num_layers * width * (width + 2 * config.d_ff) + width * max(
+        config.max_length or 0, *(arguments.get(name) or 0 for name in _SIZES[:4])
+    )
+    # int4 packs two numbers into one
+    _require(least <= 2 * num_values, "its weights are fewer than its configuration needs")
+
+
+# Vocabulary
+
+
+def _check_vocabulary(archive, task, model):
+    """The sizes of the vocabulary, which are those of the model."""
+    if "vocabulary" in task:
+        return _check_words(task, model)
+    import sentencepiece
+
+    sizes = {name: model[name] for name in _SIZES if model.get(name) is not None}
+    found = [
+        sentencepiece.SentencePieceProcessor(model_proto=archive.read(name)).vocab_size()
+        for name in archive.namelist()
+        if posixpath.basename(name) == VOCABULARY_FILE
+    ]
+    _require(
+        collections.Counter(found) == collections.Counter(sizes.values()),
+        f"expected vocabularies of {list(sizes.values())} ids, as its model has; received {found}",
+    )
+    return sizes
+
+
+def _check_words(task, model):
+    from .vocabulary import WordVocabulary
+
+    vocabulary = WordVocabulary(**task["vocabulary"]["config"])
+    labels = task.get("labels", vocabulary.masked_labels)
+    sizes = {**vocabulary.sizes, "num_labels": len(labels) + 1}
+    for name, size in sizes.items():
+        check(
+            model[name] == size,
+            f"expected {name}={size}, as its vocabulary has",
+            **{name: model[name]},
+        )
+    return sizes

@@ -1,0 +1,100 @@
+"""Files of weights with a checksum: what was written is what is read, and all of it is finite."""
+
+import hashlib
+import os
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+PathLike = str | os.PathLike
+CHECKSUM, STATE = "sha256", "training_state"
+
+
+def add_checksum(path: PathLike, state: Mapping[str, Any]) -> None:
+    """Adds to a file of `keras.Model.save_weights` what else training depends on, and a checksum.
+
+    Args:
+        path: the file.
+        state: arrays by name, or lists of them; None is left out.
+    """
+    import h5py
+
+    with h5py.File(path, "r+") as file:
+        for name, value in state.items():
+            if isinstance(value, list):
+                for number, each in enumerate(value):
+                    file[f"{STATE}/{name}/{number:04d}"] = each
+            elif value is not None:
+                file[f"{STATE}/{name}"] = value
+        file.attrs[CHECKSUM] = _digest(file)
+
+
+def read_state(path: PathLike) -> dict[str, Any]:
+    """The `state` that was given to `add_checksum`."""
+    import h5py
+
+    with h5py.File(path, "r") as file:
+        return {
+            name: value[()] if isinstance(value, h5py.Dataset) else [value[n][()] for n in value]
+            for name, value in file.get(STATE, {}).items()
+        }
+
+
+def check_weights(path: PathLike) -> None:
+    """Reads a file back.
+
+    Raises:
+        ValueError: It is damaged, or its checksum is another one.
+        FloatingPointError: A weight is infinite or not a number.
+    """
+    import h5py
+
+    try:
+        with h5py.File(path, "r") as file:
+            digest = _digest(file)
+            whole = file.attrs.get(CHECKSUM, digest) == digest  # earlier versions wrote none
+            wrong = [name for name, values in _arrays(file) if not _is_finite(values)]
+    except (OSError, KeyError, RuntimeError) as error:
+        raise ValueError(f"{path} is damaged ({error}).") from error
+    if not whole:
+        raise ValueError(f"{path} is damaged: its checksum is another one.")
+    if wrong:
+        raise FloatingPointError(f"{wrong[0]} became infinite or not a number.")
+
+
+def set_damaged_aside(paths: Sequence[pathlib.Path]) -> None:
+    """Renames the last files, up to the last whole one, and says so.
+
+    Args:
+        paths: files, oldest first.
+    """
+    for path in reversed(paths):
+        try:
+            check_weights(path)
+            return
+        except ValueError as error:
+            print(f"{error} Going on from the checkpoint before it.")
+            path.replace(path.with_name(f"damaged-{path.name}"))
+
+
+def _arrays(group) -> Iterator[tuple[str, np.ndarray]]:
+    """All datasets of a file with their names, in the order of these."""
+    import h5py
+
+    names: list[str] = []
+    group.visititems(lambda name, x: names.append(name) if isinstance(x, h5py.Dataset) else None)
+    return ((name, group[name][()]) for name in sorted(names))
+
+
+def _digest(file):
+    digest = hashlib.sha256()
+    for name, values in _arrays(file):
+        digest.update(f"{name} {values.dtype} {values.shape} ".encode())
+        digest.update(values.tobytes())
+    return digest.hexdigest()
+
+
+def _is_finite(values):
+    return not np.issubdtype(values.dtype, np.floating) or bool(np.isfinite(values).all())

@@ -1,0 +1,17 @@
+"""What precedes the imports, which take seconds: a clean end on Control-C, and less noise.
+
+Control-C ends a script with exit code 130, SIGTERM with 143, without a traceback. While `fit` runs,
+`training.SaveOnSignal` takes over.
+"""
+
+import os
+import signal
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow's start-up notices
+
+scripts = os.path.dirname(os.path.abspath(__file__))
+if os.path.dirname(os.path.abspath(sys.argv[0])) == scripts:  # not in a test that imports a script
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup asks
+            signal.signal(number, lambda number, frame: sys.exit(128 + number))

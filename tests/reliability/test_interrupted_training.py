@@ -1,0 +1,274 @@
+"""Training that is interrupted in every way: signals, full disks, damaged files, two at once, NaN.
+
+A run that is resumed must end with the very bits of one that was never interrupted.
+"""
+
+import contextlib
+import csv
+import os
+import resource
+import signal
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+import keras_transformer as kt
+from keras_transformer import backend, training
+from keras_transformer.atomic import atomic_write, check_space
+
+EPOCHS, SEED = 3, 1
+SIZES = dict(num_layers=1, d_model=8, num_heads=2, d_ff=16, dropout=0.2, attention_dropout=0.1)
+
+
+def pairs():
+    rng = np.random.default_rng(0)
+    return [rng.integers(4, 20, rng.integers(3, 9)).tolist() for _ in range(60)]
+
+
+def compiled(r_drop=False, learning_rate=0.01, **options):
+    keras.utils.set_random_seed(3)
+    model = kt.Transformer(20, **SIZES)
+    model = training.RDrop(model) if r_drop else model
+    model.compile(
+        kt.paper_optimizer(learning_rate, **options),
+        kt.TokenCrossEntropy(0.1),
+        metrics=[kt.TokenAccuracy(), kt.Perplexity()],
+        jit_compile=backend.prefers_jit(),
+    )
+    return model
+
+
+def train(folder, callbacks=(), resume=False, **options):
+    """What a training script does: the model and its data."""
+    model, batches = compiled(**options), kt.TranslationBatches(pairs(), pairs(), batch_size=8)
+    valid = kt.TranslationBatches(pairs()[:8], pairs()[:8], shuffle=False)
+    run = training.Run(folder, resume=resume)
+    run.begin({}, ["the data"])
+    of_run = run.callbacks(batches, seed=SEED)
+    for span in run.restore(model, EPOCHS):
+        callbacks_of_fit = [*callbacks, *of_run]
+        model.fit(
+            batches,
+            validation_data=valid,
+            **span,
+            callbacks=callbacks_of_fit,
+            shuffle=False,
+            verbose=0,
+        )
+    run.finish(model)
+    return model, batches
+
+
+def bits(model):
+    """All that a run leaves: weights, and the state of the optimizer."""
+    variables = [*model.trainable_variables, *model.optimizer.variables]
+    return [keras.ops.convert_to_numpy(variable).tobytes() for variable in variables]
+
+
+def history(folder):
+    with open(folder / "history.csv", newline="", encoding="utf-8") as file:
+        return [
+            {name: value for name, value in row.items() if name != "tokens_per_second"}
+            for row in csv.DictReader(file)
+        ]
+
+
+class Raise(keras.callbacks.Callback):
+    """Sends this process a signal as a batch begins, counted over all epochs."""
+
+    def __init__(self, number, batch):
+        super().__init__()
+        self.number, self.left = number, batch
+
+    def on_train_batch_begin(self, batch, logs=None):
+        if self.left == 0:
+            os.kill(os.getpid(), self.number)
+        self.left -= 1
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The bits and the history of a run that nothing interrupts, by its options."""
+    runs = {}
+
+    def run(**options):
+        key = repr(options)
+        if key not in runs:
+            folder = tmp_path_factory.mktemp("whole") / "run"
+            model, batches = train(folder, **options)
+            runs[key] = bits(model), history(folder), len(batches)
+        return runs[key]
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        pytest.param({"r_drop": True}, marks=pytest.mark.slow),
+        pytest.param({"gradient_accumulation_steps": 3}, marks=pytest.mark.slow),
+        pytest.param({"use_ema": True, "ema_momentum": 0.9}, marks=pytest.mark.slow),
+    ],
+    ids=["plain", "r_drop", "accumulate", "ema"],
+)
+def test_a_run_interrupted_twice_ends_with_the_same_bits(tmp_path, whole, options, capsys):
+    expected, rows, per_epoch = whole(**options)
+    folder = tmp_path / "run"
+    for number, code, batch in ((signal.SIGINT, 130, 2), (signal.SIGTERM, 143, per_epoch + 1)):
+        resume = folder.exists()
+        with pytest.raises(SystemExit) as ended:
+            train(folder, [Raise(number, batch)], resume=resume, **options)
+        assert ended.value.code == code
+        last = capsys.readouterr().err.splitlines()[-1]
+        assert last.startswith("Interrupted, and saved. Continue with: ")
+        assert last.endswith(" --resume") and f"KERAS_BACKEND={backend.name()}" in last
+    model, _ = train(folder, resume=True, **options)
+    assert bits(model) == expected and history(folder) == rows
+    names = sorted(path.name for path in (folder / "checkpoint").iterdir())
+    assert names == ["epoch-0002.weights.h5", "epoch-0003.weights.h5"]
+
+
+def test_a_signal_in_the_last_update_of_an_epoch_lets_the_epoch_end(tmp_path, whole):
+    expected, rows, per_epoch = whole()
+    with pytest.raises(SystemExit):
+        train(tmp_path, [Raise(signal.SIGINT, per_epoch - 1)])
+    (path,) = (tmp_path / "checkpoint").iterdir()
+    assert path.name == "epoch-0001.weights.h5" and history(tmp_path) == rows[:1]
+    assert bits(train(tmp_path, resume=True)[0]) == expected
+
+
+def test_a_second_signal_would_end_the_process_at_once_and_handlers_come_back(tmp_path):
+    before = signal.getsignal(signal.SIGINT)
+    seen = []
+
+    class Look(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            seen.append(signal.getsignal(signal.SIGINT))
+
+    with pytest.raises(SystemExit):
+        train(tmp_path, [Raise(signal.SIGINT, 1), Look()])
+    assert seen[0] not in (before, signal.SIG_DFL) and seen[1] == signal.SIG_DFL
+    assert signal.getsignal(signal.SIGINT) == before
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def empty(path):
+    path.write_bytes(b"")
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    for place in range(1000, len(content), 1000):
+        content[place] ^= 16
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("damage", [cut, empty, flip, os.remove])
+def test_a_damaged_or_missing_checkpoint_is_passed_over(tmp_path, whole, capsys, damage):
+    expected, rows, _ = whole()
+    train(tmp_path)
+    last = tmp_path / "checkpoint" / "epoch-0003.weights.h5"
+    damage(last)
+    capsys.readouterr()
+    model, _ = train(tmp_path, resume=True)
+    out = capsys.readouterr().out
+    assert "Resuming after epoch 2 of 3." in out
+    assert damage is os.remove or f"{last} is damaged" in out
+    assert bits(model) == expected and history(tmp_path) == rows
+
+
+@contextlib.contextmanager
+def largest_file(num_bytes):
+    """No file may become larger, as on a disk that is full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_is_one_sentence_and_the_last_checkpoint_stays(tmp_path, whole):
+    class Fill(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            if epoch == 1:
+                limit.enter_context(largest_file(20_000))
+
+    expected, rows, _ = whole()
+    with contextlib.ExitStack() as limit:
+        with pytest.raises(OSError, match=r"no room for .*epoch-0002.* needs .* MB, .* MB are"):
+            train(tmp_path, [Fill()])
+        assert len(list((tmp_path / "checkpoint").iterdir())) == 1  # nothing unfinished
+    assert bits(train(tmp_path, resume=True)[0]) == expected
+    assert history(tmp_path) == rows
+
+
+def test_a_loss_that_is_not_a_number_ends_the_run_at_that_update(tmp_path):
+    message = "The loss is nan at batch . of epoch 1 .learning rate 1e.30, norm of the mean gradi"
+    with pytest.raises(FloatingPointError, match=message):
+        train(tmp_path, learning_rate=1e30)
+    assert not (tmp_path / "checkpoint").exists() and not history(tmp_path)
+
+
+def test_weights_that_are_not_numbers_are_never_saved(tmp_path, whole):
+    class Spoil(keras.callbacks.Callback):  # as the last update of an epoch may
+        def on_epoch_end(self, epoch, logs=None):
+            if epoch == 1:
+                weight = self.model.trainable_variables[0]
+                weight.assign(weight * np.nan)
+
+    with pytest.raises(FloatingPointError, match="became infinite or not a number"):
+        train(tmp_path, [Spoil()])
+    assert [path.name for path in (tmp_path / "checkpoint").iterdir()] == ["epoch-0001.weights.h5"]
+
+
+HOLD = """
+import os, sys
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+from keras_transformer.training import Run
+run = Run(sys.argv[1])
+run.begin({}, ["the data"])
+print("begun", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_second_process_is_refused_until_the_first_has_ended_in_whatever_way(tmp_path):
+    command = [sys.executable, "-c", HOLD, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as owner:
+        assert owner.stdout.readline() == b"begun\n"
+        for options in ({"resume": True}, {"overwrite": True}):
+            with pytest.raises(BlockingIOError, match="Another process runs in .*; wait for it"):
+                training.Run(tmp_path, **options).begin({}, ["the data"])
+        owner.kill()
+    training.Run(tmp_path, resume=True).begin({}, ["the data"])
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("old")
+    with pytest.raises(ZeroDivisionError), atomic_write(path) as temporary:
+        temporary.write_text(str(1 / 0))
+    assert path.read_text() == "old"
+    with (
+        largest_file(100),
+        pytest.raises(OSError, match="too large.*file"),
+        atomic_write(path) as t,
+    ):
+        t.write_bytes(bytes(200))
+    assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
+
+
+def test_room_is_looked_for_before_a_library_writes(tmp_path):
+    check_space(tmp_path / "file", 10_000)
+    message = "no room for .*file: it needs 1000000000000.0 MB"
+    with pytest.raises(OSError, match=message):
+        check_space(tmp_path / "file", 10**18)
+    assert not list(tmp_path.iterdir())

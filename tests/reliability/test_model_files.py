@@ -1,0 +1,290 @@
+"""Files of models that were damaged, altered or made to do harm: one sentence, and nothing is run.
+
+Every mutation is drawn from a seed, so a failure names the number that repeats it.
+"""
+
+import io
+import json
+import pathlib
+import random
+import sys
+import time
+import zipfile
+
+import h5py
+import keras
+import numpy as np
+import pytest
+
+import keras_transformer as kt
+from keras_transformer.saved_files import CONFIG, FORMAT_VERSION, METADATA, SEAL, WEIGHTS, seal
+
+OLD = pathlib.Path(__file__).parents[1] / "saved_by_0.1.0"
+NAMES = ["translator_two_vocabularies", "text_generator", "tagger", "classifier", "mask_filler"]
+MUTATIONS, SAMPLE = 2000, 150
+VALUES = [None, 0, -1, 1, 2, 7, 1e308, "x", "", [], {}, True, False, 2**40, "os.system"]
+VALUES.append({"module": "keras.layers", "class_name": "Lambda", "config": {}})
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """The bytes of one file of each task, as it is saved today."""
+    folder = tmp_path_factory.mktemp("files")
+    contents = {}
+    for name in NAMES:
+        kt.load(OLD / f"{name}.keras").save(folder / f"{name}.keras")
+        contents[name] = (folder / f"{name}.keras").read_bytes()
+    return contents
+
+
+def members_of(content):
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def packed(members, compression=zipfile.ZIP_STORED):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", compression) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return file.getvalue()
+
+
+def resealed(path, members):
+    """Writes members with a seal that fits them, as somebody who means harm would."""
+    members = {name: content for name, content in members.items() if name != SEAL}
+    path.write_bytes(packed(members))
+    seal(path)
+    return path
+
+
+def config_of(members):
+    return json.loads(members[CONFIG])
+
+
+def places(value, path=()):
+    """The path of every value within a JSON value."""
+    if path:
+        yield path
+    if isinstance(value, list):
+        value = dict(enumerate(value))
+    if isinstance(value, dict):
+        for key, each in value.items():
+            yield from places(each, (*path, key))
+
+
+def replaced(value, path, new):
+    """A JSON value with another value at a path."""
+    value = json.loads(json.dumps(value))
+    inner = value
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = new
+    return value
+
+
+def mutated(content, files, rng):
+    """One of the files of `files`, damaged or altered in one way."""
+    members = members_of(content)
+    some = rng.choice(list(members))
+    match rng.randrange(8):
+        case 0:
+            damaged = bytearray(content)
+            for _ in range(rng.choice([1, 1, 8])):
+                damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
+            return bytes(damaged)
+        case 1:
+            return content[: rng.randrange(len(content))]
+        case 2:  # the directory of the archive
+            damaged = bytearray(content)
+            damaged[len(damaged) - 1 - rng.randrange(600)] = rng.randrange(256)
+            return bytes(damaged)
+        case 3:
+            del members[some]
+        case 4:
+            other = rng.choice(list(members))
+            members[some], members[other] = members[other], members[some]
+        case 5:
+            members[some] = members[some][: rng.randrange(len(members[some]))]
+        case 6:
+            name = rng.choice([CONFIG, CONFIG, METADATA])
+            config = json.loads(members[name])
+            path = rng.choice(list(places(config)))
+            members[name] = json.dumps(replaced(config, path, rng.choice(VALUES))).encode()
+        case 7:
+            others = members_of(files[rng.choice(NAMES)])
+            name = rng.choice(list(others))
+            members[name] = others[name]
+    return packed(members)
+
+
+def assert_one_sentence(error, path):
+    message = str(error)
+    assert type(error) is ValueError and str(path) in message, message
+    assert "\n" not in message and message.endswith(".") and len(message) < 500, message
+
+
+@pytest.mark.parametrize(
+    "first", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(SAMPLE, MUTATIONS, 150))]
+)
+def test_a_mutated_file_is_refused_in_one_sentence_or_is_the_same(files, tmp_path, first):
+    path = tmp_path / "model.keras"
+    refused = 0
+    for number in range(first, min(first + SAMPLE, MUTATIONS)):
+        rng = random.Random(number)
+        original = files[rng.choice(NAMES)]
+        content = mutated(original, files, rng)
+        path.write_bytes(content)
+        try:
+            kt.check_file(path)
+        except Exception as error:
+            assert_one_sentence(error, path)
+            refused += 1
+        else:
+            assert members_of(content) == members_of(original), f"mutation {number}"
+    assert refused > 0.8 * (number - first)
+    assert [each.name for each in tmp_path.iterdir()] == ["model.keras"]
+
+
+def test_a_repacked_file_is_the_same(files, tmp_path):
+    path = tmp_path / "model.keras"
+    path.write_bytes(packed(members_of(files["tagger"]), zipfile.ZIP_DEFLATED))
+    path.write_bytes(path.read_bytes())
+    texts = ["The dog sees a cat."]
+    assert kt.load(path).tag(texts) == kt.load(OLD / "tagger.keras").tag(texts)
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_values_that_cannot_be_are_refused_under_a_fitting_seal_too(files, tmp_path, number):
+    """What the weights, the vocabulary and the sizes say must agree, whatever the checksums say."""
+    changes = [
+        ("num_layers", -1, "num_layers must be an integer of at least 1"),
+        ("d_model", 2**40, "its weights are fewer than its configuration needs"),
+        ("dropout", 2.0, "dropout must be in"),
+        ("num_labels", 9, "expected num_labels=4"),
+        ("num_words", 15, "expected num_words=16"),
+        ("num_heads", "two", "num_heads must be an integer"),
+    ]
+    name, value, message = changes[number]
+    members = members_of(files["tagger"])
+    path = ("config", "model", "config", name)
+    members[CONFIG] = json.dumps(replaced(config_of(members), path, value)).encode()
+    with pytest.raises(ValueError, match=message):
+        kt.check_file(resealed(tmp_path / "model.keras", members))
+
+
+def test_weights_of_another_shape_are_refused(files, tmp_path):
+    members = members_of(files["tagger"])
+    path = ("config", "model", "config", "d_ff")
+    members[CONFIG] = json.dumps(replaced(config_of(members), path, 13)).encode()
+    with pytest.raises(ValueError, match="model.keras cannot be loaded: "):
+        kt.load(resealed(tmp_path / "model.keras", members))
+
+
+@pytest.mark.parametrize(
+    "serialized",
+    [
+        {"module": "keras.layers", "class_name": "Lambda", "config": {}, "registered_name": None},
+        {"module": "harmful", "class_name": "Harm", "config": {}, "registered_name": "Harm"},
+        {"module": "harmful", "class_name": "Harm", "config": {}, "registered_name": None},
+        {"module": "builtins", "class_name": "eval", "config": "1", "registered_name": None},
+        {"class_name": "__lambda__", "config": {"value": "4wEAAAAA"}},
+        {"class_name": "function", "module": "os", "config": "system", "registered_name": "system"},
+        {"module": "keras.utils", "class_name": "get_file", "config": {}, "registered_name": None},
+    ],
+    ids=lambda serialized: f"{serialized.get('module')}.{serialized['class_name']}",
+)
+def test_what_a_file_names_is_neither_imported_nor_run(files, tmp_path, serialized, monkeypatch):
+    (tmp_path / "harmful.py").write_text(f"open({str(tmp_path / 'done')!r}, 'w')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    members = members_of(files["tagger"])
+    path = ("config", "model", "config", "activation")
+    members[CONFIG] = json.dumps(replaced(config_of(members), path, serialized)).encode()
+    path = resealed(tmp_path / "model.keras", members)
+    for door in (kt.check_file, kt.load):
+        with pytest.raises(ValueError, match="it names .*; expected classes of this package"):
+            door(path)
+    assert "harmful" not in sys.modules and not (tmp_path / "done").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["../escaped", "/tmp/escaped", "assets/../../escaped", "a\\b", "x"]
+)
+def test_a_member_that_leaves_the_archive_or_has_no_place_is_refused(files, tmp_path, name):
+    members = {**members_of(files["tagger"]), name: b"x"}
+    folder = tmp_path / "inner"
+    folder.mkdir()
+    with pytest.raises(ValueError, match="has no place in a task"):
+        kt.load(resealed(folder / "model.keras", members))
+    assert [each.name for each in tmp_path.iterdir()] == ["inner"]
+
+
+def test_a_bomb_is_refused_before_it_is_unpacked(files, tmp_path):
+    members = members_of(files["text_generator"])
+    (name,) = (name for name in members if name.startswith("assets/"))
+    members[name] = bytes(10**8)
+    path = tmp_path / "model.keras"
+    path.write_bytes(packed(members, zipfile.ZIP_DEFLATED))
+    start = time.perf_counter()
+    with pytest.raises(ValueError, match="is too large"):
+        kt.check_file(path)
+    assert time.perf_counter() - start < 5
+
+
+def test_weights_may_not_be_a_link_to_another_file(files, tmp_path):
+    with h5py.File(tmp_path / "other.h5", "w") as other:
+        other["x"] = np.zeros(3)
+    members = members_of(files["tagger"])
+    weights = io.BytesIO(members[WEIGHTS])
+    with h5py.File(weights, "r+") as file:
+        file["stolen"] = h5py.ExternalLink(str(tmp_path / "other.h5"), "/x")
+    members[WEIGHTS] = weights.getvalue()
+    with pytest.raises(ValueError, match="its weights at /stolen are a link"):
+        kt.check_file(resealed(tmp_path / "model.keras", members))
+
+
+def test_a_file_without_its_seal_is_refused_unless_its_format_had_none(files, tmp_path):
+    members = members_of(files["classifier"])
+    del members[SEAL]
+    path = tmp_path / "model.keras"
+    path.write_bytes(packed(members))
+    with pytest.raises(ValueError, match="it lacks seal.json"):
+        kt.check_file(path)
+    assert not kt.check_file(OLD / "classifier.keras").sealed
+
+
+def test_a_summary_says_what_a_file_holds(files, tmp_path):
+    path = tmp_path / "model.keras"
+    path.write_bytes(files["translator_two_vocabularies"])
+    summary = kt.check_file(path)
+    translator = kt.load(path)
+    assert (summary.task, summary.model) == ("Translator", "Transformer")
+    assert summary.config == translator.transformer.config
+    assert summary.vocabulary == {
+        "source_vocabulary_size": translator.source_tokenizer.vocabulary_size(),
+        "target_vocabulary_size": translator.target_tokenizer.vocabulary_size(),
+    }
+    assert summary.parameters == translator.transformer.count_params()
+    assert summary.format_version == FORMAT_VERSION and summary.sealed
+    expected = {"keras": keras.__version__, "keras_transformer": kt.__version__}
+    assert summary.versions == expected and summary.quantization == []
+
+
+def test_the_check_takes_less_than_a_fifth_of_a_second(files, tmp_path):
+    path = tmp_path / "model.keras"
+    for content in files.values():
+        path.write_bytes(content)
+        kt.check_file(path)
+        start = time.perf_counter()
+        kt.check_file(path)
+        assert time.perf_counter() - start < 0.2
+
+
+def test_other_things_than_files_of_tasks_are_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no model at .*nowhere.keras"):
+        kt.load(tmp_path / "nowhere.keras")
+    with pytest.raises(ValueError, match="received the folder .* Try .*model.keras"):
+        kt.load(tmp_path)
+    keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]).save(tmp_path / "x.keras")
+    with pytest.raises(ValueError, match="it holds keras.Sequential; expected a task"):
+        kt.load(tmp_path / "x.keras")
