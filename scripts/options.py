@@ -174,7 +174,9 @@ def parse(description: str, recipes: dict[str, Any]) -> Any:
             defaults = defaults.replace(**pair)
     if words != without_help:
         print(f"{description.strip()}\n")  # tyro would join its lines
-    return defaults.replace(**_read(words, defaults, recipes, named=given["recipe"]))
+    options = defaults.replace(**_read(words, defaults, recipes, named=given["recipe"]))
+    check(options.output, "--output must name a folder", output=options.output)
+    return options
 
 
 def _resume(words, output, defaults, recipes):

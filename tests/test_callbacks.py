@@ -245,7 +245,7 @@ def test_the_checkpoint_of_the_best_epoch_stays_until_there_is_a_better_one(batc
     model = small_model()
     model.fit(batches, epochs=6, shuffle=False, verbose=0,
               callbacks=[Log(), stopping, checkpoint, Look()])  # fmt: skip
-    assert numbers == [[1], [2], [2, 3], [2, 4], [5], [5, 6]]
+    assert numbers == [[1], [1, 2], [2, 3], [2, 3, 4], [4, 5], [5, 6]]
     assert best == [1, 2, 2, 2, 5, 5]
 
 

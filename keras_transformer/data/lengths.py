@@ -11,6 +11,7 @@ import numpy as np
 
 from ..ids import PADDING
 
+MOST_PAIRS = 2**24  # of tokens per batch, since each attends to each: 64 texts of 512
 FEW_TOKENS = 512  # padding that costs less than one more batch of one more shape
 MOST_CELLS = 1024  # combinations of lengths to start merging from; more would take seconds
 
@@ -59,7 +60,7 @@ def group_by_length(
     Args:
         numbers: ints, which texts.
         lengths: int sequence, tokens of each text, by number.
-        batch_size: int, maximum number of texts per batch.
+        batch_size: int, maximum number of texts per batch; of long ones there are fewer.
         limit: int, the longest input of the model.
         tokens_per_batch: int, maximum number of tokens per batch, padding included; None: no limit.
 
@@ -74,7 +75,7 @@ def group_by_length(
         if len(groups[shorter]) * (longer - shorter) <= FEW_TOKENS:
             groups[longer] = groups.pop(shorter) + groups[longer]
     for length, group in groups.items():
-        most = batch_size
+        most = max(1, min(batch_size, MOST_PAIRS // length**2))
         if tokens_per_batch is not None:
             most = max(1, min(most, tokens_per_batch // length))
         for start in range(0, len(group), most):

@@ -18,6 +18,7 @@ from ..checks import check, check_at_least
 from ..configuration import SamplingConfig
 from ..ids import PADDING, START, check_ids
 from ..losses import token_cross_entropy
+from ..models.functional import Adaptation
 from .beam_search import BeamSearch, Hypotheses
 from .constraints import Constraints
 from .sampling import GreedySearch, Sampling, sampling_parameters
@@ -43,9 +44,7 @@ class Decoding:
     def __init__(self, model: keras.Model):
         self.model = model
         self._programs: dict = {}
-        self._adapted: list = []
-        layers = model._flatten_layers() if isinstance(model, keras.Model) else ()
-        self._adaptable = [layer for layer in layers if hasattr(layer, "lora_enabled")]
+        self._adaptation = Adaptation(model)
 
     def greedy(
         self, source_ids: Any, max_length: Any, min_length: Any = None, prefix: Any = None
@@ -207,10 +206,9 @@ class Decoding:
         return self._program(search, lambda: _Program(self.model, search))
 
     def _program(self, key, make):
-        """A program of the model as it is now: LoRA and quantization give layers other weights."""
-        adapted = [(layer.lora_enabled, layer.quantization_mode) for layer in self._adaptable]
-        if adapted != self._adapted:
-            self._programs, self._adapted = {}, adapted
+        """A program of the model as it is now."""
+        if self._adaptation.changed():
+            self._programs = {}
         if key not in self._programs:
             self._programs[key] = make()
         return self._programs[key]

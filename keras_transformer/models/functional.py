@@ -83,6 +83,27 @@ def _is_quantized(layer):
     return getattr(layer, "quantization_mode", None) is not None
 
 
+class Adaptation:
+    """Notices that LoRA or quantization gave layers other weights: programs must be compiled again.
+
+    Args:
+        model: keras.Model.
+    """
+
+    def __init__(self, model: keras.Model):
+        layers = model._flatten_layers() if isinstance(model, keras.Model) else ()
+        self._layers = [layer for layer in layers if hasattr(layer, "lora_enabled")]
+        self._seen = self._now()
+
+    def changed(self) -> bool:
+        """Whether it has changed since the last call."""
+        before, self._seen = self._seen, self._now()
+        return self._seen != before
+
+    def _now(self):
+        return [(layer.lora_enabled, layer.quantization_mode) for layer in self._layers]
+
+
 def split_options(config: TransformerConfig, options: dict) -> tuple[TransformerConfig, dict]:
     """What a model was given by keyword: its config with the changes, and what keras.Model takes.
 

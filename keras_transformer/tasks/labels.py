@@ -9,6 +9,7 @@ import numpy as np
 from ..checks import check, check_at_least
 from ..data.lengths import group_by_length, pad
 from ..models.encoders import WordModel
+from ..models.functional import Adaptation
 from ..tokenizers import checked_texts
 from ..vocabulary import FIRST, MASKED, WordVocabulary, checked_words, split_words
 from .task import Task
@@ -66,6 +67,7 @@ class WordTask(Task):
         self.vocabulary = vocabulary
         self.labels = list(labels)
         self.batch_size = batch_size
+        self._adaptation = Adaptation(model)
 
     def _probabilities(self, sentences):
         """The probabilities of the labels, a NumPy array for each list of words.
@@ -73,6 +75,8 @@ class WordTask(Task):
         It is (labels,) for a model of texts, and (words, labels) for one of words, where rows of
         padding may follow.
         """
+        if self._adaptation.changed():
+            self.model.make_predict_function(force=True)
         words, characters = self.vocabulary.encode(sentences)
         self._check_lengths(words)
         probabilities = [None] * len(words)

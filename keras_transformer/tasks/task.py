@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
-import numpy as np
 
 from ..atomic import atomic_write
 from ..checks import check
 from ..saved_files import FORMAT_VERSION, check_version, seal
 from ..tokenizers import SentencePieceTokenizer
+
+LONGEST = 8192  # tokens of an input, if no learned positions limit it: memory grows as the square
 
 
 class Task(keras.Model):
@@ -80,16 +81,17 @@ class Task(keras.Model):
     @property
     def _limit(self):
         """The maximum length of an input, in tokens."""
-        return self.model.max_length or np.inf
+        return self.model.max_length or LONGEST
 
     def _check_lengths(self, sequences, name="Text"):
-        """Refuses sequences of more tokens than the model has learned positions."""
+        """Refuses sequences that are longer than the model can read."""
+        learned = self.model.max_length is not None
+        reason = "the number of learned positions" if learned else "since attention needs memory"
         for number, ids in enumerate(sequences):
             if len(ids) > self._limit:
                 raise ValueError(
-                    f"{name} {number} must have at most {self._limit} tokens, the number of "
-                    f"learned positions; received {len(ids)}. Split it, or train a model without "
-                    "learned positions, which has no limit."
+                    f"{name} {number} must have at most {self._limit} tokens, {reason}; received "
+                    f"{len(ids)}. Split it."
                 )
 
     @staticmethod

@@ -15,7 +15,7 @@ from ..generation import Decoding
 from ..ids import END, PADDING
 from ..models import LanguageModel
 from ..tokenizers import SentencePieceTokenizer, checked_texts
-from .task import Task
+from .task import LONGEST, Task
 
 
 class TextScore(NamedTuple):
@@ -52,7 +52,7 @@ class TextGenerator(Task):
         model: `LanguageModel`.
         tokenizer: `SentencePieceTokenizer`, see `train_tokenizer`.
         window: int from 2, maximum number of tokens that the model reads at once: the length it
-            was trained on. None: its learned positions, or no limit.
+            was trained on. None: its learned positions, or 8,192.
         append_end: bool, whether its training texts end with END; False: they were chunks of
             longer texts.
         batch_size: int, maximum number of texts per batch.
@@ -92,6 +92,7 @@ class TextGenerator(Task):
         self.window = window
         self.append_end = append_end
         self.batch_size = batch_size
+        self._longest = window or LONGEST
         self._decoding = Decoding(model)
 
     def generate(
@@ -142,9 +143,9 @@ class TextGenerator(Task):
         rows = next_power_of_two(len(continuations), self.batch_size)
         windows = 0
         while unfinished := [each for each in continuations if not each.done]:
-            prefixes = [each.context(self.window) for each in unfinished]
+            prefixes = [each.context(self._longest) for each in unfinished]
             lengths = [
-                min(len(prefix) + each.missing, self.window or math.inf)
+                min(len(prefix) + each.missing, self._longest)
                 for prefix, each in zip(prefixes, unfinished, strict=True)
             ]
             spare = rows - len(unfinished)
@@ -205,8 +206,7 @@ class TextGenerator(Task):
     def _score(self, windows):
         """Yields each window with the log-probabilities of its tokens, which 0 may follow."""
         lengths = [len(window.ids) for window in windows]
-        limit = self.window or np.inf
-        batches = group_by_length(range(len(windows)), lengths, self.batch_size, limit)
+        batches = group_by_length(range(len(windows)), lengths, self.batch_size, self._longest)
         for numbers, rows, length in batches:
             batch = [windows[n] for n in numbers]
             target_ids = pad([window.ids for window in batch], rows, length)
@@ -214,9 +214,9 @@ class TextGenerator(Task):
 
     def _spans(self, length, overlap):
         """The windows over a text of `length` tokens: (first, last, first to be counted)."""
-        window = self.window or length
+        window = min(self._longest, length)
         step = max(1, window - int(overlap * window))
-        spans = [(0, min(window, length), 0)]
+        spans = [(0, window, 0)]
         while spans[-1][1] < length:
             new = spans[-1][1]
             last = min(new + step, length)
@@ -254,5 +254,4 @@ class _Continuation:
 
     def context(self, window):
         """The ids to read before more are written: all, or as many as fit half a window."""
-        fits = window is None or len(self.ids) < window
-        return self.ids if fits else self.ids[-(window // 2) :]
+        return self.ids if len(self.ids) < window else self.ids[-(window // 2) :]

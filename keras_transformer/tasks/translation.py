@@ -21,7 +21,6 @@ from ..tokenizers import SentencePieceTokenizer, checked_texts
 from .task import Task
 
 MORE_TOKENS = 16  # that a translation may have beyond its ratio to the source
-MOST_TOKENS = 2**30  # of any translation, so that lengths fit into int32
 HALF_A_CHARACTER = "\N{REPLACEMENT CHARACTER}"  # what the first bytes of a character decode to
 
 
@@ -401,7 +400,7 @@ class Translator(Task):
         longest = config.max_length_ratio * lengths + MORE_TOKENS
         if prefixes is not None:
             longest = np.maximum(longest, [len(prefix) + MORE_TOKENS for prefix in prefixes])
-        longest = np.minimum(longest, min(self._limit, MOST_TOKENS))
+        longest = np.minimum(longest, self._limit)
         shortest = np.maximum(config.min_length_ratio * (lengths - 1), 1)  # not empty
         shortest = np.minimum(shortest, longest - 1)
         return shortest.astype("int32"), longest.astype("int32")

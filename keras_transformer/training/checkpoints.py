@@ -102,9 +102,14 @@ class EpochCheckpoint(keras.callbacks.Callback):
         Returns:
             Iterator of "initial_epoch" and "epochs" for `fit`: first the rest of an epoch in which
             the run was interrupted, then all whole ones.
+
+        Raises:
+            OSError: There is no room for the checkpoints.
         """
         # An optimizer that is built within the first step makes TensorFlow trace that step twice.
         model.optimizer.build(model.trainable_variables)
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        check_space(self.folder, (self.keep + 1) * _num_bytes(model))
         if self.paths:
             model.load_weights(self.paths[-1])
         if self._paths_within(self.finished_epochs):
@@ -175,9 +180,7 @@ class EpochCheckpoint(keras.callbacks.Callback):
 
     def _save(self, path, state=None):
         self.folder.mkdir(parents=True, exist_ok=True)
-        variables = {id(v): v for v in (*self.model.variables, *self.model.optimizer.variables)}
-        num_bytes = sum(math.prod(v.shape) * 8 + 8192 for v in variables.values())
-        check_space(path, num_bytes)
+        check_space(path, _num_bytes(self.model))
         with atomic_write(path) as temporary:
             self.model.save_weights(temporary, overwrite=True)
             add_checksum(temporary, state or {})
@@ -201,6 +204,12 @@ class EpochCheckpoint(keras.callbacks.Callback):
 
     def _paths_within(self, epoch):
         return sorted(self.folder.glob(f"epoch-{epoch:04d}-batch-*.weights.h5"))
+
+
+def _num_bytes(model):
+    """The most that a checkpoint of a compiled model takes."""
+    variables = {id(v): v for v in (*model.variables, *model.optimizer.variables)}
+    return sum(math.prod(v.shape) * 4 + 8192 for v in variables.values())
 
 
 def average_checkpoints(model: keras.Model, paths: Sequence[PathLike]) -> None:

@@ -1,0 +1,172 @@
+"""A model of this package is a keras.Model: what Keras offers for one works with it."""
+
+import importlib.util
+
+import keras
+import numpy as np
+import pytest
+
+import keras_transformer as kt
+from keras_transformer import backend
+
+SIZES = dict(num_layers=1, d_model=8, num_heads=2, d_ff=8, dropout=0.0)
+NAMES = ("source_ids", "target_ids")
+
+
+def ids(seed):
+    return np.random.default_rng(seed).integers(4, 12, (12, 5)).astype("int32")
+
+
+INPUTS, LABELS = dict(zip(NAMES, (ids(0), ids(1)), strict=True)), ids(2)
+
+
+def batches():
+    for start in range(0, 12, 4):
+        yield {name: x[start : start + 4] for name, x in INPUTS.items()}, LABELS[start : start + 4]
+
+
+@pytest.fixture
+def model():
+    keras.utils.set_random_seed(0)
+    return kt.Transformer(12, **SIZES)
+
+
+def compiled(model, **options):
+    optimizer = options.pop("optimizer", None) or keras.optimizers.Adam(0.01)
+    options.setdefault("run_eagerly", backend.name() == "tensorflow")  # a few steps: sooner done
+    model.compile(optimizer, kt.TokenCrossEntropy(), metrics=[kt.TokenAccuracy()], **options)
+    return model
+
+
+class Batches(keras.utils.PyDataset):
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, index):
+        return list(batches())[index]
+
+
+def dataset():
+    import tensorflow as tf
+
+    return tf.data.Dataset.from_tensor_slices((INPUTS, LABELS)).batch(4)
+
+
+def loader():
+    import torch
+
+    rows = [({name: x[n] for name, x in INPUTS.items()}, LABELS[n]) for n in range(12)]
+    return torch.utils.data.DataLoader(rows, batch_size=4)
+
+
+def tensors():
+    return backend.to_tensors(INPUTS), backend.to_tensors(LABELS)
+
+
+SOURCES = {
+    "arrays": (lambda: (INPUTS, LABELS), None),
+    "tensors": (tensors, None),
+    "generator": (batches, None),
+    "py_dataset": (Batches, None),
+    "tf_data": (dataset, "tensorflow"),
+    "data_loader": (loader, "torch"),
+}
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_fit_takes_every_source_of_data_and_learns_the_same(model, name):
+    make, package = SOURCES[name]
+    if package and importlib.util.find_spec(package) is None:
+        pytest.skip(f"{package} is not installed")
+    compiled(model)
+    expected = np.mean([float(model.train_on_batch(*batch)[0]) for batch in batches()])
+    keras.utils.set_random_seed(0)
+    again, source = compiled(kt.Transformer(12, **SIZES)), make()
+    data = {"x": source} if not isinstance(source, tuple) else {"x": source[0], "y": source[1]}
+    options = {"batch_size": 4} if isinstance(source, tuple) else {}
+    history = again.fit(**data, **options, shuffle=False, verbose=0).history
+    assert history["loss"][0] == pytest.approx(expected, rel=1e-5)
+
+
+CALLBACKS = {
+    "ModelCheckpoint": lambda folder: keras.callbacks.ModelCheckpoint(folder / "model.keras"),
+    "BackupAndRestore": lambda folder: keras.callbacks.BackupAndRestore(folder / "backup"),
+    "EarlyStopping": lambda folder: keras.callbacks.EarlyStopping(
+        "loss", restore_best_weights=True
+    ),
+    "ReduceLROnPlateau": lambda folder: keras.callbacks.ReduceLROnPlateau("loss"),
+    "LearningRateScheduler": lambda folder: keras.callbacks.LearningRateScheduler(lambda n: 0.01),
+    "CSVLogger": lambda folder: keras.callbacks.CSVLogger(folder / "log.csv"),
+    "TerminateOnNaN": lambda folder: keras.callbacks.TerminateOnNaN(),
+    "LambdaCallback": lambda folder: keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: None),
+}
+
+
+@pytest.mark.parametrize("name", CALLBACKS)
+def test_callbacks_of_keras(model, tmp_path, name):
+    callback = CALLBACKS[name](tmp_path)
+    data = dict(x=INPUTS, y=LABELS, batch_size=4, verbose=0)
+    history = compiled(model).fit(**data, epochs=2, callbacks=[callback]).history
+    assert len(history["loss"]) == 2 and np.isfinite(history["loss"]).all()
+    if name == "ModelCheckpoint":
+        loaded = keras.saving.load_model(tmp_path / "model.keras", compile=False)
+        expected, found = (each.predict(INPUTS, verbose=0) for each in (model, loaded))
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_a_moving_average_is_swapped_in(model):
+    optimizer = keras.optimizers.Adam(0.01, use_ema=True, ema_momentum=0.9)
+    callback = keras.callbacks.SwapEMAWeights(swap_on_epoch=True)
+    data = dict(x=INPUTS, y=LABELS, batch_size=4, verbose=0)
+    history = compiled(model, optimizer=optimizer).fit(**data, callbacks=[callback]).history
+    assert np.isfinite(history["loss"]).all()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(backend.name() == "torch", reason="Keras on PyTorch has one step per execution")
+def test_several_steps_per_execution_learn_the_same(model):
+    losses = []
+    for steps in (1, 3):
+        keras.utils.set_random_seed(0)
+        model = kt.Transformer(12, **SIZES)
+        compiled(model, steps_per_execution=steps, run_eagerly=False)
+        fitted = model.fit(INPUTS, LABELS, batch_size=4, epochs=2, shuffle=False, verbose=0)
+        losses.append(fitted.history["loss"])
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
+
+
+def test_accumulated_gradients_are_those_of_one_large_batch(model):
+    weights = []
+    for size, steps in ((12, None), (4, 3)):
+        keras.utils.set_random_seed(0)
+        model = kt.Transformer(12, **SIZES)
+        optimizer = keras.optimizers.SGD(0.1, gradient_accumulation_steps=steps)
+        compiled(model, optimizer=optimizer)
+        model.fit(INPUTS, LABELS, batch_size=size, shuffle=False, verbose=0)
+        weights.append(model.get_weights())
+    for one, other in zip(*weights, strict=True):
+        np.testing.assert_allclose(other, one, atol=1e-6)
+
+
+def test_an_empty_batch_has_empty_logits(model, numpy):
+    empty = {name: x[:0] for name, x in INPUTS.items()}
+    assert numpy(model(empty)).shape == (0, 5, 12)
+    if backend.name() != "jax":
+        return  # TensorFlow's convolution, and Keras's maximum on PyTorch, take no empty batch
+    words = kt.ClassificationModel(12, 12, 3, 4, **SIZES)
+    inputs = {"word_ids": ids(0)[:0], "character_ids": np.zeros((0, 5, 4), "int32")}
+    assert numpy(words(inputs)).shape == (0, 3)
+
+
+def test_a_part_of_a_model_is_a_model_that_saves(model, tmp_path, numpy):
+    part = keras.Model(model.inputs[0], model.get_layer("encoder").output)
+    part.save(tmp_path / "part.keras")
+    loaded = keras.saving.load_model(tmp_path / "part.keras")
+    expected, found = (numpy(each(INPUTS["source_ids"])) for each in (part, loaded))
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_the_summary_counts_every_weight(model):
+    lines = []
+    model.summary(print_fn=lambda line, **_: lines.append(line))
+    assert f"{model.count_params():,}" in "".join(lines)
