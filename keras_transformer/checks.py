@@ -17,7 +17,8 @@ def check(holds: Any, expected: str, **received: Any) -> None:
 def check_at_least(smallest: int, **numbers: int | None) -> None:
     """Raises a `ValueError` for the first number that is neither None nor an int >= `smallest`."""
     for name, value in numbers.items():
-        holds = value is None or (isinstance(value, (int, np.integer)) and value >= smallest)
+        whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+        holds = value is None or (whole and value >= smallest)
         check(holds, f"{name} must be an integer of at least {smallest}", **{name: value})
 
 

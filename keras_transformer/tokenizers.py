@@ -173,8 +173,8 @@ def train_tokenizer(
     """Learns a SentencePiece vocabulary; the same texts in the same order give the same one.
 
     Every character of the texts gets an id (but see "char") and nothing is normalized, so
-    decode(encode(text)) == text for each of them. Three characters are the exception: U+2581
-    decodes to a space, U+2585 and NUL to unknown.
+    decode(encode(text)) == text for each of them. Four characters are the exception: U+2581
+    decodes to a space; U+2585, U+001F (but for "byte") and NUL decode to unknown.
 
     Args:
         texts: Iterable of str. One vocabulary for two languages: train_tokenizer(source + target).

@@ -58,10 +58,12 @@ def test_training_text_has_no_special_ids_even_if_it_spells_them(tokenizer):
 
 
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
-def test_the_three_exceptions_are_as_documented(model_type):
-    texts = ["low\u2581bar", "block\u2585", "nul\0"]
+def test_the_four_exceptions_are_as_documented(model_type):
+    texts = ["low\u2581bar", "block\u2585", "nul\0", "unit\x1f"]
     tokenizer = train_tokenizer(texts, model_type=model_type)
-    assert tokenizer.decode(tokenizer.encode(texts)) == ["low bar", "block\u2047", "nul\u2047"]
+    unit = "unit\x1f" if model_type == "byte" else "unit\u2047"
+    expected = ["low bar", "block\u2047", "nul\u2047", unit]
+    assert tokenizer.decode(tokenizer.encode(texts)) == expected
 
 
 @pytest.mark.parametrize("model_type", MODEL_TYPES)

@@ -182,8 +182,14 @@ class Decoding:
 
         Returns:
             float32, (batch, target length), nats, 0 at padding.
+
+        Raises:
+            ValueError: an id is outside the vocabulary.
         """
         ids = [x if x is None else np.asarray(x, "int32") for x in (source_ids, target_ids)]
+        if source_ids is not None:
+            check_ids("source_ids", ids[0], self.model.source_vocabulary_size)
+        check_ids("target_ids", ids[1], self.model.target_vocabulary_size)
         score = self._program("score", lambda: backend.jit(self._score_targets, self.model))
         return ops.convert_to_numpy(score(*backend.to_tensors(ids)))
 

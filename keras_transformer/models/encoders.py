@@ -56,6 +56,7 @@ class WordModel(FunctionalModel):
         **options: Any,
     ):
         check_at_least(2, num_labels=num_labels)
+        check_at_least(1, max_characters=max_characters)
         config, kwargs = split_options(config, options)
         dtype = policy_of(dtype)
         sizes = num_words, num_characters, config.d_model

@@ -112,19 +112,18 @@ class EpochCheckpoint(keras.callbacks.Callback):
         check_space(self.folder, (self.keep + 1) * _num_bytes(model))
         if self.paths:
             model.load_weights(self.paths[-1])
-        if self._paths_within(self.finished_epochs):
-            model.test_on_batch(
-                *self.batches[0]
-            )  # TensorFlow makes metrics only when it needs them
+        if self._paths_within(self.finished_epochs):  # TensorFlow makes metrics on demand
+            model.test_on_batch(*self.batches[0])
         return self._spans(model, self.finished_epochs, epochs)
 
     def _spans(self, model, first, epochs):
         model.stop_training = False
-        for path in self._paths_within(first)[-1:]:
-            self.batches.first_batch = int(path.name[17:24])
+        within = self._paths_within(first)
+        if within and first < epochs:
+            self.batches.first_batch = int(within[-1].name[17:24])
             yield {"initial_epoch": first, "epochs": first + 1}
+            model.load_weights(self._path(first))  # `fit` ends with a moving average, if any
             first += 1
-            model.load_weights(self._path(first - 1))  # `fit` ends with a moving average, if any
         if first < epochs and not model.stop_training:
             yield {"initial_epoch": first, "epochs": epochs}
 
@@ -161,7 +160,7 @@ class EpochCheckpoint(keras.callbacks.Callback):
         for state, seed in zip(states, seeds, strict=True):
             state.assign(np.array([seed, 0], "uint32"))
         if self._splits_epochs and self.batches.first_batch:
-            self._go_on(self._paths_within(epoch)[-1])
+            self._continue_from(self._paths_within(epoch)[-1])
 
     def on_train_batch_begin(self, batch, logs=None):
         if self._dropout_state is not None:  # PyTorch's loader of data has drawn a number, too
@@ -186,7 +185,7 @@ class EpochCheckpoint(keras.callbacks.Callback):
             add_checksum(temporary, state or {})
             check_weights(temporary)
 
-    def _go_on(self, path):
+    def _continue_from(self, path):
         """Continues an epoch after the batches that a checkpoint within it has seen."""
         self.model.load_weights(path)
         state = read_state(path)

@@ -18,7 +18,7 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
         scale: float.
 
     Raises:
-        ValueError: If `warmup_steps` is below 1.
+        ValueError: If `d_model` or `warmup_steps` is below 1.
 
     Source: Vaswani et al. 2017, equation 3.
     Departs: Keras counts finished steps from 0; the first step here is step 1 of the paper, so
@@ -26,7 +26,7 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
     """
 
     def __init__(self, d_model: int, warmup_steps: int = 4000, scale: float = 1.0):
-        check_at_least(1, warmup_steps=warmup_steps)
+        check_at_least(1, d_model=d_model, warmup_steps=warmup_steps)
         self.d_model = d_model
         self.warmup_steps = warmup_steps
         self.scale = scale

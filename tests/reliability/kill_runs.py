@@ -1,12 +1,13 @@
 """Ends the training scripts at random times, resumes them, and compares all that they leave.
 
-  python tests/reliability/kill_runs.py --kills 20 --seed 1
+  python tests/reliability/kill_runs.py --kills 20 --full-disks 5 --seed 1
   KERAS_BACKEND=torch python tests/reliability/kill_runs.py --scripts train_tagger --kills 5
 
 Each script runs once without interruption. Then it is started again and again, each time with
 SIGINT, SIGTERM or SIGKILL at a time that is uniform from the start of the process to its end, until
-it has had its share of the kills and may finish. Weights, history and scores must be the same bits.
-It takes half a minute per kill on two cores, so the gate does not run it.
+it has had its share of the kills and may finish. For a full disk no file may be larger than a random
+number of bytes; the run must end with one sentence. Weights, history and scores must be the same
+bits. It takes half a minute per kill on two cores, so the gate does not run it.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import json
 import os
 import pathlib
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -48,7 +50,7 @@ COMMANDS = {
 ENDS = {signal.SIGINT: (130, -2), signal.SIGTERM: (143, -15), signal.SIGKILL: (-9,)}
 
 
-def started(name, folder, output):
+def started(name, folder, output, largest=resource.RLIM_INFINITY):
     command = [sys.executable, str(SCRIPTS / f"{name.split()[0]}.py"), *COMMANDS[name]]
     command += ["--output", output, *SMALL]
     if (folder / output / "settings.json").exists():
@@ -59,8 +61,13 @@ def started(name, folder, output):
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        preexec_fn=lambda: _prepare(largest),
     )
+
+
+def _prepare(largest):
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (largest, resource.RLIM_INFINITY))
 
 
 def finished(name, folder, output):
@@ -104,24 +111,40 @@ def kill(name, folder, output, seconds, rng):
     return f"{number.name} {process.returncode}{' WRONG: ' + errors[-1500:] if wrong else ''}"
 
 
+def fill(name, folder, output, rng):
+    """Starts a run on a disk that is full at some size of a file; returns what happened."""
+    largest = int(1000 * 2 ** rng.uniform(0, 10))
+    process = started(name, folder, output, largest)
+    _, errors = process.communicate(timeout=300)
+    lines = [line for line in errors.splitlines() if not line.startswith(("I0000", "WARNING"))]
+    wrong = process.returncode not in (0, 1) or "Traceback" in errors or len(lines) > 3
+    return f"disk of {largest} {process.returncode}{' WRONG: ' + errors[-1500:] if wrong else ''}"
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--scripts", nargs="+", choices=COMMANDS, default=list(COMMANDS))
     parser.add_argument("--kills", type=int, default=20, help="in all (default: 20)")
+    parser.add_argument("--full-disks", type=int, default=0, help="in all (default: 0)")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     rng, failures = random.Random(options.seed), 0
-    shares = [len(share) for share in _dealt(range(options.kills), len(options.scripts))]
+    ends = ["kill"] * options.kills + ["fill"] * options.full_disks
+    rng.shuffle(ends)
+    shares = _dealt(ends, len(options.scripts))
     with tempfile.TemporaryDirectory() as parent:
         folder = pathlib.Path(parent)
         for file, content in FILES.items():
             (folder / file).write_text(content, encoding="utf-8")
         for number, (name, share) in enumerate(zip(options.scripts, shares, strict=True)):
             seconds = finished(name, folder, f"whole-{number}")
-            events = [kill(name, folder, f"run-{number}", seconds, rng) for _ in range(share)]
+            run = name, folder, f"run-{number}"
+            events = [
+                kill(*run, seconds, rng) if end == "kill" else fill(*run, rng) for end in share
+            ]
             finished(name, folder, f"run-{number}")
             same = left(folder / f"whole-{number}") == left(folder / f"run-{number}")
             failures += not same or any("WRONG" in event for event in events)
