@@ -5,9 +5,9 @@
 
 Each script runs once without interruption. Then it is started again and again, each time with
 SIGINT, SIGTERM or SIGKILL at a time that is uniform from the start of the process to its end, until
-it has had its share of the kills and may finish. For a full disk no file may be larger than a random
-number of bytes; the run must end with one sentence. Weights, history and scores must be the same
-bits. It takes half a minute per kill on two cores, so the gate does not run it.
+it has had its share of the kills and may finish. For a full disk no file may be larger than a
+random number of bytes; the run must end with one sentence. Weights, history and scores must be the
+same bits. It takes half a minute per kill on two cores, so the gate does not run it.
 """
 
 import argparse
