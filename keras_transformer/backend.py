@@ -90,8 +90,8 @@ def fused_attention(query, key, value, attention_mask=None, is_causal=False):
     while len(attention_mask.shape) < 4:
         attention_mask = ops.expand_dims(attention_mask, axis=0)
     output = ops.dot_product_attention(*heads_third, mask=attention_mask)
-    may_attend = ops.any(attention_mask, axis=-1, keepdims=True)
-    return ops.where(may_attend, ops.transpose(output, (0, 2, 1, 3)), 0.0)
+    may_attend = ops.transpose(ops.any(attention_mask, axis=-1, keepdims=True), (0, 2, 1, 3))
+    return ops.transpose(ops.where(may_attend, output, 0.0), (0, 2, 1, 3))
 
 
 def slot_indices(first, number: int):
