@@ -4,14 +4,25 @@ Control-C ends a script with exit code 130, SIGTERM with 143, without a tracebac
 `training.SaveOnSignal` takes over.
 """
 
+import contextlib
 import os
 import signal
 import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow's start-up notices
 
+
+def end(number, frame):
+    """Ends the process at once: Python may swallow an exception, as in a callback of a weakref."""
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
+    if "train" in os.path.basename(sys.argv[0]):
+        os.write(2, b"\nInterrupted. If training had started, --resume continues it.\n")
+    os._exit(128 + number)
+
+
 scripts = os.path.dirname(os.path.abspath(__file__))
 if os.path.dirname(os.path.abspath(sys.argv[0])) == scripts:  # not in a test that imports a script
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup asks
-            signal.signal(number, lambda number, frame: sys.exit(128 + number))
+            signal.signal(number, end)
