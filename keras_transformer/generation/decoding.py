@@ -186,12 +186,13 @@ class Decoding:
         Raises:
             ValueError: an id is outside the vocabulary.
         """
-        ids = [x if x is None else np.asarray(x, "int32") for x in (source_ids, target_ids)]
+        target_ids = np.asarray(target_ids, "int32")
+        check_ids("target_ids", target_ids, self.model.target_vocabulary_size)
         if source_ids is not None:
-            check_ids("source_ids", ids[0], self.model.source_vocabulary_size)
-        check_ids("target_ids", ids[1], self.model.target_vocabulary_size)
+            source_ids = np.asarray(source_ids, "int32")
+            check_ids("source_ids", source_ids, self.model.source_vocabulary_size)
         score = self._program("score", lambda: backend.jit(self._score_targets, self.model))
-        return ops.convert_to_numpy(score(*backend.to_tensors(ids)))
+        return ops.convert_to_numpy(score(*backend.to_tensors((source_ids, target_ids))))
 
     def _score_targets(self, source_ids, target_ids):
         shifted = ops.pad(target_ids[:, :-1], ((0, 0), (1, 0)), constant_values=START)

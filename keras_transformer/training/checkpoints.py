@@ -122,10 +122,10 @@ class EpochCheckpoint(keras.callbacks.Callback):
         if within and first < epochs:
             self.batches.first_batch = int(within[-1].name[17:24])
             yield {"initial_epoch": first, "epochs": first + 1}
-            model.load_weights(self._path(first))  # `fit` ends with a moving average, if any
-            first += 1
-        if first < epochs and not model.stop_training:
-            yield {"initial_epoch": first, "epochs": epochs}
+            model.load_weights(self._path(first))  # instead of the moving average that `fit` sets
+            first = epochs if model.stop_training else first + 1
+        # Without an epoch left, too: at its end `fit` sets the moving average, if there is one.
+        yield {"initial_epoch": min(first, epochs), "epochs": epochs}
 
     def save_within(self, epoch: int, batch: int) -> bool:
         """Saves in the middle of an epoch, after one of its batches.

@@ -179,14 +179,14 @@ class Run:
             epochs: int, number of epochs in total.
 
         Returns:
-            Iterator of "initial_epoch" and "epochs" for `fit`: none if the run has ended, two if it
-            was interrupted within an epoch, whose rest comes first.
+            Iterator of "initial_epoch" and "epochs" for `fit`: without any epoch if the run has
+            ended, two if it was interrupted within an epoch, whose rest comes first.
         """
         spans = self._checkpoint.restore(model, epochs)
         if finished := self._checkpoint.finished_epochs:
             print(f"Resuming after epoch {finished} of {epochs}.")
         stopped = self._early_stopping is not None and self._early_stopping.stopped
-        return iter(()) if stopped else spans
+        return iter([{"initial_epoch": epochs, "epochs": epochs}]) if stopped else spans
 
     def finish(self, model: keras.Model) -> None:
         """Sets the final weights once `fit` has returned.

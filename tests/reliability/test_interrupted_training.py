@@ -141,6 +141,15 @@ def test_a_signal_in_the_last_update_of_an_epoch_lets_the_epoch_end(tmp_path, wh
     assert bits(train(tmp_path, resume=True)[0]) == expected
 
 
+@pytest.mark.parametrize("options", [{}, {"use_ema": True, "ema_momentum": 0.9}])
+def test_a_run_that_ended_after_its_last_epoch_is_finished(tmp_path, whole, options):
+    expected, rows, per_epoch = whole(**options)
+    with pytest.raises(SystemExit):
+        train(tmp_path, [Raise(signal.SIGTERM, EPOCHS * per_epoch - 1)], **options)
+    assert history(tmp_path) == rows
+    assert bits(train(tmp_path, resume=True, **options)[0]) == expected
+
+
 def test_a_second_signal_would_end_the_process_at_once_and_handlers_come_back(tmp_path):
     before = signal.getsignal(signal.SIGINT)
     seen = []
