@@ -28,7 +28,7 @@ def add_checksum(path: PathLike, state: Mapping[str, Any]) -> None:
                     file[f"{STATE}/{name}/{number:04d}"] = each
             elif value is not None:
                 file[f"{STATE}/{name}"] = value
-        file.attrs[CHECKSUM] = _digest(file)
+        file.attrs[CHECKSUM], _ = _examine(file)
 
 
 def read_state(path: PathLike) -> dict[str, Any]:
@@ -53,9 +53,8 @@ def check_weights(path: PathLike) -> None:
 
     try:
         with h5py.File(path, "r") as file:
-            digest = _digest(file)
+            digest, wrong = _examine(file)
             whole = file.attrs.get(CHECKSUM, digest) == digest  # earlier versions wrote none
-            wrong = [name for name, values in _arrays(file) if not _is_finite(values)]
     except (OSError, KeyError, RuntimeError) as error:
         raise ValueError(f"{path} is damaged ({error}).") from error
     if not whole:
@@ -88,13 +87,12 @@ def _arrays(group) -> Iterator[tuple[str, np.ndarray]]:
     return ((name, group[name][()]) for name in sorted(names))
 
 
-def _digest(file):
-    digest = hashlib.sha256()
+def _examine(file):
+    """SHA-256 of all arrays, and the names of those that are not finite; each is read once."""
+    digest, wrong = hashlib.sha256(), []
     for name, values in _arrays(file):
         digest.update(f"{name} {values.dtype} {values.shape} ".encode())
         digest.update(values.tobytes())
-    return digest.hexdigest()
-
-
-def _is_finite(values):
-    return not np.issubdtype(values.dtype, np.floating) or bool(np.isfinite(values).all())
+        if np.issubdtype(values.dtype, np.floating) and not np.isfinite(values).all():
+            wrong.append(name)
+    return digest.hexdigest(), wrong

@@ -69,13 +69,15 @@ def test_a_text_of_ten_megabytes_is_one_sentence(ask, name):
         ask[name](["a", "ab " * 3_500_000])
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("wrong", ["one text", None, 3, [None], ["\ud800"], [b"bytes"]])
+NO_TEXTS, NO_LISTS = [[None], ["\ud800"], [b"bytes"]], ["one text", None, 3]
+WRONG = [(name, wrong) for name in ("translate", "classify", "generate") for wrong in NO_LISTS]
+WRONG += [(name, wrong) for name in ("translate", "classify", "generate") for wrong in NO_TEXTS]
+WRONG += [("score", wrong) for wrong in NO_TEXTS]  # `ask` needs a list for it
+WRONG += [("tag", wrong) for wrong in (*NO_LISTS, [None], [b"bytes"])]  # any characters are a word
+
+
+@pytest.mark.parametrize("name, wrong", WRONG)
 def test_what_is_no_list_of_texts_is_one_sentence(ask, name, wrong):
-    if name == "fill" or (name == "score" and not isinstance(wrong, list)):
-        pytest.skip("the function of this test takes lists of texts only")
-    if name == "tag" and wrong == ["\ud800"]:
-        pytest.skip("a word of any characters has an id")
     with pytest.raises(
         ValueError, match=r"(list of|must be a str|half a surrogate|No sentence|is )"
     ):
