@@ -1,9 +1,10 @@
-"""Atomic writes: a file appears complete and on disk, or not at all."""
+"""Atomic writes: a file or folder appears complete and on disk, or not at all."""
 
 import contextlib
 import errno
 import os
 import pathlib
+import shutil
 from collections.abc import Iterator
 
 
@@ -36,6 +37,35 @@ def write_text(path: str | os.PathLike, text: str) -> None:
     """Writes a text file atomically, in UTF-8."""
     with atomic_write(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+@contextlib.contextmanager
+def atomic_folder(path: str | os.PathLike) -> Iterator[pathlib.Path]:
+    """Yields an empty temporary folder, which replaces `path` when the block has succeeded.
+
+    If the block raises, `path` keeps its previous content.
+
+    Args:
+        path: Path of the folder; folders above it are made.
+    """
+    path = pathlib.Path(path)
+    temporary = path.with_name(f".unfinished.{path.name}")
+    shutil.rmtree(temporary, ignore_errors=True)
+    try:
+        temporary.mkdir(parents=True)
+        yield temporary
+        for file in temporary.rglob("*"):
+            _flush_to_disk(file)
+        if path.is_dir():
+            shutil.rmtree(path)
+        os.replace(temporary, path)
+        _flush_to_disk(path.parent)
+    except OSError as error:
+        if error.errno and not error.filename:
+            error.filename = str(path)
+        raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def check_space(path: str | os.PathLike, num_bytes: int) -> None:

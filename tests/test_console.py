@@ -586,9 +586,9 @@ def test_a_translator_is_exported_once_unless_overwritten(command, models, tmp_p
 
 def test_what_has_no_export_is_one_sentence(command, models, tmp_path):
     result = command("export", models["tagger"], "--output", tmp_path / "x")
-    assert_one_sentence(result, "Expected a Translator")
+    assert_one_sentence(result, "ctranslate2 can hold a Translator; received task='Tagger'")
     assert_one_sentence(
-        command("export", models["tagger"], "--format", "onnx"), "ctranslate2", code=2
+        command("export", models["tagger"], "--format", "pdf"), "ctranslate2", code=2
     )
 
 

@@ -21,7 +21,16 @@ MODULES = [
     for module in pkgutil.walk_packages(kt.__path__, f"{kt.__name__}.")
     if not module.ispkg
 ]
-NAMESPACES = ["", ".data", ".evaluation", ".export", ".losses", ".metrics", ".plots", ".training"]
+NAMESPACES = [
+    "",
+    ".data",
+    ".evaluation",
+    ".exporting",
+    ".losses",
+    ".metrics",
+    ".plots",
+    ".training",
+]
 
 KERAS = [keras.Model, keras.Metric, keras.callbacks.Callback, keras.utils.PyDataset]
 

@@ -126,7 +126,7 @@ def part_of_decoding(transformer, length, part):
 def ctranslate2_decoding(transformer, length, threads=None):
     import ctranslate2
 
-    from keras_transformer.export import ctranslate2_spec
+    from keras_transformer.exporting.ctranslate2 import ctranslate2_spec
 
     tokens = [str(i) for i in range(transformer.target_vocabulary_size)]
     with tempfile.TemporaryDirectory() as folder:

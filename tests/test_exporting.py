@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer import export
+from keras_transformer import exporting
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="the engine to compare with is optional")
 
@@ -11,7 +11,7 @@ SIZES = dict(num_layers=2, d_model=16, num_heads=2, d_ff=32)
 
 
 def engine(translator, folder, **options):
-    export.to_ctranslate2(translator, folder)
+    exporting.export(translator, folder, "ctranslate2")
     return ctranslate2.Translator(str(folder), compute_type="float32", **options)
 
 
@@ -99,13 +99,13 @@ def test_a_bfloat16_model_is_exported_with_its_weights_in_float32(
 
 def test_rotary_positions_are_refused(restless_translator, tmp_path):
     with pytest.raises(ValueError, match="added to the embeddings; received rotary=True"):
-        export.to_ctranslate2(restless_translator(rotary=True), tmp_path / "model")
+        exporting.export(restless_translator(rotary=True), tmp_path / "model", "ctranslate2")
     assert not any(tmp_path.iterdir())
 
 
 def test_an_activation_that_the_engine_lacks_is_named(restless_translator, tmp_path):
     with pytest.raises(ValueError, match="relu.* received activation='elu'"):
-        export.to_ctranslate2(restless_translator(activation="elu"), tmp_path / "model")
+        exporting.export(restless_translator(activation="elu"), tmp_path / "model", "ctranslate2")
     assert not any(tmp_path.iterdir())
 
 
@@ -114,8 +114,8 @@ def test_a_folder_that_exists_is_replaced_only_if_asked(dates_translator, tmp_pa
     kept.parent.mkdir()
     kept.write_text("mine")
     with pytest.raises(ValueError, match="exists"):
-        export.to_ctranslate2(dates_translator, tmp_path / "model")
+        exporting.export(dates_translator, tmp_path / "model", "ctranslate2")
     assert kept.read_text() == "mine"
-    export.to_ctranslate2(dates_translator, tmp_path / "model", overwrite=True)
+    exporting.export(dates_translator, tmp_path / "model", "ctranslate2", overwrite=True)
     assert not kept.exists()
     assert [path.name for path in tmp_path.iterdir()] == ["model"]

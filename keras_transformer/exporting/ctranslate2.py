@@ -1,57 +1,35 @@
-"""A trained model for other engines."""
+"""CTranslate2: a fast engine for CPU and GPU in C++."""
 
-import os
 import pathlib
-import shutil
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from keras import ops
 
-from .blocks import EPSILON
-from .ids import END, START, UNKNOWN
-from .models import Transformer
-from .positions import sinusoids
-from .tasks import Translator
+from ..blocks import EPSILON
+from ..ids import END, START, UNKNOWN
+from ..models import Transformer
+from ..positions import sinusoids
+from ..tasks import Translator
 
 MAX_LENGTH = 1024  # rows of the sinusoid table, since CTranslate2 stores a table, not a formula
 
 
-def to_ctranslate2(
-    translator: Translator, folder: str | os.PathLike, overwrite: bool = False
-) -> None:
+def write(translator: Translator, folder: pathlib.Path, quantization: str | None = None) -> None:
     """Writes a `Translator` as a CTranslate2 model, for `ctranslate2.Translator(folder)`.
 
     CTranslate2 reads tokens, not text: pass it `source_tokenizer.tokens(ids)` without END, which
     it adds. The weights are written in float32, whatever the dtype policy of the model.
 
-    Args:
-        translator: `Translator`.
-        folder: where the model goes.
-        overwrite: bool, whether to replace an existing folder.
-
-    Raises:
-        ImportError: ctranslate2 is not installed.
-        ValueError: the folder exists, CTranslate2 lacks the activation, or positions are rotary.
+    Args, raises: see `keras_transformer.exporting.export`.
     """
-    folder = pathlib.Path(folder)
-    if folder.exists() and not overwrite:
-        raise ValueError(f"{folder} exists; choose another folder, or pass overwrite=True.")
     spec = ctranslate2_spec(
         translator.transformer,
         _all_tokens(translator.source_tokenizer),
         _all_tokens(translator.target_tokenizer),
     )
-    unfinished = folder.with_name(f".unfinished.{folder.name}")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    try:
-        unfinished.mkdir(parents=True)
-        spec.save(str(unfinished))
-        shutil.rmtree(folder, ignore_errors=True)
-        os.replace(unfinished, folder)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+    spec.save(str(folder))
 
 
 def ctranslate2_spec(
@@ -68,7 +46,8 @@ def ctranslate2_spec(
         ctranslate2.specs.TransformerSpec, ready to be saved.
 
     Raises:
-        ImportError, ValueError: as `to_ctranslate2`.
+        ImportError: ctranslate2 is not installed.
+        ValueError: CTranslate2 lacks the activation, or positions are rotary.
 
     Source: CTranslate2 4 (OpenNMT), specs/transformer_spec.py.
     """

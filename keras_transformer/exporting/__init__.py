@@ -1,0 +1,3 @@
+"""Trained tasks for other engines."""
+
+from .formats import FORMATS, Format, export

@@ -1,0 +1,82 @@
+"""The formats of other engines: one module per format, each a folder that needs no Keras.
+
+from keras_transformer import exporting
+exporting.export(kt.load("runs/en-de/model.keras"), "en-de-ctranslate2", "ctranslate2")
+"""
+
+import importlib
+import os
+import pathlib
+from typing import NamedTuple
+
+from .. import backend
+from ..atomic import atomic_folder
+from ..checks import check
+from ..tasks import Task, Translator
+
+
+class Format(NamedTuple):
+    """What a format can hold.
+
+    Args:
+        engine: str, what reads it.
+        tasks: classes of tasks that it can hold.
+        quantizations: names of the number types that weights can be stored in besides float32.
+        module: str, the module of this package that writes it, imported on demand. Its function
+            `write(task, folder, quantization)` fills an existing empty folder.
+        backend: str, the one backend that can write it; None: any.
+    """
+
+    engine: str
+    tasks: tuple[type[Task], ...]
+    quantizations: tuple[str, ...]
+    module: str
+    backend: str | None = None
+
+
+FORMATS = {
+    "ctranslate2": Format("CTranslate2", (Translator,), (), "ctranslate2"),
+}
+
+
+def export(
+    task: Task,
+    folder: str | os.PathLike,
+    format: str,
+    quantization: str | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Writes a task for another engine; the folder appears complete, or not at all.
+
+    Args:
+        task: such as a `Translator`.
+        folder: where the files go.
+        format: str, a name in `FORMATS`.
+        quantization: str, number type of the weights, such as "int8"; None: float32.
+        overwrite: bool, whether to replace an existing folder.
+
+    Raises:
+        ImportError: A package that the format needs is not installed.
+        ValueError: The folder exists, the format cannot hold this task or quantization, or it needs
+            another backend.
+    """
+    check(format in FORMATS, f"format must be one of {', '.join(FORMATS)}", format=format)
+    to = FORMATS[format]
+    kinds = " or ".join(kind.__name__ for kind in to.tasks)
+    check(isinstance(task, to.tasks), f"{format} can hold a {kinds}", task=type(task).__name__)
+    check(
+        quantization in (None, *to.quantizations),
+        f"{format} can hold weights in float32 {' '.join(to.quantizations)}".rstrip(),
+        quantization=quantization,
+    )
+    check(
+        to.backend in (None, backend.name()),
+        f"{format} is written with KERAS_BACKEND={to.backend}, whichever backend trained the model",
+        backend=backend.name(),
+    )
+    folder = pathlib.Path(folder)
+    if folder.exists() and not overwrite:
+        raise ValueError(f"{folder} exists; choose another folder, or pass overwrite=True.")
+    module = importlib.import_module(f".{to.module}", __package__)
+    with atomic_folder(folder) as unfinished:
+        module.write(task, unfinished, quantization)
