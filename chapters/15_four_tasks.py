@@ -406,7 +406,7 @@ for own, before in zip(starting.get_layer("labels").get_weights(), new_labels, s
 
 # %% [markdown]
 # What such a start is worth is a question for real text, of which there is much more without labels
-# than with: `scripts/pretrain_words.py` trains a filler, and `scripts/train_tagger.py --start-from`
+# than with: `scripts/pretrain_words.py` trains a filler, and `scripts/train_tagger.py --init-from`
 # a tagger that begins with it.
 #
 # ## N to M, and what all have in common

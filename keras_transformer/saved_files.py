@@ -46,6 +46,7 @@ class FileSummary:
         vocabulary: Number of ids (and of labels), by the name of the model's argument.
         parameters: Number of weights.
         quantization: The modes of its quantized layers, such as ["int8"].
+        settings: The plain values of the task's configuration, such as beams or labels.
         format_version: Version of the file format.
         versions: Versions of keras and keras_transformer that wrote the file, where known.
         sealed: Whether the file has checksums of its members; files of version 0.1.0 have none.
@@ -57,6 +58,7 @@ class FileSummary:
     vocabulary: dict[str, int]
     parameters: int
     quantization: list[str]
+    settings: dict[str, Any]
     format_version: int
     versions: dict[str, str]
     sealed: bool
@@ -97,6 +99,7 @@ def check_file(path: str | os.PathLike) -> FileSummary:
             vocabulary=vocabulary,
             parameters=parameters,
             quantization=sorted(set(model["config"].get("quantized", {}).values())),
+            settings=_settings(config["config"], task.parts),
             format_version=version,
             versions={"keras": metadata["keras_version"], **seal.get("versions", {})},
             sealed=bool(seal),
@@ -294,6 +297,12 @@ def _in_keras(module, name):
 
 def _name_of(serialized):
     return f"{serialized.get('module')}.{serialized.get('class_name')}"[:100]
+
+
+def _settings(config, parts):
+    """What a task's configuration holds besides its parts and its version."""
+    others = (*parts, "name", "format_version")
+    return {name: value for name, value in config.items() if name not in others}
 
 
 def _is_model(part):

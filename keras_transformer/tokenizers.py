@@ -114,6 +114,19 @@ class SentencePieceTokenizer(keras.layers.Layer):
         check_ids("ids", rows, self.vocabulary_size())
         return [processor.id_to_piece(i) for i in rows[0]]
 
+    def unknown_share(self, texts: Iterable[str]) -> float:
+        """The fraction of the characters of texts that are read as unknown, in [0, 1]."""
+        texts = checked_texts(texts)
+        processor = self._ready()
+        ids, pieces = processor.encode(texts), processor.encode(texts, out_type=str)
+        unknown = sum(
+            len(piece)
+            for row, strings in zip(ids, pieces, strict=True)
+            for each, piece in zip(row, strings, strict=True)
+            if each == UNKNOWN
+        )
+        return unknown / max(1, sum(map(len, texts)))
+
     def vocabulary_size(self) -> int:
         """int, number of ids, the four special ones included."""
         return self._ready().vocab_size()

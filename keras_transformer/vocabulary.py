@@ -98,6 +98,11 @@ class WordVocabulary:
         """The labels of a model that fills in masked words, one per word id from 1 on."""
         return ["[UNKNOWN]", MASKED, *self.words]
 
+    def unknown_share(self, sentences: Iterable[Sequence[str]]) -> float:
+        """The fraction of the words of sentences that have no id, in [0, 1]."""
+        words = [word.lower() for words in checked_words(sentences) for word in words]
+        return sum(word not in self._word_ids for word in words) / max(1, len(words))
+
     def encode(
         self, sentences: Iterable[Sequence[str]]
     ) -> tuple[list[np.ndarray], list[np.ndarray]]:

@@ -10,6 +10,7 @@ import dataclasses
 import inspect
 import io
 import os
+import pathlib
 import re
 import sys
 import typing
@@ -21,13 +22,16 @@ import keras
 import tyro
 
 import keras_transformer as kt
-from keras_transformer import backend
+from keras_transformer import backend, data, training
 from keras_transformer.checks import check, check_at_least, check_finite, check_rates
 from keras_transformer.configuration import TransformerConfig
 from keras_transformer.console import load_task
+from keras_transformer.saved_files import FileSummary
 from keras_transformer.training import Run
 
 Folder = Annotated[str | None, tyro.conf.arg(metavar="FOLDER")]
+
+SEARCH = ("beams", "length_penalty")  # a model file provides them, and they may change
 
 # Of each pair, the one on the command line replaces the other one of the recipe.
 ALTERNATIVES = {"batch_size": None, "tokens_per_batch": None}, {"ema": None, "average": 0}
@@ -144,6 +148,70 @@ class TrainingOptions(RunOptions):
         return {name: getattr(self, name) for name in names}
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FineTuningOptions(TrainingOptions):
+    """Fine-tuning: training a saved model further on other data.
+
+    Args:
+        init_from: Saved model that provides vocabulary, sizes and initial weights: a .keras file,
+            or the name of a model of this package. Without --recipe a model of the same task uses
+            the recipe fine-tune.
+        freeze: Layers that keep their weights: embedding, encoder, decoder/block_1, ...
+        lora_rank: LoRA: rank of the updates to the kernels of attention and feed-forward network;
+            all other weights are kept.
+        mix_share: Share of the training data that is drawn from the data to mix in, against
+            forgetting.
+    """
+
+    init_from: Annotated[str | None, tyro.conf.arg(metavar="MODEL")] = None
+    freeze: Annotated[tuple[str, ...], tyro.conf.arg(metavar="LAYER ...")] = ()
+    lora_rank: int | None = None
+    mix_share: float = 0.25
+
+    TASK = ""  # what the script trains
+    RELATED = ()  # other tasks that it can be initialized from
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_at_least(1, lora_rank=self.lora_rank)
+        check_rates(mix_share=self.mix_share)
+        if self.init_from and self.output:
+            inside = (
+                pathlib.Path(self.output).resolve()
+                in pathlib.Path(self.init_from).resolve().parents
+            )
+            check(not inside, "--init-from must not be within --output", init_from=self.init_from)
+
+    def provided_by(self, summary: FileSummary) -> dict[str, Any]:
+        """The options that a model file takes the place of."""
+        sizes = dataclasses.asdict(summary.config)
+        return {name: value for name, value in sizes.items() if name not in self.rates}
+
+    @property
+    def rates(self) -> dict[str, float]:
+        """The dropout rates, which are of the training and not of a model to initialize from."""
+        return {name: getattr(self.model, name) for name in ("dropout", "attention_dropout")}
+
+    def load_initial(self) -> Any:
+        """The task of --init-from; None without."""
+        return self.init_from and load_task(self.init_from)
+
+    def adapt(self, model: keras.Model) -> None:
+        """Freezes what --freeze and --lora-rank ask for."""
+        training.freeze(model, self.freeze)
+        if self.lora_rank:
+            training.enable_lora(model, self.lora_rank)
+
+    def read_mix(self) -> Any:
+        """The data to mix in; None: no such data."""
+        return None
+
+    def mix(self, train: Any) -> Any:
+        """The training data, with a share of that to mix in."""
+        others = self.read_mix()
+        return train if others is None else data.mix(train, others, self.mix_share, self.seed)
+
+
 def parse(description: str, recipes: dict[str, Any]) -> Any:
     """Options from the command line; those that it does not give are the recipe's.
 
@@ -165,8 +233,13 @@ def parse(description: str, recipes: dict[str, Any]) -> Any:
     blank = recipes[without_data].replace(**unset, output=None)
     given = _read(without_help, blank, recipes)
     has_data = any(given[name] for name in blank.FILES)
+    initial = None if given["resume"] else _check_initial(given["init_from"], blank)
     recipe = given["recipe"] or (others[0] if others and has_data else without_data)
+    if initial and initial.task == blank.TASK:
+        recipe = given["recipe"] or "fine-tune"
     defaults = recipes[recipe].replace(recipe=recipe)
+    provided = defaults.provided_by(initial) if initial else {}
+    defaults = defaults.replace(**provided)
     if given["resume"]:
         return _resume(words, given["output"] or defaults.output, defaults, recipes)
     for pair in ALTERNATIVES:
@@ -175,8 +248,28 @@ def parse(description: str, recipes: dict[str, Any]) -> Any:
     if words != without_help:
         print(f"{description.strip()}\n")  # tyro would join its lines
     options = defaults.replace(**_read(words, defaults, recipes, named=given["recipe"]))
+    fixed = [n for n, value in provided.items() if options.flat()[n] != value and n not in SEARCH]
+    if fixed:
+        raise ValueError(f"--init-from provides these options; leave out {_flags(fixed)}.")
     check(options.output, "--output must name a folder", output=options.output)
     return options
+
+
+def _check_initial(path, options):
+    """What --init-from holds, a model of this task or of a related one; None without it."""
+    if not path:
+        return None
+    summary = kt.check_file(path)
+    expected = (options.TASK, *options.RELATED)
+    if summary.task not in expected:
+        raise ValueError(
+            f"--init-from must be a {' or a '.join(expected)}; {path} holds a {summary.task}."
+        )
+    return summary
+
+
+def _flags(names):
+    return ", ".join("--" + name.replace("_", "-") for name in names)
 
 
 def _resume(words, output, defaults, recipes):
@@ -186,10 +279,10 @@ def _resume(words, output, defaults, recipes):
     saved = {k: tuple(v) if isinstance(v, list) else v for k, v in saved.items()}
     given = _read(words, defaults.replace(**saved), recipes)
     changed = [name for name, value in given.items() if value != saved[name]]
-    fixed = ["--" + n.replace("_", "-") for n in changed if n not in ("epochs", "output", "resume")]
+    fixed = [name for name in changed if name not in ("epochs", "output", "resume")]
     if fixed:
         raise ValueError(
-            f"A resumed run keeps its settings, except --epochs; leave out {', '.join(fixed)}."
+            f"A resumed run keeps its settings, except --epochs; leave out {_flags(fixed)}."
         )
     if "epochs" in changed and given["schedule"] == "cosine":
         raise ValueError(
@@ -212,7 +305,7 @@ def _read(words, defaults, recipes, named=None):
         if fields:
             group = dataclasses.make_dataclass(cls.__name__, fields, frozen=True)
             title = "model" if cls is TransformerConfig else cls.__name__.removesuffix("Options")
-            groups.append((title.lower(), group, group()))
+            groups.append((re.sub("(?<=[a-z])(?=[A-Z])", "_", title).lower(), group, group()))
     box = io.StringIO()
     try:
         with contextlib.redirect_stderr(box):
@@ -336,6 +429,7 @@ def prepare_words(
     sentences: Sequence[list[list[str]]],
     label_ids: Sequence[list],
     num_labels: int,
+    initial: Any,
 ) -> tuple[keras.Model, kt.WordVocabulary, kt.WordBatches, kt.WordBatches]:
     """What a tagger and a classifier have in common: the way from words to a model and batches.
 
@@ -345,16 +439,14 @@ def prepare_words(
         sentences: training and validation data, two lists of lists of words.
         label_ids: the ids of their labels, two lists; padding, 0, for labels that do not count.
         num_labels: int, number of label ids, padding included.
+        initial: the task of --init-from; None: a new vocabulary and random weights.
 
     Returns:
         model with initial weights, vocabulary, training batches, validation batches.
     """
-    config = options.model
-    pretrained = options.start_from and load_task(options.start_from, kt.MaskFiller)
-    if pretrained:
-        vocabulary = pretrained.vocabulary
-        dropout = {"dropout": config.dropout, "attention_dropout": config.attention_dropout}
-        config = pretrained.model.config.replace(**dropout)
+    vocabulary = getattr(initial, "vocabulary", None)
+    if vocabulary:
+        print_unknown(vocabulary.unknown_share(sentences[0]), "words", options)
     else:
         limits = options.min_count, options.max_characters
         vocabulary = kt.WordVocabulary.learn(sentences[0], *limits)
@@ -377,10 +469,33 @@ def prepare_words(
     valid = kt.WordBatches(*encoded, label_ids[1], shuffle=False, **options.budget)
 
     sizes = vocabulary.num_words, vocabulary.num_characters, num_labels, vocabulary.max_characters
-    model = model_class(*sizes, options.word_stddev, config)
-    if pretrained:
-        model.initialize_from(pretrained.model)
+    model = model_class(*sizes, options.word_stddev, options.model)
+    if initial:
+        model.initialize_from(initial.model, labels=type(initial).__name__ == options.TASK)
+    options.adapt(model)
     return model, vocabulary, train, valid
+
+
+def known_labels(options: FineTuningOptions, initial: Any, labels: set[str]) -> list[str]:
+    """The labels of the data, or those of the model of --init-from, if it has labels of this kind.
+
+    Raises:
+        ValueError: The data has a label that the model does not have.
+    """
+    if type(initial).__name__ != options.TASK:
+        return sorted(labels)
+    lacks = sorted(labels - set(initial.labels))
+    check(
+        not lacks,
+        f"The labels must be among those of {options.init_from}, {', '.join(initial.labels)}",
+        labels=", ".join(lacks),
+    )
+    return initial.labels
+
+
+def print_unknown(share: float, what: str, options: FineTuningOptions) -> None:
+    """Prints how much of the training data the vocabulary of --init-from lacks."""
+    print(f"The vocabulary of {options.init_from} lacks {share:.2%} of the {what} to train on.")
 
 
 def column(name: str) -> int | str:

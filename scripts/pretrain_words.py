@@ -7,7 +7,7 @@ r"""Pretrain an encoder of words: it learns to predict masked words, as BERT did
 Without data it reads generated sentences. A text file contains one or more sentences per line; of a
 treebank (.conllu, .conllu.gz) only the words are read. A tagger or a classifier starts from it:
 
-    python scripts/train_tagger.py --train train.conllu --start-from runs/words/model.keras
+    python scripts/train_tagger.py --train train.conllu --init-from runs/words/model.keras
 
 The run folder contains model.keras, history.csv, settings.json, scores.json and learning_curve.png.
 Interrupted? Repeat the command with --resume. KERAS_BACKEND=tensorflow, jax or torch selects the
@@ -20,7 +20,7 @@ import generated_english
 import keras_transformer as kt
 from keras_transformer import backend, data, training
 from keras_transformer.vocabulary import MASKED
-from options import errors_as_exits, make_optimizer, parse, set_up
+from options import errors_as_exits, make_optimizer, parse, print_unknown, set_up
 from recipes import PRETRAINING
 
 
@@ -30,8 +30,9 @@ def main():
         options = parse(__doc__, PRETRAINING)
         run = training.Run(options.output, options.resume, options.overwrite)
         set_up(options)
+        initial = options.load_initial()
         train_words, valid_words = load(options)
-        filler, train, valid = prepare(options, train_words, valid_words)
+        filler, train, valid = prepare(options, train_words, valid_words, initial)
         run.begin(options.flat(), train_words)  # nothing is written before all of it is valid
 
     print(train.summary())
@@ -73,13 +74,19 @@ def load(options):
         train, valid, _ = generated_english.tagged_sentences(seed=options.seed)
         return train.words, valid.words
     train, valid = options.read()
-    return (train, valid) if valid else data.train_valid_split(train, "sentences", "--valid")
+    if not valid:
+        train, valid = data.train_valid_split(train, "sentences", "--valid")
+    return options.mix(train), valid
 
 
-def prepare(options, train, valid):
+def prepare(options, train, valid, initial):
     """A mask filler with initial weights, its training batches and its validation batches."""
     seed, budget = options.seed, options.budget
-    vocabulary = kt.WordVocabulary.learn(train, options.min_count, options.max_characters)
+    if initial:
+        vocabulary = initial.vocabulary
+        print_unknown(vocabulary.unknown_share(train), "words", options)
+    else:
+        vocabulary = kt.WordVocabulary.learn(train, options.min_count, options.max_characters)
     train, valid = vocabulary.encode(train), vocabulary.encode(valid)
 
     def masked(encoded, *seeds):
@@ -87,6 +94,9 @@ def prepare(options, train, valid):
 
     sizes = vocabulary.num_words, vocabulary.num_characters, vocabulary.num_words
     model = kt.TaggingModel(*sizes, vocabulary.max_characters, options.word_stddev, options.model)
+    if initial:
+        model.initialize_from(initial.model, labels=True)
+    options.adapt(model)
     return (
         kt.MaskFiller(model, vocabulary),
         kt.WordBatches(

@@ -5,6 +5,7 @@ from one of theirs; options on the command line override them. Every value has i
 """
 
 import dataclasses
+import random
 from typing import Annotated, Any, Literal
 
 import tyro
@@ -13,7 +14,15 @@ import keras_transformer as kt
 from keras_transformer import data, evaluation
 from keras_transformer.checks import check, check_at_least
 from keras_transformer.configuration import PRESETS, TransformerConfig
-from options import Folder, RunOptions, TrainingOptions, check_above_0, check_from_0, column
+from keras_transformer.saved_files import FileSummary
+from options import (
+    FineTuningOptions,
+    Folder,
+    RunOptions,
+    check_above_0,
+    check_from_0,
+    column,
+)
 
 File = Annotated[str | None, tyro.conf.arg(metavar="FILE")]
 Name = Annotated[str | None, tyro.conf.arg(metavar="NAME")]
@@ -50,11 +59,13 @@ class FileOptions(DatasetOptions):
     Args:
         valid: Validation data; none: 2 % of the training data.
         test: Test data for the final scores; none: the validation data.
+        mix_in: Data like --train, of which a share is mixed in; see --mix-share.
     """
 
     train: File = None
     valid: File = None
     test: File = None
+    mix_in: File = None
 
     FILES = ("train", "valid", "test", "dataset")
 
@@ -66,6 +77,10 @@ class FileOptions(DatasetOptions):
             raise ValueError("No training data: give --train or --dataset.")
         paths = (self.train, self.valid, self.test)
         return data.Splits(*(path and self.read_file(path) for path in paths))
+
+    def read_mix(self) -> Any:
+        """The data of --mix-in; None without."""
+        return self.mix_in and self.read_file(self.mix_in)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -82,7 +97,7 @@ class TokenizerOptions(RunOptions):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class WordOptions(RunOptions):
+class WordOptions(FineTuningOptions):
     """Words and their spelling.
 
     Args:
@@ -101,6 +116,11 @@ class WordOptions(RunOptions):
         check_at_least(1, max_characters=self.max_characters, min_count=self.min_count)
         check_above_0(word_stddev=self.word_stddev)
 
+    def provided_by(self, summary: FileSummary) -> dict[str, Any]:
+        """The options that a model of words takes the place of."""
+        names = {"max_characters"} & summary.vocabulary.keys()
+        return super().provided_by(summary) | {name: summary.vocabulary[name] for name in names}
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LabelOptions(WordOptions):
@@ -109,15 +129,15 @@ class LabelOptions(WordOptions):
     Args:
         forget: Word dropout, A: a word seen c times becomes the unknown word with probability
             A / (A + c); 0: never.
-        start_from: Model of pretrain_words.py that provides words, sizes and initial weights.
     """
 
     forget: float = 1.0
-    start_from: Annotated[str | None, tyro.conf.arg(metavar="MODEL")] = None
 
     def __post_init__(self):
         super().__post_init__()
         check_from_0(forget=self.forget)
+
+    RELATED = ("MaskFiller", "Tagger", "Classifier", "Translator", "TextGenerator")
 
 
 # Translation.
@@ -137,6 +157,9 @@ class PairOptions(DatasetOptions):
         test_source: Test data for the final scores; none: the validation data.
         test_target: Their translations.
         test_pairs: Instead of both.
+        mix_source: Data of which a share is mixed in; see --mix-share.
+        mix_target: Their translations.
+        mix_pairs: Instead of both.
         sides: Columns of --pairs, by number from 1 or by name (none: 1 2); fields of .jsonl (none:
             source target); languages of --dataset.
         dataset: Dataset of tensorflow-datasets (tfds:NAME), or folder for its TranslateFolder.
@@ -151,6 +174,9 @@ class PairOptions(DatasetOptions):
     test_source: File = None
     test_target: File = None
     test_pairs: File = None
+    mix_source: File = None
+    mix_target: File = None
+    mix_pairs: File = None
     sides: Annotated[tuple[str, str] | None, tyro.conf.arg(metavar="FROM TO")] = None
 
     FILES = (
@@ -168,6 +194,10 @@ class PairOptions(DatasetOptions):
         if train is None:
             raise ValueError("No training data: give --source and --target, --pairs, or --dataset.")
         return data.Splits(train, self._read_split("valid_"), self._read_split("test_"))
+
+    def read_mix(self) -> data.Examples | None:
+        """The pairs of --mix-source and --mix-target or --mix-pairs; None without."""
+        return self._read_split("mix_")
 
     def _read_split(self, prefix):
         names = [prefix + name for name in ("source", "target", "pairs")]
@@ -223,6 +253,11 @@ class CleaningOptions(RunOptions):
             splits.test and data.clean(splits.test, **self.form),
         )
 
+    def read_mix(self) -> data.Examples | None:
+        """The pairs to mix in, cleaned as the training pairs are."""
+        pairs = super().read_mix()
+        return pairs and self.clean(data.Splits(pairs, None, None)).train
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ScoringOptions(RunOptions):
@@ -253,7 +288,9 @@ class ScoringOptions(RunOptions):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Translation(ScoringOptions, CleaningOptions, TokenizerOptions, TrainingOptions, PairOptions):
+class Translation(
+    ScoringOptions, CleaningOptions, TokenizerOptions, PairOptions, FineTuningOptions
+):
     """The options of train_translation.py.
 
     Args:
@@ -266,8 +303,26 @@ class Translation(ScoringOptions, CleaningOptions, TokenizerOptions, TrainingOpt
     subword_alpha: float | None = None
     diversify: int = 0
 
+    TASK = "Translator"
+
+    def provided_by(self, summary: FileSummary) -> dict[str, Any]:
+        """The options that a translator takes the place of."""
+        names = ("lowercase", "beams", "length_penalty")
+        sizes = sorted(summary.vocabulary.values())
+        return super().provided_by(summary) | {
+            **{name: summary.settings[name] for name in names},
+            "normalization": summary.settings["normalization"] or "none",
+            "vocabulary_size": sizes[-1],
+            "separate_vocabularies": len(sizes) > 1,
+        }
+
     def __post_init__(self):
         super().__post_init__()
+        check(
+            not (self.diversify and self.init_from),
+            "The teachers of --diversify are trained from scratch; leave out --init-from or it",
+            diversify=self.diversify,
+        )
         check_at_least(0, diversify=self.diversify)
         alpha = self.subword_alpha
         check(alpha is None or 0 <= alpha <= 1, "subword_alpha must be in [0, 1]", alpha=alpha)
@@ -334,6 +389,13 @@ TRANSLATION = {
         average=5,
         beams=5,
     ),
+    # A trained translator and some thousand pairs of another kind of text (--init-from).
+    "fine-tune": THIN.replace(
+        epochs=6,
+        learning_rate=1e-3,  # a quarter of what the model was trained with
+        warmup_steps=50,
+        average=0,
+    ),
     # Millions of pairs: the paper's base model (section 5), on a GPU.
     "large": Translation(
         output="runs/text",
@@ -356,7 +418,7 @@ TRANSLATION = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Tagging(LabelOptions, TrainingOptions, FileOptions):
+class Tagging(LabelOptions, FileOptions):
     """The options of train_tagger.py.
 
     Args:
@@ -369,6 +431,8 @@ class Tagging(LabelOptions, TrainingOptions, FileOptions):
     column: Annotated[str, tyro.conf.arg(metavar="NAME")] = "UPOS"
     tokens: Annotated[str, tyro.conf.arg(metavar="FEATURE")] = "tokens"
     tags: Annotated[str, tyro.conf.arg(metavar="FEATURE")] = "upos"
+
+    TASK = "Tagger"
 
     def read_dataset(self):
         return data.read_tagged_splits(tokens=self.tokens, tags=self.tags, **self.stored)
@@ -413,11 +477,18 @@ TAGGING = {
 }
 
 
+TAGGING["fine-tune"] = TAGGING["treebank"].replace(  # a trained tagger and other sentences
+    epochs=4,
+    learning_rate=5e-4,  # a quarter
+    warmup_steps=50,
+)
+
+
 # Classification.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Classification(LabelOptions, TrainingOptions, FileOptions):
+class Classification(LabelOptions, FileOptions):
     """The options of train_classifier.py.
 
     Args:
@@ -427,6 +498,8 @@ class Classification(LabelOptions, TrainingOptions, FileOptions):
     """
 
     columns: Annotated[tuple[str, str] | None, tyro.conf.arg(metavar="TEXT LABEL")] = None
+
+    TASK = "Classifier"
 
     def read_dataset(self):
         text, label = self.columns or (None, "label")
@@ -475,11 +548,18 @@ CLASSIFICATION = {
 }
 
 
+CLASSIFICATION["fine-tune"] = TEXTS.replace(  # a trained classifier and other texts
+    epochs=3,
+    learning_rate=2.5e-4,  # a quarter
+    warmup_steps=50,
+)
+
+
 # Language modelling.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LanguageModelling(TokenizerOptions, TrainingOptions, FileOptions):
+class LanguageModelling(TokenizerOptions, FileOptions, FineTuningOptions):
     """The options of train_language_model.py.
 
     Args:
@@ -496,9 +576,29 @@ class LanguageModelling(TokenizerOptions, TrainingOptions, FileOptions):
     prompt: str = ""
     window: int = 64
 
+    TASK = "TextGenerator"
+
     def __post_init__(self):
         super().__post_init__()
         check_at_least(2, window=self.window)
+
+    def provided_by(self, summary: FileSummary) -> dict[str, Any]:
+        """The options that a text generator takes the place of."""
+        (size,) = summary.vocabulary.values()
+        lines, window = summary.settings["append_end"], summary.settings["window"]
+        return super().provided_by(summary) | {
+            "vocabulary_size": size,
+            "lines": lines,
+            "window": window or self.window,
+        }
+
+    def mix(self, train):
+        if self.lines or not self.mix_in:
+            return super().mix(train)
+        (text,), (other,) = train, self.read_mix()
+        number = round(len(text) * self.mix_share / (1 - self.mix_share))
+        start = random.Random(self.seed).randint(0, max(0, len(other) - number))
+        return [f"{text}\n{other[start : start + number]}"]
 
     def read_dataset(self):
         return data.read_text_splits(text=self.feature, **self.stored)
@@ -581,23 +681,33 @@ LANGUAGE_MODELLING = {
 }
 
 
+LANGUAGE_MODELLING["fine-tune"] = LANGUAGE_MODELLING["characters"].replace(  # and other text
+    epochs=3,
+    learning_rate=7.5e-4,  # a quarter
+    warmup_steps=50,
+)
+
+
 # Pretraining.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Pretraining(WordOptions, TrainingOptions):
+class Pretraining(WordOptions):
     """The options of pretrain_words.py.
 
     Args:
         train: Text, one or more sentences per line; or a treebank (.conllu); plain or .gz.
         valid: Validation data; none: 2 % of the training data.
         mask_rate: Share of the words to predict.
+        mix_in: Data like --train, of which a share is mixed in; see --mix-share.
     """
 
     train: File = None
     valid: File = None
     mask_rate: float = 0.15
+    mix_in: File = None
 
+    TASK = "MaskFiller"
     FILES = ("train", "valid")
 
     def __post_init__(self):
@@ -610,6 +720,10 @@ class Pretraining(WordOptions, TrainingOptions):
         if not self.train:
             raise ValueError("No training data: give --train.")
         return [path and self.read_file(path) for path in (self.train, self.valid)]
+
+    def read_mix(self) -> list[list[str]] | None:
+        """The sentences of --mix-in; None without."""
+        return self.mix_in and self.read_file(self.mix_in)
 
     def read_file(self, path):
         if path.removesuffix(".gz").endswith(".conllu"):
@@ -639,3 +753,8 @@ PRETRAINING = {
         min_count=2,  # a word seen once cannot be learned as an answer
     ),
 }
+PRETRAINING["fine-tune"] = PRETRAINING["words"].replace(  # trained words and other text
+    epochs=5,
+    learning_rate=5e-4,  # a quarter
+    warmup_steps=50,
+)

@@ -22,7 +22,7 @@ import start_up  # noqa: F401
 import generated_english
 import keras_transformer as kt
 from keras_transformer import backend, data, evaluation, plots, training
-from options import errors_as_exits, make_optimizer, parse, prepare_words, set_up
+from options import errors_as_exits, known_labels, make_optimizer, parse, prepare_words, set_up
 from recipes import CLASSIFICATION
 
 
@@ -32,8 +32,9 @@ def main():
         options = parse(__doc__, CLASSIFICATION)
         run = training.Run(options.output, options.resume, options.overwrite)
         set_up(options)
+        initial = options.load_initial()
         splits = load(options)
-        classifier, train, valid = prepare(options, splits)
+        classifier, train, valid = prepare(options, splits, initial)
         run.begin(options.flat(), splits.train)  # nothing is written before all of it is valid
 
     print(train.summary())
@@ -93,19 +94,19 @@ def load(options):
     train, valid, test = options.read()
     if valid is None:
         train, valid = data.train_valid_split(train, "texts", "--valid")
-    return data.Splits(train, valid, test)
+    return data.Splits(options.mix(train), valid, test)
 
 
-def prepare(options, splits):
+def prepare(options, splits, initial):
     """A classifier with initial weights, its training batches and its validation batches."""
-    labels = sorted(set(splits.train.labels))
+    labels = known_labels(options, initial, set(splits.train.labels))
     ids = {label: number for number, label in enumerate(labels, start=1)}
     both = splits.train, splits.valid
     words = [[kt.split_words(text) for text in side.texts] for side in both]
     # Padding, 0, for a label that is not in the training data.
     label_ids = [[ids.get(label, 0) for label in side.labels] for side in both]
     model, vocabulary, train, valid = prepare_words(
-        options, kt.ClassificationModel, words, label_ids, num_labels=len(labels) + 1
+        options, kt.ClassificationModel, words, label_ids, len(labels) + 1, initial
     )
     return kt.Classifier(model, vocabulary, labels), train, valid
 

@@ -28,7 +28,7 @@ import generated_english
 import keras_transformer as kt
 from keras_transformer import backend, data, training
 from keras_transformer.atomic import write_text
-from options import errors_as_exits, make_optimizer, parse, set_up
+from options import errors_as_exits, make_optimizer, parse, print_unknown, set_up
 from recipes import LANGUAGE_MODELLING
 
 
@@ -38,8 +38,9 @@ def main():
         options = parse(__doc__, LANGUAGE_MODELLING)
         run = training.Run(options.output, options.resume, options.overwrite)
         set_up(options)
+        initial = options.load_initial()
         splits = load(options)
-        generator, train, valid = prepare(options, splits)
+        generator, train, valid = prepare(options, splits, initial)
         run.begin(options.flat(), splits.train)  # nothing is written before all of it is valid
 
     prompts = [options.prompt]
@@ -106,15 +107,21 @@ def load(options):
     elif valid is None:
         cut = len(train[0]) * 9 // 10
         train, valid = [train[0][:cut]], [train[0][cut:]]
-    return data.Splits(train, valid, test)
+    return data.Splits(options.mix(train), valid, test)
 
 
-def prepare(options, splits):
+def prepare(options, splits, initial):
     """A generator with initial weights, its training batches and its validation batches."""
     append_end = options.lines or len(splits.train) > 1
     texts = splits.train if append_end else splits.train[0].splitlines(keepends=True)
-    tokenizer = kt.train_tokenizer(texts, options.vocabulary_size, options.vocabulary)
-    model = kt.LanguageModel(tokenizer.vocabulary_size(), config=options.model)
+    if initial:
+        tokenizer = initial.tokenizer
+        model = initial.model.copy(**options.rates)
+        print_unknown(tokenizer.unknown_share(texts), "characters", options)
+    else:
+        tokenizer = kt.train_tokenizer(texts, options.vocabulary_size, options.vocabulary)
+        model = kt.LanguageModel(tokenizer.vocabulary_size(), config=options.model)
+    options.adapt(model)
     train, valid = (tokenizer.encode(texts) for texts in (splits.train, splits.valid))
     seed, budget, window = options.seed, options.budget, options.window
     if append_end:

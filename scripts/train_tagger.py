@@ -23,7 +23,7 @@ import numpy as np
 import generated_english
 import keras_transformer as kt
 from keras_transformer import backend, data, evaluation, plots, training
-from options import errors_as_exits, make_optimizer, parse, prepare_words, set_up
+from options import errors_as_exits, known_labels, make_optimizer, parse, prepare_words, set_up
 from recipes import TAGGING
 
 
@@ -33,8 +33,9 @@ def main():
         options = parse(__doc__, TAGGING)
         run = training.Run(options.output, options.resume, options.overwrite)
         set_up(options)
+        initial = options.load_initial()
         splits = load(options)
-        tagger, train, valid = prepare(options, splits)
+        tagger, train, valid = prepare(options, splits, initial)
         run.begin(options.flat(), splits.train)  # nothing is written before all of it is valid
 
     print(train.summary())
@@ -90,12 +91,13 @@ def load(options):
     train, valid, test = options.read()
     if valid is None:
         train, valid = data.train_valid_split(train, "sentences", "--valid")
-    return data.Splits(train, valid, test)
+    return data.Splits(options.mix(train), valid, test)
 
 
-def prepare(options, splits):
+def prepare(options, splits, initial):
     """A tagger with initial weights, its training batches and its validation batches."""
-    labels = sorted({tag for sentence in splits.train.tags for tag in sentence})
+    tags = {tag for sentence in splits.train.tags for tag in sentence}
+    labels = known_labels(options, initial, tags)
     ids = {label: number for number, label in enumerate(labels, start=1)}
 
     def label_ids(sentences):  # padding, 0, for a tag that is not in the training data
@@ -104,7 +106,7 @@ def prepare(options, splits):
     both = splits.train, splits.valid
     words, tags = [side.words for side in both], [label_ids(side) for side in both]
     model, vocabulary, train, valid = prepare_words(
-        options, kt.TaggingModel, words, tags, num_labels=len(labels) + 1
+        options, kt.TaggingModel, words, tags, len(labels) + 1, initial
     )
     return kt.Tagger(model, vocabulary, labels), train, valid
 

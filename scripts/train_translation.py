@@ -27,7 +27,7 @@ import keras
 
 import keras_transformer as kt
 from keras_transformer import backend, data, evaluation, plots, training
-from options import errors_as_exits, make_optimizer, parse, set_up
+from options import errors_as_exits, make_optimizer, parse, print_unknown, set_up
 from recipes import TRANSLATION
 
 
@@ -37,9 +37,10 @@ def main():
         options = parse(__doc__, TRANSLATION)
         run = training.Run(options.output, options.resume, options.overwrite)
         set_up(options)
+        initial = options.load_initial()
         splits = load(options)
-        tokenizers = train_tokenizers(options, splits.train)
-        translator, train, valid = prepare(options, splits, tokenizers)
+        tokenizers = find_tokenizers(options, splits.train, initial)
+        translator, train, valid = prepare(options, splits, tokenizers, initial)
         run.begin(options.flat(), splits.train)  # nothing is written before all of it is valid
 
     if options.diversify:
@@ -116,18 +117,23 @@ def load(options):
     train, valid, test = options.clean(options.read())
     if valid is None:
         train, valid = data.train_valid_split(train, "pairs", "--valid-source and --valid-target")
-    return data.Splits(train, valid, test)
+    return data.Splits(options.mix(train), valid, test)
 
 
-def train_tokenizers(options, examples):
-    """One tokenizer per side: the same one, or one of its own."""
+def find_tokenizers(options, examples, initial):
+    """One tokenizer per side: the same one, or one of its own; those of the initial translator."""
+    if initial:
+        tokenizers = [initial.source_tokenizer, initial.target_tokenizer]
+        shares = [each.unknown_share(side) for each, side in zip(tokenizers, examples, strict=True)]
+        print_unknown(max(shares), "characters", options)
+        return tokenizers
     settings = options.vocabulary_size, options.vocabulary
     if options.separate_vocabularies:
         return [kt.train_tokenizer(side, *settings) for side in examples]
     return [kt.train_tokenizer(examples.source + examples.target, *settings)] * 2
 
 
-def prepare(options, splits, tokenizers):
+def prepare(options, splits, tokenizers, initial=None):
     """A translator with initial weights, its training batches and its validation batches."""
     seed, alpha = options.seed, options.subword_alpha
 
@@ -144,11 +150,12 @@ def prepare(options, splits, tokenizers):
     train = batches(splits.train, seed=seed, resample=resample if alpha else None)
     valid = batches(splits.valid, shuffle=False)
     source, target = tokenizers
-    transformer = kt.Transformer(
-        source.vocabulary_size(),
-        None if target is source else target.vocabulary_size(),
-        config=options.model,
-    )
+    if initial:
+        transformer = initial.transformer.copy(**options.rates)
+    else:
+        target_size = None if target is source else target.vocabulary_size()
+        transformer = kt.Transformer(source.vocabulary_size(), target_size, config=options.model)
+    options.adapt(transformer)
     translator = kt.Translator(
         transformer,
         source,

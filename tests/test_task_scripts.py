@@ -70,7 +70,7 @@ def test_a_tagger_starts_from_pretrained_words_and_resumes_as_if_never_interrupt
     words, whole, halves = (tmp_path / name for name in ("words", "whole", "halves"))
     trained(inside, "pretrain_words", words, "--train", files / "train.conllu", epochs="1")
     given = ["--train", files / "train.conllu", "--valid", files / "valid.conllu"]
-    given += ["--start-from", words / "model.keras"]
+    given += ["--init-from", words / "model.keras"]
     printed = trained(inside, "train_tagger", whole, *given)
     assert "Accuracy on the validation data: " in printed
     trained(inside, "train_tagger", halves, *given, epochs="1")
@@ -157,8 +157,8 @@ def test_lines_are_texts_that_end(inside, files, tmp_path):
         ("train_classifier", ["--train", "nothing.tsv"], "nothing.tsv: no such file"),
         ("train_language_model", ["--test", "x.txt"], "give --train or --dataset"),
         ("pretrain_words", ["--valid", "x.txt"], "give --train"),
-        ("train_tagger", ["--start-from", "words.keras"], "Train one with scripts/pretrain_words"),
-        ("train_tagger", ["--start-from", "words.keras", "--epochs", "0"], "epochs must be an int"),
+        ("train_tagger", ["--init-from", "words.keras"], "There is no model at words.keras"),
+        ("train_tagger", ["--epochs", "0"], "epochs must be an int"),
     ],
 )
 def test_what_cannot_be_trained_is_one_sentence_and_no_folder(

@@ -5,7 +5,7 @@ from .batches import TextBatches, TranslationBatches, WordBatches, chunks
 from .cleaning import clean, normalized
 from .datasets import read_labeled_splits, read_splits, read_tagged_splits, read_text_splits
 from .dates import DATE_FORMS, dates, write_date
-from .examples import Examples, LabeledTexts, Splits, TaggedSentences, train_valid_split
+from .examples import Examples, LabeledTexts, Splits, TaggedSentences, mix, train_valid_split
 from .files import (
     read_conllu,
     read_files,
@@ -30,6 +30,7 @@ __all__ = [
     "clean",
     "dates",
     "mask_words",
+    "mix",
     "normalized",
     "read_conllu",
     "read_files",

@@ -4,6 +4,10 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
+
+from ..checks import check_rates
+
 Record = TypeVar("Record", bound=tuple)
 
 
@@ -93,6 +97,33 @@ def collect_complete(
             blank,
         )
     return collect(record, complete)
+
+
+def mix(examples: Any, others: Any, share: float, seed: int = 0) -> Any:
+    """Adds a sample of other examples, such as those a model was trained on before.
+
+    Args:
+        examples: list, or NamedTuple of lists of one length.
+        others: the same; they are drawn without replacement.
+        share: float in [0, 1), the fraction of the result that `others` provide, or less if they
+            are too few.
+        seed: int from 0. The same seed and examples give the same sample.
+
+    Returns:
+        The examples, then the sample; of the type of `examples`.
+
+    Raises:
+        ValueError: `share` is out of range.
+    """
+    check_rates(share=share)
+    columns = examples if isinstance(examples, tuple) else (examples,)
+    more = others if isinstance(others, tuple) else (others,)
+    number = min(round(len(columns[0]) * share / (1 - share)), len(more[0]))
+    chosen = np.random.default_rng(seed).choice(len(more[0]), number, replace=False)
+    mixed = [
+        [*column, *(other[n] for n in chosen)] for column, other in zip(columns, more, strict=True)
+    ]
+    return type(examples)(*mixed) if columns is examples else mixed[0]
 
 
 def train_valid_split(

@@ -1,5 +1,6 @@
 """An encoder over words: a label for every word, or one for the text."""
 
+import dataclasses
 from typing import Any
 
 import keras
@@ -67,7 +68,7 @@ class WordModel(FunctionalModel):
             keras.layers.Dropout(config.dropout, dtype=dtype, name=name)
             for name in ("dropout", "label_dropout")
         )
-        labels = keras.layers.Dense(num_labels, dtype=dtype, name="labels")
+        self.labels = keras.layers.Dense(num_labels, dtype=dtype, name="labels")
 
         word_ids = keras.Input((None,), dtype="int32", name="word_ids")
         character_ids = keras.Input((None, max_characters), dtype="int32", name="character_ids")
@@ -76,7 +77,7 @@ class WordModel(FunctionalModel):
         x = self.positions(x) if self.positions else x
         x = self.encoder(dropout(x), attention_mask=mask)
         x = self.pool(x, mask, dtype)
-        logits = ops.cast(labels(label_dropout(x)), "float32")
+        logits = ops.cast(self.labels(label_dropout(x)), "float32")
 
         inputs = {"word_ids": word_ids, "character_ids": character_ids}
         arguments = dict(
@@ -92,26 +93,34 @@ class WordModel(FunctionalModel):
         """The vectors that get labels: here those of the words, (batch, length, d_model)."""
         return x
 
-    def initialize_from(self, other: "WordModel") -> None:
-        """Takes over the embedding, the positions and the encoder of a model of the same sizes.
+    def initialize_from(self, other: FunctionalModel, labels: bool = False) -> None:
+        """Takes over the weights of a model of the same sizes.
 
         Args:
-            other: `WordModel`, for instance one trained to fill in masked words.
+            other: a `WordModel`, for instance one trained to fill in masked words, provides its
+                embedding, positions and encoder; a `Transformer` or a `LanguageModel`, whose
+                embedding is one of subwords, its encoder or its blocks alone.
+            labels: bool, whether to take over the layer that predicts the labels, too.
 
         Raises:
             ValueError: it differs in more than labels, dropout and precision.
         """
         own, given = self.get_config(), other.get_config()
-        for name in own.keys() - MAY_DIFFER:
+        same_words = isinstance(other, WordModel)
+        names = own.keys() if same_words else dataclasses.asdict(self.config).keys()
+        for name in names - MAY_DIFFER:
             check(
                 own[name] == given.get(name),
                 f"{name} must be that of the model to initialize from, {given.get(name)!r}",
                 **{name: own[name]},
             )
-        for name in ("embedding", "positions", "encoder"):
-            mine, theirs = getattr(self, name), getattr(other, name)
-            if mine is not None:
-                mine.set_weights(theirs.get_weights())
+        if not same_words:
+            encoder = other.encoder if hasattr(other, "encoder") else other.decoder
+            self.encoder.set_weights(encoder.get_weights())
+            return
+        for name in ("embedding", "positions", "encoder", *(["labels"] if labels else [])):
+            if getattr(self, name) is not None:
+                getattr(self, name).set_weights(getattr(other, name).get_weights())
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

@@ -1,9 +1,11 @@
 """What all models share: they are functional, and rebuilt from their constructor's arguments."""
 
 import dataclasses
+from typing import Any, Self
 
 import keras
 
+from ..checks import check
 from ..configuration import TransformerConfig
 from ..positions import LearnedPositionalEncoding, PositionalEncoding
 
@@ -45,6 +47,22 @@ class FunctionalModel(keras.Model):
     def max_length(self) -> int | None:
         """int, number of learned positions; None: no limit."""
         return self.config.max_length
+
+    def copy(self, dtype: Any = None, **changes: Any) -> Self:
+        """A model with the same weights, none of them frozen, to be trained further.
+
+        Args:
+            dtype: name or keras.DTypePolicy of all layers; None: the global policy.
+            **changes: fields of `TransformerConfig` that no weight depends on, such as `dropout`.
+
+        Raises:
+            ValueError: The model is quantized, or an option does not exist or is out of range.
+        """
+        modes = _quantization_modes(self)
+        check(not modes, "A quantized model cannot be trained", quantized_layers=len(modes))
+        model = type(self)(**self._arguments, config=self.config.replace(**changes), dtype=dtype)
+        model.set_weights(self.get_weights())
+        return model
 
     def get_config(self):
         return {

@@ -15,6 +15,7 @@ from .checkpoints import (
     checkpoint_paths,
 )
 from .diversification import add_translations, diversify
+from .fine_tuning import enable_lora, freeze
 from .interruptions import SaveOnSignal
 from .optimizer import WarmupSchedule, paper_optimizer
 from .r_drop import RDrop, symmetric_kl_divergence
@@ -36,7 +37,9 @@ __all__ = [
     "average_checkpoints",
     "checkpoint_paths",
     "diversify",
+    "enable_lora",
     "evenly_spaced",
+    "freeze",
     "paper_optimizer",
     "symmetric_kl_divergence",
 ]

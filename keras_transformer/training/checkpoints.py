@@ -15,6 +15,7 @@ from .. import backend
 from ..atomic import atomic_write, check_space, write_text
 from ..checks import check_at_least
 from .callbacks import ResumableEarlyStopping
+from .fine_tuning import adapted_layers
 from .weight_files import add_checksum, check_weights, read_state, set_damaged_aside
 
 PathLike = str | os.PathLike
@@ -111,7 +112,7 @@ class EpochCheckpoint(keras.callbacks.Callback):
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         check_space(self.folder, (self.keep + 1) * _num_bytes(model))
         if self.paths:
-            model.load_weights(self.paths[-1])
+            load_checkpoint(model, self.paths[-1])
         if self._paths_within(self.finished_epochs):  # TensorFlow makes metrics on demand
             model.test_on_batch(*self.batches[0])
         return self._spans(model, self.finished_epochs, epochs)
@@ -122,7 +123,7 @@ class EpochCheckpoint(keras.callbacks.Callback):
         if within and first < epochs:
             self.batches.first_batch = int(within[-1].name[17:24])
             yield {"initial_epoch": first, "epochs": first + 1}
-            model.load_weights(self._path(first))  # instead of the moving average that `fit` sets
+            load_checkpoint(model, self._path(first))  # not the moving average that `fit` sets
             first = epochs if model.stop_training else first + 1
         # Without an epoch left, too: at its end `fit` sets the moving average, if there is one.
         yield {"initial_epoch": min(first, epochs), "epochs": epochs}
@@ -180,14 +181,15 @@ class EpochCheckpoint(keras.callbacks.Callback):
     def _save(self, path, state=None):
         self.folder.mkdir(parents=True, exist_ok=True)
         check_space(path, _num_bytes(self.model))
+        adapted = [ops.convert_to_numpy(v) for v in _low_rank_variables(self.model)]
         with atomic_write(path) as temporary:
             self.model.save_weights(temporary, overwrite=True)
-            add_checksum(temporary, state or {})
+            add_checksum(temporary, {"adapted": adapted, **(state or {})})
             check_weights(temporary)
 
     def _continue_from(self, path):
         """Continues an epoch after the batches that a checkpoint within it has seen."""
-        self.model.load_weights(path)
+        load_checkpoint(self.model, path)
         state = read_state(path)
         variables = [*self._seeds(), *self.model.metrics_variables]
         for variable, value in zip(variables, state["variables"], strict=True):
@@ -211,8 +213,32 @@ def _num_bytes(model):
     return sum(math.prod(v.shape) * 4 + 8192 for v in variables.values())
 
 
+def load_checkpoint(model: keras.Model, path: PathLike) -> None:
+    """Loads what `EpochCheckpoint` wrote into a model that is compiled as it was then.
+
+    Keras adds updates of low rank to their kernels when it saves weights, so they are stored again
+    by themselves.
+
+    Args:
+        model: compiled keras.Model, its optimizer built.
+        path: the file.
+    """
+    model.load_weights(path)
+    values = read_state(path).get("adapted", [])
+    for variable, value in zip(_low_rank_variables(model), values, strict=True):
+        variable.assign(value)
+
+
+def _low_rank_variables(model):
+    """Kernel and update of each layer that has updates of low rank."""
+    names = ("_kernel", "lora_kernel_a", "lora_kernel_b")
+    return [getattr(layer, name) for layer in adapted_layers(model) for name in names]
+
+
 def average_checkpoints(model: keras.Model, paths: Sequence[PathLike]) -> None:
     """Sets the weights of a model to the mean over several checkpoints.
+
+    Updates of low rank become part of their kernels: a mean of products is no product of means.
 
     Args:
         model: compiled as when they were written, its optimizer built.
@@ -225,15 +251,15 @@ def average_checkpoints(model: keras.Model, paths: Sequence[PathLike]) -> None:
     """
     if not len(paths):
         raise ValueError("Expected at least one checkpoint to average; received none.")
-    sums = [0.0] * len(model.trainable_variables)
+    sums = [0.0] * len(model.weights)
     for path in paths:
         model.load_weights(path)
         sums = [
-            total + keras.ops.convert_to_numpy(variable).astype("float64")
-            for total, variable in zip(sums, model.trainable_variables, strict=True)
+            total + ops.convert_to_numpy(weight).astype("float64")
+            for total, weight in zip(sums, model.weights, strict=True)
         ]
-    for total, variable in zip(sums, model.trainable_variables, strict=True):
-        variable.assign(total / len(paths))
+    for total, weight in zip(sums, model.weights, strict=True):
+        weight.assign(total / len(paths))
 
 
 class ResumableCSVLogger(keras.callbacks.CSVLogger):

@@ -19,7 +19,12 @@ import keras
 from .. import backend
 from ..atomic import write_text
 from .callbacks import FiniteLoss, Progress, ResumableEarlyStopping
-from .checkpoints import EpochCheckpoint, ResumableCSVLogger, average_checkpoints
+from .checkpoints import (
+    EpochCheckpoint,
+    ResumableCSVLogger,
+    average_checkpoints,
+    load_checkpoint,
+)
 from .interruptions import SaveOnSignal
 
 RESULTS = (
@@ -201,7 +206,7 @@ class Run:
         if self._average:
             average_checkpoints(model, self._checkpoint.paths[-self._average :])
         elif self._checkpoint.best_path is not None:
-            model.load_weights(self._checkpoint.best_path)
+            load_checkpoint(model, self._checkpoint.best_path)
             model.optimizer.finalize_variable_values(model.trainable_variables)
 
     def write_scores(self, scores: Mapping[str, Any]) -> None:

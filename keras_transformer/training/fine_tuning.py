@@ -1,0 +1,79 @@
+"""Training a trained model further: in part, or by updates of low rank.
+
+To forget less of what it could before, see `data.mix`.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import keras
+
+from ..backend import Linear
+from ..checks import check, check_at_least
+
+
+def freeze(model: keras.Model, names: Iterable[str]) -> None:
+    """Lets layers of a model keep their weights.
+
+        freeze(translator.model, ["embedding", "encoder", "decoder/block_1"])
+
+    Args:
+        model: such as a `Transformer`. Compile it afterwards.
+        names: list of str, paths of its layers; a layer comprises those within it.
+
+    Raises:
+        ValueError: There is no such layer, or nothing is left to be trained.
+    """
+    inner = model._flatten_layers(include_self=False)
+    layers = {layer.path: layer for layer in inner if layer.path and layer.weights}
+    for name in names:
+        if name not in layers:
+            known = ", ".join(layer.name for layer in model.layers if layer.weights)
+            raise ValueError(
+                f"A layer to freeze is one of {known}, or one within such as "
+                f"{_example(layers)}; received {name!r}."
+            )
+        layers[name].trainable = False
+    if not model.trainable_variables:
+        raise ValueError(f"All layers are frozen by {', '.join(names)}; leave one to be trained.")
+
+
+def enable_lora(model: keras.Model, rank: int) -> None:
+    """Trains updates of low rank to the kernels of attention and feed-forward networks alone.
+
+    A kernel W becomes W + A B, where A and B have `rank` columns and rows. Saving the task adds
+    them up, so that its file is an ordinary one.
+
+    Args:
+        model: such as a `Transformer`. Compile it afterwards.
+        rank: int from 1.
+
+    Raises:
+        ValueError: `rank` is below 1, or the model has no such kernel or has updates already.
+
+    Source: Hu et al. 2021 (LoRA); keras.layers.Dense.enable_lora.
+    Departs: the biases, embeddings and layer normalizations keep their weights, as in the paper.
+    """
+    check_at_least(1, rank=rank)
+    kernels = list(_kernels(model))
+    check(kernels, "Expected a model with attention layers", model=type(model).__name__)
+    check(not adapted_layers(model), "LoRA can be enabled once", model=model.name)
+    for layer in model._flatten_layers(include_self=False):
+        for variable in layer._trainable_variables:
+            variable.trainable = False
+    for kernel in kernels:
+        kernel.enable_lora(rank)
+
+
+def adapted_layers(model: keras.Model) -> list[Any]:
+    """The layers of a model that have updates of low rank."""
+    layers = model._flatten_layers(include_self=False)
+    return [layer for layer in layers if getattr(layer, "lora_enabled", False)]
+
+
+def _kernels(model) -> Iterator[Linear]:
+    return (layer for layer in model._flatten_layers() if isinstance(layer, Linear))
+
+
+def _example(layers):
+    return next((path for path in layers if "block_1" in path), next(iter(layers)))
