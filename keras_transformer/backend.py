@@ -3,10 +3,12 @@
 Elsewhere the code says what is computed. Here it says how TensorFlow, JAX and PyTorch do that best.
 """
 
+import contextlib
+import contextvars
 import functools
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
@@ -17,6 +19,7 @@ from .checks import check_at_least
 from .masks import add_look_ahead
 
 _recording = threading.Lock()  # PyTorch records one function at a time
+_portable = contextvars.ContextVar("portable", default=False)
 
 
 def name() -> str:
@@ -122,6 +125,14 @@ def write_slots(cache, new, slots, axis: int):
     """
     if name() == "torch":
         return cache.index_copy_(axis, slots, new)
+    if _portable.get():
+        import tensorflow as tf
+
+        width = new.shape[axis]
+        everything = [slice(None)] * axis
+        before = cache[(*everything, slice(None, slots))]
+        after = cache[(*everything, slice(slots + width, None))]
+        return tf.concat([before, new, after], axis)
     start = [0] * len(cache.shape)
     start[axis] = slots
     return ops.slice_update(cache, start, new)
@@ -147,7 +158,7 @@ def subtract_at(x, columns, values):
 
 def prefers_blockwise_top_k() -> bool:
     """Whether top_k is faster over the maxima of blocks first: with XLA on a CPU it is."""
-    return name() != "torch"
+    return name() != "torch" and not _portable.get()
 
 
 # Compilation
@@ -232,6 +243,16 @@ def trace(function: Callable) -> Callable:
         return programs[key](*args)
 
     return run
+
+
+@contextlib.contextmanager
+def portable() -> Iterator[None]:
+    """Within it, functions are traced to operations that engines without XLA have, too."""
+    token = _portable.set(True)
+    try:
+        yield
+    finally:
+        _portable.reset(token)
 
 
 def to_tensors(structure: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from .. import backend
 from ..atomic import atomic_folder
 from ..checks import check
-from ..tasks import Task, Translator
+from ..tasks import Task, TextGenerator, Translator
 
 
 class Format(NamedTuple):
@@ -35,7 +35,16 @@ class Format(NamedTuple):
 
 
 FORMATS = {
-    "ctranslate2": Format("CTranslate2", (Translator,), (), "ctranslate2"),
+    "ctranslate2": Format(
+        "CTranslate2",
+        (Translator, TextGenerator),
+        ("float16", "int16", "int8", "int8_float16"),
+        "ctranslate2",
+    ),
+    "saved_model": Format("TensorFlow", (Task,), (), "saved_model", "tensorflow"),
+    "onnx": Format("ONNX Runtime", (Task,), ("int8",), "onnx", "tensorflow"),
+    "litert": Format("LiteRT", (Task,), ("float16", "int8"), "litert", "tensorflow"),
+    "keras": Format("Keras", (Task,), ("int8",), "keras_file"),
 }
 
 
