@@ -113,6 +113,7 @@ def write_slots(cache, new, slots, axis: int):
     """`cache` with `new` in consecutive slots of one axis.
 
     On PyTorch it is written in place: a copy of the whole cache would cost more than the step.
+    Where it is traced for other engines, a cache that ends before these slots grows by them.
 
     Args:
         cache: float, any shape.
@@ -126,13 +127,10 @@ def write_slots(cache, new, slots, axis: int):
     if name() == "torch":
         return cache.index_copy_(axis, slots, new)
     if _portable.get():
-        import tensorflow as tf
-
-        width = new.shape[axis]
         everything = [slice(None)] * axis
         before = cache[(*everything, slice(None, slots))]
-        after = cache[(*everything, slice(slots + width, None))]
-        return tf.concat([before, new, after], axis)
+        after = cache[(*everything, slice(slots + new.shape[axis], None))]
+        return ops.concatenate([before, new, after], axis)
     start = [0] * len(cache.shape)
     start[axis] = slots
     return ops.slice_update(cache, start, new)
@@ -247,7 +245,10 @@ def trace(function: Callable) -> Callable:
 
 @contextlib.contextmanager
 def portable() -> Iterator[None]:
-    """Within it, functions are traced to operations that engines without XLA have, too."""
+    """Within it, functions are traced to operations that engines without XLA have, too.
+
+    TensorFlow alone is traced so.
+    """
     token = _portable.set(True)
     try:
         yield

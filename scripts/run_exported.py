@@ -128,14 +128,10 @@ def saved_model(folder, options):
             ]
         if name == "classify":
             best = outputs["probabilities"].max(axis=-1).tolist()
-            return [
-                (label.decode(), p) for label, p in zip(outputs["labels"], best, strict=True)
-            ]
+            return [(label.decode(), p) for label, p in zip(outputs["labels"], best, strict=True)]
         if name == "fill":
             rows = zip(outputs["words"], outputs["probabilities"].tolist(), strict=True)
-            return [
-                [(word.decode(), p) for word, p in zip(*row, strict=True)] for row in rows
-            ]
+            return [[(word.decode(), p) for word, p in zip(*row, strict=True)] for row in rows]
         (strings,) = outputs.values()
         return [string.decode() for string in strings]
 
@@ -196,7 +192,7 @@ def stepwise(run, ids):
         for position in range(int(longest.max())):
             outputs = run("step", ids=last, position=np.array(position, "int32"), **state)
             logits = outputs.pop("logits")
-            state |= outputs
+            state |= {key.removeprefix("longer_"): value for key, value in outputs.items()}
             logits[:, [ids.special["padding"], ids.special["start"]]] = -1e9  # never written
             if position == 0:
                 logits[:, ids.end] = -1e9  # no empty translation

@@ -1,4 +1,4 @@
-"""The formats of other engines: one module per format, each a folder that needs no Keras.
+"""The formats of other engines: one module per format, each a folder.
 
 from keras_transformer import exporting
 exporting.export(kt.load("runs/en-de/model.keras"), "en-de-ctranslate2", "ctranslate2")
@@ -82,6 +82,12 @@ def export(
         to.backend in (None, backend.name()),
         f"{format} is written with KERAS_BACKEND={to.backend}, whichever backend trained the model",
         backend=backend.name(),
+    )
+    quantized = task.model.get_config()["quantized"]
+    check(
+        not quantized,
+        "Export the model as it was before it was quantized; a format has number types of its own",
+        quantized_layers=len(quantized),
     )
     folder = pathlib.Path(folder)
     if folder.exists() and not overwrite:

@@ -61,6 +61,21 @@ def graphs_of(task: Task) -> dict[str, Graph]:
     return {"probabilities": Graph(probabilities(task), inputs)}
 
 
+def in_float32(task: Task) -> Task:
+    """The task, or a copy of it if its model computes in another type; engines lack bfloat16."""
+    old, first = task.model, task.parts[0]
+    policy = old.dtype_policy
+    if {policy.compute_dtype, policy.variable_dtype} == {"float32"}:
+        return task
+    model = type(old).from_config({**old.get_config(), "dtype": "float32"})
+    for weight, value in zip(model.weights, old.weights, strict=True):
+        weight.assign(ops.cast(value, "float32"))
+    options = {name: getattr(task, name) for name in (*task.parts, *task.settings)}
+    if isinstance(task, Translator):
+        options["config"] = task.config
+    return type(task)(**{**options, first: model})
+
+
 def beams_of(translator: Translator) -> int:
     """The width of the beam search that is exported beside the greedy one."""
     return translator.config.beams if translator.config.beams > 1 else MORE_BEAMS
@@ -104,7 +119,7 @@ def encoder_and_step(translator: Translator) -> dict[str, Graph]:
 
     Returns:
         "encoder", from source_ids to the mask of the source and the keys and values of the memory;
-        "step", from these, the caches, the ids and their position to logits and longer caches.
+        "step", from these, the caches, the ids and their position to logits and "longer_" caches.
         Caches start with a length of 0.
     """
     model = translator.transformer
@@ -133,7 +148,7 @@ def encoder_and_step(translator: Translator) -> dict[str, Graph]:
         # The cross-attention finds keys and values by its path: the states are not read again.
         memory = Memory(ops.zeros((1, 1, config.d_model)), source_mask)
         logits = model.decode(ids, memory, cache=cache)
-        return {"logits": logits[:, 0], **_named("cache", cache.decoded.values())}
+        return {"logits": logits[:, 0], **_named("longer_cache", cache.decoded.values())}
 
     inputs = {
         "ids": ((None, 1), "int32"),

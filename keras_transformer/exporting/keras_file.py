@@ -1,6 +1,7 @@
 """Keras's own file, with the matrices in 8 bits: half the size of a saved task."""
 
 import pathlib
+import warnings
 
 from ..saved_files import load
 from ..tasks import Task
@@ -17,5 +18,7 @@ def write(task: Task, folder: pathlib.Path, quantization: str | None = None) -> 
     task.save(path)
     if quantization:
         copy = load(path)  # the task itself stays as it is
-        copy.model.quantize(quantization)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*`quantize` method")  # of a layer without matrices
+            copy.model.quantize(quantization)
         copy.save(path)

@@ -7,7 +7,7 @@ import pathlib
 import tempfile
 
 from ..tasks import Task
-from .graphs import graphs_of
+from .graphs import graphs_of, in_float32
 from .tracing import frozen, imported, quiet
 from .vocabularies import write_vocabularies
 
@@ -21,7 +21,7 @@ def write(task: Task, folder: pathlib.Path, quantization: str | None = None) -> 
     Args, raises: see `keras_transformer.exporting.export`.
     """
     tf = imported("tensorflow", "LiteRT")
-    for name, graph in graphs_of(task).items():
+    for name, graph in graphs_of(in_float32(task)).items():
         with quiet(), tempfile.TemporaryDirectory() as saved:
             module, concrete = tf.Module(), frozen(graph)
             module.function = concrete

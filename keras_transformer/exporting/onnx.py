@@ -8,7 +8,7 @@ import pathlib
 import types
 
 from ..tasks import Task, Translator
-from .graphs import encoder_and_step, graphs_of
+from .graphs import encoder_and_step, graphs_of, in_float32
 from .tracing import imported, quiet, traced
 from .vocabularies import write_vocabularies
 
@@ -24,9 +24,10 @@ def write(task: Task, folder: pathlib.Path, quantization: str | None = None) -> 
     Args, raises: see `keras_transformer.exporting.export`.
     """
     tf2onnx = imported("tf2onnx.convert", "ONNX", "tf2onnx onnx")
-    imported("onnx", "ONNX")
+    onnx = imported("onnx", "ONNX")
     if quantization:
         imported("onnxruntime.quantization", "ONNX in int8", "onnxruntime")
+    task = in_float32(task)
     graphs = graphs_of(task)
     if isinstance(task, Translator):
         graphs |= encoder_and_step(task)
@@ -35,19 +36,51 @@ def write(task: Task, folder: pathlib.Path, quantization: str | None = None) -> 
         with quiet():
             concrete = traced(graph)
             function = types.SimpleNamespace(get_concrete_function=lambda c=concrete: c)
-            tf2onnx.from_function(function, (), opset=OPSET, output_path=str(path))
+            model, _ = tf2onnx.from_function(function, (), opset=OPSET)
+            _share_constants_with_loops(model.graph)
+            onnx.save(model, path)
             if quantization:
                 _quantize(path)
     write_vocabularies(task, folder)
 
 
 def _quantize(path):
-    """Weights as int8, where they are: also in the loop of a search."""
+    """Weights as int8, those of the steps of a search included."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     whole = path.with_suffix(".float32")
     path.rename(whole)
-    quantize_dynamic(
-        whole, path, weight_type=QuantType.QInt8, extra_options={"EnableSubgraph": True}
-    )
+    options = {"EnableSubgraph": True}
+    quantize_dynamic(whole, path, weight_type=QuantType.QInt8, extra_options=options)
     whole.unlink()
+
+
+def _share_constants_with_loops(graph):
+    """Loops read what never changes in them, such as weights, from the graph around them.
+
+    tf2onnx hands it from step to step: engines then take weights for variables, which they neither
+    prepare for their products nor quantize.
+    """
+    for loop in graph.node:
+        bodies = [attribute.g for attribute in loop.attribute if attribute.name == "body"]
+        for body in bodies:
+            taken = {name for node in graph.node for name in node.input}
+            taken |= {output.name for output in graph.output}
+            for number in reversed(range(len(body.output) - 1)):  # after the condition
+                given, returned = body.input[2 + number].name, body.output[1 + number].name
+                if given == returned and loop.output[number] not in taken:
+                    _rename(body, given, loop.input[2 + number])
+                    for names in (loop.input, body.input):
+                        del names[2 + number]
+                    del body.output[1 + number], loop.output[number]
+            _share_constants_with_loops(body)
+
+
+def _rename(graph, old, new):
+    """Renames a value wherever nodes read it."""
+    for node in graph.node:
+        for number, name in enumerate(node.input):
+            if name == old:
+                node.input[number] = new
+        for attribute in node.attribute:
+            _rename(attribute.g, old, new)

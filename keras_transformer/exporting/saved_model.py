@@ -32,7 +32,7 @@ def write(task: Task, folder: pathlib.Path, quantization: str | None = None) -> 
     """
     tf = imported("tensorflow", "SavedModel")
     imported("tensorflow_text", "SavedModel", "tensorflow-text")
-    module = tf.Module()
+    task, module = graphs.in_float32(task), tf.Module()
     with quiet():
         make = next(make for kind, make in _SIGNATURES.items() if isinstance(task, kind))
         functions = make(task, module)

@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import logging
 import os
 import sys
 import tempfile
@@ -72,16 +73,19 @@ def _signature(graph):
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Keeps what converters print, some of it from C++, away from the terminal; unless they fail."""
+    """Keeps what converters print, some of it from C++, away from the terminal."""
     with tempfile.TemporaryFile() as kept:
         sys.stdout.flush()
         sys.stderr.flush()
         streams = [os.dup(1), os.dup(2)]
         os.dup2(kept.fileno(), 1)
         os.dup2(kept.fileno(), 2)
+        threshold = logging.root.manager.disable
+        logging.disable(logging.WARNING)
         try:
             yield
         finally:
+            logging.disable(threshold)
             sys.stdout.flush()
             sys.stderr.flush()
             for number, stream in enumerate(streams, start=1):
