@@ -53,8 +53,9 @@ def exported(tmp_path_factory):
         require(format)
         key = id(task), format, quantization
         if key not in folders:
-            folders[key] = tmp_path_factory.mktemp("exported") / format, task  # keeps the id
-            exporting.export(task, folders[key][0], format, quantization)
+            folder = tmp_path_factory.mktemp("exported") / format
+            exporting.export(task, folder, format, quantization)
+            folders[key] = folder, task  # which keeps its id
         return folders[key][0]
 
     return exported
@@ -134,7 +135,7 @@ def assert_same(given, expected):
             assert one == other
 
 
-def restless_translator(tokenizer, randomize, seed=0, **options):
+def restless_translator(tokenizer, restless, seed=3, **options):
     """Random weights: long answers, that differ from text to text."""
     model = {
         name: options.pop(name)
@@ -143,13 +144,12 @@ def restless_translator(tokenizer, randomize, seed=0, **options):
     }
     size = tokenizer.vocabulary_size()
     sizes = dict(num_layers=2, d_model=16, num_heads=2, d_ff=32)
-    return kt.Translator(
-        randomize(kt.Transformer(size, size, **sizes, **model), seed), tokenizer, **options
-    )
+    model = restless(kt.Transformer(size, size, **sizes, **model), seed)
+    return kt.Translator(model, tokenizer, **options)
 
 
 @pytest.fixture(scope="module")
-def german(randomize):
+def german(restless):
     """Lower case, compatibility forms, limits of length and three beams."""
     texts = ["ein Hund bellt", "Ärger über die Straße", "eine Katze sieht den Hund ﬁx"]
     tokenizer = kt.train_tokenizer(
@@ -157,7 +157,7 @@ def german(randomize):
     )
     options = dict(normalization="NFKC", lowercase=True, beams=3, length_penalty=1.2)
     options |= dict(min_length_ratio=0.5, max_length_ratio=1.3)
-    return restless_translator(tokenizer, randomize, **options, norm_first=True, max_length=40)
+    return restless_translator(tokenizer, restless, **options, norm_first=True, max_length=40)
 
 
 GERMAN = [
@@ -342,9 +342,10 @@ def test_a_translator_without_keras_answers_alike(
     expected = dates_translator.translate(texts, beams=beams, **options)
     answers = run_freshly(dates_translator, format, texts, "--beams", beams, quantization=kind)
     differ = sum(one != other for one, other in zip(answers, expected, strict=True))
-    if kind is None and format != "ctranslate2":
+    if kind in (None, "float16") and format != "ctranslate2":
         assert differ == 0
-    assert differ <= 0.05 * len(texts)  # a model trained for seconds has close calls
+    # A model trained for seconds has close calls.
+    assert differ <= (0.15 if kind and "int8" in kind else 0.02) * len(texts)
     assert answers[-3:-1] == ["", ""]
 
 
@@ -377,12 +378,13 @@ def test_other_tasks_without_keras_answer_alike(small_tasks, run_freshly, format
 @pytest.mark.slow
 @pytest.mark.parametrize("format", ["saved_model", "onnx", "litert"])
 @pytest.mark.parametrize("rotary", [False, True])
-def test_every_option_of_a_translator_is_exported(german, randomize, run_freshly, format, rotary):
+def test_every_option_of_a_translator_is_exported(german, restless, run_freshly, format, rotary):
     options = dict(rotary=True, activation="gelu") if rotary else dict(max_length=30)
-    translator = restless_translator(german.source_tokenizer, randomize, 1, **options)
+    translator = restless_translator(german.source_tokenizer, restless, 1, **options)
     for beams in (1, 4):
         answers = run_freshly(translator, format, GERMAN, "--beams", beams)
         assert answers == translator.translate(GERMAN, beams=beams)
+        assert len(set("".join(answers))) > 5
 
 
 @pytest.mark.slow

@@ -63,8 +63,7 @@ def _run_again(options, output, format):
     done = subprocess.run(
         [sys.executable, "-c", AGAIN, *arguments],
         env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
         encoding="utf-8",
         errors="replace",

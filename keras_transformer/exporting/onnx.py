@@ -7,6 +7,8 @@ the programs that run it.
 import pathlib
 import types
 
+import numpy as np
+
 from ..tasks import Task, Translator
 from .graphs import encoder_and_step, graphs_of, in_float32
 from .tracing import imported, quiet, traced
@@ -36,12 +38,20 @@ def write(task: Task, folder: pathlib.Path, quantization: str | None = None) -> 
         with quiet():
             concrete = traced(graph)
             function = types.SimpleNamespace(get_concrete_function=lambda c=concrete: c)
-            model, _ = tf2onnx.from_function(function, (), opset=OPSET)
+            handlers = {"Erfc": (_convert_erfc, [])}
+            model, _ = tf2onnx.from_function(function, (), opset=OPSET, custom_op_handlers=handlers)
             _share_constants_with_loops(model.graph)
             onnx.save(model, path)
             if quantization:
                 _quantize(path)
     write_vocabularies(task, folder)
+
+
+def _convert_erfc(context, node, name, arguments):
+    """erfc(x) = 1 - erf(x), in GELU; ONNX has erf alone."""
+    node.type = "Erf"
+    one = context.make_const(f"{name}/one", np.array(1, "float32")).output[0]
+    context.insert_new_node_on_output("Sub", node.output[0], inputs=[one, node.output[0]])
 
 
 def _quantize(path):
