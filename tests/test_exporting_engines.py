@@ -380,7 +380,7 @@ def test_other_tasks_without_keras_answer_alike(small_tasks, run_freshly, format
 @pytest.mark.parametrize("rotary", [False, True])
 def test_every_option_of_a_translator_is_exported(german, restless, run_freshly, format, rotary):
     options = dict(rotary=True, activation="gelu") if rotary else dict(max_length=30)
-    translator = restless_translator(german.source_tokenizer, restless, 1, **options)
+    translator = restless_translator(german.source_tokenizer, restless, 14, **options)
     for beams in (1, 4):
         answers = run_freshly(translator, format, GERMAN, "--beams", beams)
         assert answers == translator.translate(GERMAN, beams=beams)

@@ -22,8 +22,8 @@ Exports of models: equal answers, size, speed.
 
 Each model is exported to every format with every number type, and each export runs in a process
 of its own without Keras (scripts/run_exported.py), with one thread, in batches of 64 texts,
-greedily and, for translators, by beam search. `equal` counts the answers that are those of the task itself,
-which runs in a process of its own, too, as the row "ours", on the backend of this command.
+greedily and, for translators, by beam search. `equal` counts the answers that are those of the task
+itself, which runs in a process of its own, too, as the row "ours", on the backend of this command.
 CTranslate2's length penalty is another one: its beam search is compared without any.
 """
 SCRIPTS = pathlib.Path(__file__).parents[1]
