@@ -145,7 +145,15 @@ def restless_translator(tokenizer, restless, seed=3, **options):
     size = tokenizer.vocabulary_size()
     sizes = dict(num_layers=2, d_model=16, num_heads=2, d_ff=32)
     model = restless(kt.Transformer(size, size, **sizes, **model), seed)
+    make_end_likelier(model.target_embedding)
     return kt.Translator(model, tokenizer, **options)
+
+
+def make_end_likelier(embedding, factor=3):
+    """Answers of several lengths, that only the shortest length keeps from ending at once."""
+    values = np.array(keras.ops.convert_to_numpy(embedding.embeddings))
+    values[kt.END] *= factor
+    embedding.embeddings.assign(values)
 
 
 @pytest.fixture(scope="module")
@@ -216,19 +224,17 @@ def test_a_generator_continues_beyond_its_window(small_tasks, run_here, one_thre
     assert generator.window == 8 and min(map(len, answers)) > 8
 
 
-def test_a_generator_that_has_an_end_stops_there(small_tasks, restless, run_here):
+@pytest.mark.parametrize("append_end", [True, False])
+def test_a_generator_stops_at_its_end_if_it_has_one(small_tasks, restless, run_here, append_end):
     tokenizer = small_tasks["generator"].tokenizer
     sizes = dict(num_layers=1, d_model=8, num_heads=2, d_ff=16, max_length=24)
-    language = kt.LanguageModel(tokenizer.vocabulary_size(), **sizes)
-    generators = [kt.TextGenerator(restless(language, seed), tokenizer) for seed in (3, 3)]
-    embeddings = language.embedding.embeddings
-    values = np.array(keras.ops.convert_to_numpy(embeddings))
-    values[kt.END] *= 3  # likelier
-    embeddings.assign(values)
-    answers = run_here(generators[0], "litert", PROMPTS, max_tokens=12)
-    assert answers == generators[1].generate(PROMPTS, max_tokens=12, temperature=0)
+    language = restless(kt.LanguageModel(tokenizer.vocabulary_size(), **sizes))
+    make_end_likelier(language.embedding)
+    generator = kt.TextGenerator(language, tokenizer, append_end=append_end)
+    answers = run_here(generator, "litert", PROMPTS, max_tokens=12)
+    assert answers == generator.generate(PROMPTS, max_tokens=12, temperature=0)
     added = {len(answer) - len(prompt) for answer, prompt in zip(answers, PROMPTS, strict=True)}
-    assert min(added) < 12
+    assert min(added) < 12 if append_end else added == {12}
 
 
 @pytest.mark.parametrize("rotary", [False, True])
@@ -242,9 +248,10 @@ def test_ctranslate2_continues_a_prompt_alike(small_tasks, restless, run_here, r
     assert len(set("".join(answers))) > 5
 
 
-def test_a_classifier_has_its_label_and_probabilities(small_tasks, run_here):
+@pytest.mark.parametrize("format", ["saved_model", "litert"])
+def test_a_classifier_has_its_label_and_probabilities(small_tasks, run_here, one_thread, format):
     classifier = small_tasks["classifier"]
-    answers = run_here(classifier, "litert", SENTENCES)
+    answers = run_here(classifier, format, SENTENCES)
     assert_same(answers, classifier.classify(SENTENCES))
     assert len({p for _, p in answers}) > 3
 
@@ -380,7 +387,7 @@ def test_other_tasks_without_keras_answer_alike(small_tasks, run_freshly, format
 @pytest.mark.parametrize("rotary", [False, True])
 def test_every_option_of_a_translator_is_exported(german, restless, run_freshly, format, rotary):
     options = dict(rotary=True, activation="gelu") if rotary else dict(max_length=30)
-    translator = restless_translator(german.source_tokenizer, restless, 14, **options)
+    translator = restless_translator(german.source_tokenizer, restless, 16, **options)
     for beams in (1, 4):
         answers = run_freshly(translator, format, GERMAN, "--beams", beams)
         assert answers == translator.translate(GERMAN, beams=beams)
@@ -392,3 +399,30 @@ def test_a_loop_outside_the_graph_answers_alike(dates_translator, dates, run_fre
     texts = [*dates.test.source[:50], "", " "]
     answers = run_freshly(dates_translator, "onnx", texts, "--step")
     assert answers == dates_translator.translate(texts)
+
+
+@pytest.mark.slow
+def test_the_matrix_of_formats_is_one_command(small_tasks, tmp_path):
+    require("litert")
+    small_tasks["tagger"].save(tmp_path / "model.keras")
+    (tmp_path / "texts").write_text("The dog barks.\n\nIt's a small cat!\n")
+    command = [sys.executable, RUN.parent / "benchmark.py", "export", tmp_path / "model.keras"]
+    command += ["--texts", tmp_path / "texts", "--formats", "litert", "ctranslate2"]
+    root = str(RUN.parents[1])
+    done = subprocess.run(
+        [*command, "--json", tmp_path / "rows.json"],
+        env={**os.environ, "PYTHONPATH": root},
+        encoding="utf-8",
+        capture_output=True,
+    )
+    assert done.returncode == 0, done.stderr
+    rows = json.loads((tmp_path / "rows.json").read_text())["rows"]
+    assert [(row["format"], row["kind"], row.get("equal")) for row in rows] == [
+        ("ours", "float32", 3),
+        ("litert", "float32", 3),
+        ("litert", "float16", 3),
+        ("litert", "int8", 3),
+        ("ctranslate2", "float32", None),
+    ]
+    assert "can hold a Translator or TextGenerator" in rows[-1]["reason"]
+    assert done.stdout.count("| Tagger") == len(rows)

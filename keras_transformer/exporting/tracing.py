@@ -19,7 +19,7 @@ def imported(name: str, engine: str, package: str | None = None) -> Any:
     Args:
         name: str, of the module.
         engine: str, what it is needed for.
-        package: str, its name for pip; None: that of the module.
+        package: str, its name for pip, or several; None: that of the module.
 
     Raises:
         ImportError: it is not installed.
@@ -27,10 +27,9 @@ def imported(name: str, engine: str, package: str | None = None) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        package = package or name
         raise ImportError(
-            f"The export to {engine} needs the package {package} ({error}); install it with "
-            f"pip install {package}."
+            f"The export to {engine} needs the package {name.partition('.')[0]} ({error}); install "
+            f"it with pip install {package or name}."
         ) from None
 
 
