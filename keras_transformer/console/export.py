@@ -20,7 +20,7 @@ import subprocess
 import sys
 
 from .. import backend
-from ..exporting import FORMATS, export
+from ..exporting import FORMATS, checked_format, export
 from .files import load_task
 
 AGAIN = "from keras_transformer.console import main; main()"
@@ -42,12 +42,12 @@ def run(options: argparse.Namespace) -> None:
     output = pathlib.Path(options.output or f"{options.model}.{options.format}")
     if output.exists() and not options.overwrite:
         sys.exit(f"{output} exists; choose another --output, or pass --overwrite.")
-    format = FORMATS[options.format]
-    if format.backend not in (None, backend.name()):
-        _run_again(options, output, format)
-        return
-    task = load_task(options.model)
     try:
+        format = checked_format(options.format, options.quantize)
+        if format.backend not in (None, backend.name()):
+            _run_again(options, output, format)
+            return
+        task = load_task(options.model)
         export(task, output, options.format, options.quantize, options.overwrite)
     except (ValueError, ImportError) as error:
         sys.exit(f"{error}")

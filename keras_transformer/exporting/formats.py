@@ -69,15 +69,9 @@ def export(
         ValueError: The folder exists, the format cannot hold this task or quantization, or it needs
             another backend.
     """
-    check(format in FORMATS, f"format must be one of {', '.join(FORMATS)}", format=format)
-    to = FORMATS[format]
+    to = checked_format(format, quantization)
     kinds = " or ".join(kind.__name__ for kind in to.tasks)
     check(isinstance(task, to.tasks), f"{format} can hold a {kinds}", task=type(task).__name__)
-    check(
-        quantization in (None, *to.quantizations),
-        f"{format} can hold weights in float32 {' '.join(to.quantizations)}".rstrip(),
-        quantization=quantization,
-    )
     check(
         to.backend in (None, backend.name()),
         f"{format} is written with KERAS_BACKEND={to.backend}, whichever backend trained the model",
@@ -95,3 +89,22 @@ def export(
     module = importlib.import_module(f".{to.module}", __package__)
     with atomic_folder(folder) as unfinished:
         module.write(task, unfinished, quantization)
+
+
+def checked_format(format: str, quantization: str | None = None) -> Format:
+    """The format of a name.
+
+    Args:
+        format, quantization: see `export`.
+
+    Raises:
+        ValueError: There is no such format, or it cannot hold this quantization.
+    """
+    check(format in FORMATS, f"format must be one of {', '.join(FORMATS)}", format=format)
+    to = FORMATS[format]
+    check(
+        quantization in (None, *to.quantizations),
+        f"{format} can hold weights in float32 {' '.join(to.quantizations)}".rstrip(),
+        quantization=quantization,
+    )
+    return to
