@@ -121,12 +121,12 @@ def searches_of(task):
 
 
 def equal(one, other):
-    """The number of answers alike; probabilities may differ in the fourth digit."""
+    """The number of answers with the same strings, whatever their probabilities."""
 
     def strings(answer):
         if isinstance(answer, (list, tuple)):
-            return [strings(each) for each in answer]
-        return round(answer, 3) if isinstance(answer, float) else answer
+            return [strings(each) for each in answer if not isinstance(each, float)]
+        return answer
 
     return sum(strings(a) == strings(b) for a, b in zip(one, other, strict=True))
 
