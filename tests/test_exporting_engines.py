@@ -331,6 +331,21 @@ def test_an_export_that_fails_leaves_nothing(small_tasks, tmp_path, monkeypatch)
     assert not any(tmp_path.iterdir())
 
 
+def test_a_full_disk_is_an_error_of_the_system_for_tensorflow_too(
+    small_tasks, tmp_path, monkeypatch
+):
+    tf = pytest.importorskip("tensorflow", exc_type=ImportError)
+    require("saved_model")
+
+    def full(*args, **kwargs):
+        raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
+
+    monkeypatch.setattr(tf.saved_model, "save", full)
+    with pytest.raises(OSError, match="No space left on device: .*tagger"):
+        exporting.export(small_tasks["tagger"], tmp_path / "tagger", "saved_model")
+    assert not any(tmp_path.iterdir())
+
+
 # In a process without Keras
 
 
@@ -349,10 +364,10 @@ def test_a_translator_without_keras_answers_alike(
     expected = dates_translator.translate(texts, beams=beams, **options)
     answers = run_freshly(dates_translator, format, texts, "--beams", beams, quantization=kind)
     differ = sum(one != other for one, other in zip(answers, expected, strict=True))
-    if kind in (None, "float16") and format != "ctranslate2":
+    if kind is None and format != "ctranslate2":
         assert differ == 0
     # A model trained for seconds has close calls.
-    assert differ <= (0.15 if kind and "int8" in kind else 0.02) * len(texts)
+    assert differ <= (0.15 if kind and "int8" in kind else 0.05) * len(texts)
     assert answers[-3:-1] == ["", ""]
 
 

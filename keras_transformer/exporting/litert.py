@@ -8,7 +8,7 @@ import tempfile
 
 from ..tasks import Task
 from .graphs import graphs_of, in_float32
-from .tracing import frozen, imported, quiet
+from .tracing import frozen, imported, quiet, save
 from .vocabularies import write_vocabularies
 
 
@@ -25,7 +25,7 @@ def write(task: Task, folder: pathlib.Path, quantization: str | None = None) -> 
         with quiet(), tempfile.TemporaryDirectory() as saved:
             module, concrete = tf.Module(), frozen(graph)
             module.function = concrete
-            tf.saved_model.save(module, saved, signatures=concrete)
+            save(module, saved, concrete)
             converter = tf.lite.TFLiteConverter.from_saved_model(saved)
             if quantization:
                 converter.optimizations = [tf.lite.Optimize.DEFAULT]

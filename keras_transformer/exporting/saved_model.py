@@ -11,7 +11,7 @@ from ..ids import END, PADDING, UNKNOWN
 from ..tasks import Classifier, MaskFiller, Tagger, Task, TextGenerator, Translator
 from ..vocabulary import FIRST, MASK, MASKED, WORD
 from . import graphs
-from .tracing import imported, quiet, traced
+from .tracing import imported, quiet, save, traced
 
 WORD_CHARACTERS = r"\p{L}\p{N}_"  # \w and \s of Python, as RE2 knows them
 SPACES = r"\t-\r\x1c-\x20\x{85}\p{Z}"
@@ -39,7 +39,7 @@ def write(task: Task, folder: pathlib.Path, quantization: str | None = None) -> 
         module.weights = [variable.value for variable in task.model.variables]
         signatures = {name: traced(graph) for name, graph in functions.items()}
         signatures["serving_default"] = next(iter(signatures.values()))
-        tf.saved_model.save(module, str(folder), signatures)
+        save(module, folder, signatures)
 
 
 _TEXTS = {"texts": ((None,), "string")}

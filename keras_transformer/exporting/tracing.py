@@ -1,6 +1,7 @@
 """TensorFlow as a tool of export: graphs traced, their weights made constants, nothing printed."""
 
 import contextlib
+import errno
 import importlib
 import logging
 import os
@@ -68,6 +69,20 @@ def _signature(graph):
     return {
         name: tf.TensorSpec(shape, dtype, name) for name, (shape, dtype) in graph.inputs.items()
     }
+
+
+def save(module: Any, folder: str | os.PathLike, signatures: Any) -> None:
+    """Writes a tf.Module as a SavedModel.
+
+    Raises:
+        OSError: the disk is full, which TensorFlow reports by an error of its own.
+    """
+    import tensorflow as tf
+
+    try:
+        tf.saved_model.save(module, str(folder), signatures)
+    except tf.errors.ResourceExhaustedError:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from None
 
 
 @contextlib.contextmanager
