@@ -3,10 +3,12 @@
 Elsewhere the code says what is computed. Here it says how TensorFlow, JAX and PyTorch do that best.
 """
 
+import contextlib
+import contextvars
 import functools
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
@@ -17,6 +19,7 @@ from .checks import check_at_least
 from .masks import add_look_ahead
 
 _recording = threading.Lock()  # PyTorch records one function at a time
+_portable = contextvars.ContextVar("portable", default=False)
 
 
 def name() -> str:
@@ -110,6 +113,7 @@ def write_slots(cache, new, slots, axis: int):
     """`cache` with `new` in consecutive slots of one axis.
 
     On PyTorch it is written in place: a copy of the whole cache would cost more than the step.
+    Where it is traced for other engines, a cache that ends before these slots grows by them.
 
     Args:
         cache: float, any shape.
@@ -122,6 +126,11 @@ def write_slots(cache, new, slots, axis: int):
     """
     if name() == "torch":
         return cache.index_copy_(axis, slots, new)
+    if _portable.get():
+        everything = [slice(None)] * axis
+        before = cache[(*everything, slice(None, slots))]
+        after = cache[(*everything, slice(slots + new.shape[axis], None))]
+        return ops.concatenate([before, new, after], axis)
     start = [0] * len(cache.shape)
     start[axis] = slots
     return ops.slice_update(cache, start, new)
@@ -147,7 +156,7 @@ def subtract_at(x, columns, values):
 
 def prefers_blockwise_top_k() -> bool:
     """Whether top_k is faster over the maxima of blocks first: with XLA on a CPU it is."""
-    return name() != "torch"
+    return name() != "torch" and not _portable.get()
 
 
 # Compilation
@@ -232,6 +241,19 @@ def trace(function: Callable) -> Callable:
         return programs[key](*args)
 
     return run
+
+
+@contextlib.contextmanager
+def portable() -> Iterator[None]:
+    """Within it, functions are traced to operations that engines without XLA have, too.
+
+    TensorFlow alone is traced so.
+    """
+    token = _portable.set(True)
+    try:
+        yield
+    finally:
+        _portable.reset(token)
 
 
 def to_tensors(structure: Any) -> Any:

@@ -5,7 +5,7 @@ import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow's start-up notices
 
-from benchmarks import epochs, generation, lengths, training
+from benchmarks import epochs, exports, generation, lengths, training
 
 HELP = """\
 Compare this package with other libraries.
@@ -14,6 +14,7 @@ Compare this package with other libraries.
   python scripts/benchmark.py train --preset base --dtype mixed_bfloat16 --json train.json
   python scripts/benchmark.py epoch --source train.en.gz --target train.de.gz
   python scripts/benchmark.py generate --separate 3
+  python scripts/benchmark.py export runs/en-de/model.keras --texts val.en
   python scripts/benchmark.py train --contenders ours keras-attention --rounds 50
 
 Contenders take turns in one process, so that load on the machine slows all of them. Each command
@@ -26,7 +27,7 @@ def main():
     formatter = {"formatter_class": argparse.RawDescriptionHelpFormatter}
     parser = argparse.ArgumentParser(description=HELP, **formatter)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for command in (training, epochs, generation, lengths):
+    for command in (training, epochs, generation, lengths, exports):
         command.add_command(commands, formatter)
     args = parser.parse_args()
     args.run(args)

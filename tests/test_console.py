@@ -18,7 +18,7 @@ import pytest
 from keras.saving import load_model
 
 import keras_transformer as kt
-from keras_transformer import console, evaluation, training
+from keras_transformer import backend, console, evaluation, training
 from keras_transformer.console.lines import ask_for_lines, waiting_lines
 
 SCRIPTS = pathlib.Path(__file__).parents[1] / "scripts"
@@ -586,10 +586,55 @@ def test_a_translator_is_exported_once_unless_overwritten(command, models, tmp_p
 
 def test_what_has_no_export_is_one_sentence(command, models, tmp_path):
     result = command("export", models["tagger"], "--output", tmp_path / "x")
-    assert_one_sentence(result, "ctranslate2 can hold a Translator; received task='Tagger'")
+    assert_one_sentence(
+        result, "ctranslate2 can hold a Translator or TextGenerator; received task='Tagger'"
+    )
     assert_one_sentence(
         command("export", models["tagger"], "--format", "pdf"), "ctranslate2", code=2
     )
+    result = command("export", models["tagger"], "--format", "onnx", "--quantize", "float16")
+    assert_one_sentence(result, "onnx can hold weights in float32 int8; received quantization=")
+    assert not list(models["tagger"].parent.glob("*.onnx"))
+
+
+@pytest.fixture
+def without_tensorflow(monkeypatch, tmp_path):
+    """Hides TensorFlow from the processes that a command starts."""
+    (tmp_path / "hidden").mkdir()
+    (tmp_path / "hidden" / "tensorflow.py").write_text("raise ImportError('hidden')")
+    before = os.environ.get("PYTHONPATH", "")
+    root = str(pathlib.Path(kt.__file__).parents[1])
+    path = os.pathsep.join([str(tmp_path / "hidden"), root, before])
+    monkeypatch.setenv("PYTHONPATH", path)
+
+
+@pytest.mark.slow
+def test_without_tensorflow_its_formats_are_refused_in_one_sentence(
+    command, models, tmp_path, monkeypatch, without_tensorflow
+):
+    monkeypatch.setattr(backend, "name", lambda: "none of them")
+    result = command("export", models["tagger"], "--format", "litert", "--output", tmp_path / "x")
+    assert_one_sentence(result, "written by TensorFlow, which is not installed; install it with")
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.slow
+def test_tensorflow_exports_whichever_backend_runs_the_command(
+    command, models, tmp_path, monkeypatch
+):
+    for module in ("tensorflow", "ai_edge_litert"):
+        pytest.importorskip(module, exc_type=ImportError)
+    monkeypatch.setattr(backend, "name", lambda: "none of them")  # so the command starts another
+    given = ["export", models["tagger"], "--format", "litert", "--output", tmp_path / "x"]
+    result = command(*given)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.strip() == f"{tmp_path / 'x'} holds the model for LiteRT."
+    names = {path.name for path in (tmp_path / "x").iterdir()}
+    assert names == {"probabilities.tflite", "settings.json"}
+    assert_one_sentence(command(*given, "--quantize", "int16"), "exists; choose another --output")
+    given[1] = tmp_path / "missing.keras"
+    assert_one_sentence(command(*given, "--overwrite"), "missing.keras")
+    assert (tmp_path / "x" / "settings.json").exists()
 
 
 # In a process of its own

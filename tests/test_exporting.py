@@ -75,9 +75,16 @@ def engine_scores(translator, dates, folder):
     return [sum(each.log_probs) for each in scored]
 
 
-def test_every_option_of_the_model_is_carried_over(restless_translator, dates, tmp_path):
+OPTIONS = {
+    "learned_pre_norm": dict(norm_first=True, max_length=60, activation="gelu"),
+    "rotary": dict(rotary=True),
+}
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_every_option_of_the_model_is_carried_over(restless_translator, dates, options, tmp_path):
     # Log-probabilities: one option lost would change every one of them.
-    translator = restless_translator(norm_first=True, max_length=60, activation="gelu")
+    translator = restless_translator(**options)
     expected = translator.score(dates.test.source[:20], dates.test.target[:20], length_penalty=0.0)
     scores = engine_scores(translator, dates, tmp_path / "model")
     np.testing.assert_allclose(scores, expected, rtol=1e-4)
@@ -95,12 +102,6 @@ def test_a_bfloat16_model_is_exported_with_its_weights_in_float32(
     scores = engine_scores(translator, dates, tmp_path / dtype)
     np.testing.assert_allclose(scores, engine_scores(same, dates, tmp_path / "float32"), rtol=1e-5)
     assert np.std(scores) > 1
-
-
-def test_rotary_positions_are_refused(restless_translator, tmp_path):
-    with pytest.raises(ValueError, match="added to the embeddings; received rotary=True"):
-        exporting.export(restless_translator(rotary=True), tmp_path / "model", "ctranslate2")
-    assert not any(tmp_path.iterdir())
 
 
 def test_an_activation_that_the_engine_lacks_is_named(restless_translator, tmp_path):

@@ -1,3 +1,3 @@
 """Trained tasks for other engines."""
 
-from .formats import FORMATS, Format, export
+from .formats import FORMATS, Format, checked_format, export

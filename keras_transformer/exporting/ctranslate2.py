@@ -9,31 +9,43 @@ from keras import ops
 
 from ..blocks import EPSILON
 from ..ids import END, START, UNKNOWN
-from ..models import Transformer
+from ..models import LanguageModel, Transformer
 from ..positions import sinusoids
-from ..tasks import Translator
+from ..tasks import Task, Translator
+from .tracing import imported
+from .vocabularies import write_vocabularies
 
 MAX_LENGTH = 1024  # rows of the sinusoid table, since CTranslate2 stores a table, not a formula
 
 
-def write(translator: Translator, folder: pathlib.Path, quantization: str | None = None) -> None:
-    """Writes a `Translator` as a CTranslate2 model, for `ctranslate2.Translator(folder)`.
+def write(task: Task, folder: pathlib.Path, quantization: str | None = None) -> None:
+    """Writes a `Translator` or a `TextGenerator` for ctranslate2.Translator or .Generator.
 
-    CTranslate2 reads tokens, not text: pass it `source_tokenizer.tokens(ids)` without END, which
-    it adds. The weights are written in float32, whatever the dtype policy of the model.
+    CTranslate2 reads tokens, not text: encode with the SentencePiece model beside it, without END,
+    which a Translator adds; a Generator wants the START before a prompt. Taggers, classifiers and
+    mask fillers have no place in it: they read the characters of words by a convolution, for which
+    it has no layer.
 
     Args, raises: see `keras_transformer.exporting.export`.
     """
-    spec = ctranslate2_spec(
-        translator.transformer,
-        _all_tokens(translator.source_tokenizer),
-        _all_tokens(translator.target_tokenizer),
-    )
+    if isinstance(task, Translator):
+        spec = ctranslate2_spec(
+            task.transformer,
+            _all_tokens(task.source_tokenizer),
+            _all_tokens(task.target_tokenizer),
+            quantization,
+        )
+    else:
+        spec = generator_spec(task.model, _all_tokens(task.tokenizer), quantization)
     spec.save(str(folder))
+    write_vocabularies(task, folder)
 
 
 def ctranslate2_spec(
-    transformer: Transformer, source_tokens: Sequence[str], target_tokens: Sequence[str]
+    transformer: Transformer,
+    source_tokens: Sequence[str],
+    target_tokens: Sequence[str],
+    quantization: str | None = None,
 ) -> Any:
     """The weights of a `Transformer` in the layout of CTranslate2.
 
@@ -41,24 +53,67 @@ def ctranslate2_spec(
         transformer: `Transformer`.
         source_tokens: list of str, the token of each id of the source vocabulary.
         target_tokens: list of str, the same for the target vocabulary.
+        quantization: str, number type of the matrices, such as "int8"; None: float32, whatever the
+            dtype policy of the model.
 
     Returns:
         ctranslate2.specs.TransformerSpec, ready to be saved.
 
     Raises:
         ImportError: ctranslate2 is not installed.
-        ValueError: CTranslate2 lacks the activation, or positions are rotary.
+        ValueError: CTranslate2 lacks the activation.
 
     Source: CTranslate2 4 (OpenNMT), specs/transformer_spec.py.
     """
-    try:
-        from ctranslate2 import specs
-    except ImportError:
-        raise ImportError(
-            "The export to CTranslate2 needs the package ctranslate2; install it with "
-            "pip install ctranslate2."
-        ) from None
-    config = transformer.config
+    specs, options = _specs_and_options(transformer.config)
+    sizes = transformer.config.num_layers, transformer.config.num_heads
+    encoder = specs.TransformerEncoderSpec(*sizes, **options)
+    decoder = specs.TransformerDecoderSpec(*sizes, **options)
+    _copy_embedding(transformer.source_embedding, encoder.embeddings[0])
+    _copy_positions(transformer.source_positions, encoder, transformer.config)
+    _copy_stack(transformer.encoder, encoder)
+    _copy_embedding(transformer.target_embedding, decoder.embeddings)
+    _copy_positions(transformer.target_positions, decoder, transformer.config)
+    _copy_embedding(transformer.target_embedding, decoder.projection)
+    _copy_stack(transformer.decoder, decoder)
+    spec = specs.TransformerSpec(encoder, decoder)
+    spec.register_source_vocabulary(list(source_tokens))
+    spec.register_target_vocabulary(list(target_tokens))
+    spec.config.decoder_start_token = target_tokens[START]
+    spec.config.add_source_eos = True
+    return _finished(spec, target_tokens, quantization)
+
+
+def generator_spec(
+    model: LanguageModel, tokens: Sequence[str], quantization: str | None = None
+) -> Any:
+    """The weights of a `LanguageModel` in the layout of CTranslate2.
+
+    Args:
+        model: `LanguageModel`.
+        tokens: list of str, the token of each id.
+        quantization: as in `ctranslate2_spec`.
+
+    Returns:
+        ctranslate2.specs.TransformerDecoderModelSpec, ready to be saved.
+
+    Raises: as `ctranslate2_spec`.
+    """
+    specs, options = _specs_and_options(model.config)
+    sizes = model.config.num_layers, model.config.num_heads
+    decoder = specs.TransformerDecoderSpec(*sizes, with_encoder_attention=False, **options)
+    _copy_embedding(model.embedding, decoder.embeddings)
+    _copy_positions(model.positions, decoder, model.config)
+    _copy_embedding(model.embedding, decoder.projection)
+    _copy_stack(model.decoder, decoder)
+    spec = specs.TransformerDecoderModelSpec(decoder)
+    spec.register_vocabulary(list(tokens))
+    return _finished(spec, tokens, quantization)
+
+
+def _specs_and_options(config):
+    """CTranslate2's module of specifications, and the options of its stacks."""
+    specs = imported("ctranslate2", "CTranslate2").specs
     activation = str(config.activation).upper()
     if activation not in specs.Activation.__members__:
         known = ", ".join(specs.Activation.__members__).lower()
@@ -66,35 +121,19 @@ def ctranslate2_spec(
             f"The export to CTranslate2 needs one of its activations ({known}); received "
             f"activation={config.activation!r}. Train with relu."
         )
+    options = dict(pre_norm=config.norm_first, activation=specs.Activation[activation])
     if config.rotary:
-        raise ValueError(
-            "The export to CTranslate2 needs positions that are added to the embeddings; received "
-            "rotary=True. Train with sinusoids or learned positions."
-        )
-    spec = specs.TransformerSpec.from_config(
-        config.num_layers,
-        config.num_heads,
-        pre_norm=config.norm_first,
-        activation=specs.Activation[activation],
-    )
-    encoder, decoder = spec.encoder, spec.decoder
-    encoder.embeddings[0].weight = _array(transformer.source_embedding.embeddings)
-    encoder.position_encodings.encodings = _position_table(transformer.source_positions, config)
-    _copy_stack(transformer.encoder, encoder)
-    decoder.embeddings.weight = _array(transformer.target_embedding.embeddings)
-    decoder.position_encodings.encodings = _position_table(transformer.target_positions, config)
-    decoder.projection.weight = decoder.embeddings.weight
-    _copy_stack(transformer.decoder, decoder)
-    spec.register_source_vocabulary(list(source_tokens))
-    spec.register_target_vocabulary(list(target_tokens))
-    spec.config.unk_token = target_tokens[UNKNOWN]
-    spec.config.bos_token = target_tokens[START]
-    spec.config.eos_token = target_tokens[END]
-    spec.config.decoder_start_token = target_tokens[START]
-    spec.config.add_source_eos = True
+        options |= dict(rotary_dim=0, rotary_interleave=True)  # 0: the whole head
+    return specs, options
+
+
+def _finished(spec, tokens, quantization):
+    spec.config.unk_token = tokens[UNKNOWN]
+    spec.config.bos_token = tokens[START]
+    spec.config.eos_token = tokens[END]
     spec.config.layer_norm_epsilon = EPSILON
     spec.validate()
-    spec.optimize()
+    spec.optimize(quantization=quantization)
     return spec
 
 
@@ -102,10 +141,16 @@ def _all_tokens(tokenizer):
     return tokenizer.tokens(range(tokenizer.vocabulary_size()))
 
 
-def _position_table(positions, config):
-    if config.max_length is None:
-        return _array(sinusoids(MAX_LENGTH, config.d_model))
-    return _array(positions.positions)
+def _copy_embedding(embedding, spec):
+    spec.weight = _array(embedding.embeddings)
+
+
+def _copy_positions(positions, spec, config):
+    if config.rotary:
+        return
+    table = sinusoids(MAX_LENGTH, config.d_model)
+    table = table if config.max_length is None else positions.positions
+    spec.position_encodings.encodings = _array(table)
 
 
 def _copy_stack(stack, spec):

@@ -1,4 +1,4 @@
-"""The formats of other engines: one module per format, each a folder that needs no Keras.
+"""The formats of other engines: one module per format, each a folder.
 
 from keras_transformer import exporting
 exporting.export(kt.load("runs/en-de/model.keras"), "en-de-ctranslate2", "ctranslate2")
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from .. import backend
 from ..atomic import atomic_folder
 from ..checks import check
-from ..tasks import Task, Translator
+from ..tasks import Task, TextGenerator, Translator
 
 
 class Format(NamedTuple):
@@ -35,7 +35,16 @@ class Format(NamedTuple):
 
 
 FORMATS = {
-    "ctranslate2": Format("CTranslate2", (Translator,), (), "ctranslate2"),
+    "ctranslate2": Format(
+        "CTranslate2",
+        (Translator, TextGenerator),
+        ("float16", "int16", "int8", "int8_float16"),
+        "ctranslate2",
+    ),
+    "saved_model": Format("TensorFlow", (Task,), (), "saved_model", "tensorflow"),
+    "onnx": Format("ONNX Runtime", (Task,), ("int8",), "onnx", "tensorflow"),
+    "litert": Format("LiteRT", (Task,), ("float16", "int8"), "litert", "tensorflow"),
+    "keras": Format("Keras", (Task,), ("int8",), "keras_file"),
 }
 
 
@@ -60,19 +69,19 @@ def export(
         ValueError: The folder exists, the format cannot hold this task or quantization, or it needs
             another backend.
     """
-    check(format in FORMATS, f"format must be one of {', '.join(FORMATS)}", format=format)
-    to = FORMATS[format]
+    to = checked_format(format, quantization)
     kinds = " or ".join(kind.__name__ for kind in to.tasks)
     check(isinstance(task, to.tasks), f"{format} can hold a {kinds}", task=type(task).__name__)
-    check(
-        quantization in (None, *to.quantizations),
-        f"{format} can hold weights in float32 {' '.join(to.quantizations)}".rstrip(),
-        quantization=quantization,
-    )
     check(
         to.backend in (None, backend.name()),
         f"{format} is written with KERAS_BACKEND={to.backend}, whichever backend trained the model",
         backend=backend.name(),
+    )
+    quantized = task.model.get_config()["quantized"]
+    check(
+        not quantized,
+        "Export the model as it was before it was quantized; a format has number types of its own",
+        quantized_layers=len(quantized),
     )
     folder = pathlib.Path(folder)
     if folder.exists() and not overwrite:
@@ -80,3 +89,22 @@ def export(
     module = importlib.import_module(f".{to.module}", __package__)
     with atomic_folder(folder) as unfinished:
         module.write(task, unfinished, quantization)
+
+
+def checked_format(format: str, quantization: str | None = None) -> Format:
+    """The format of a name.
+
+    Args:
+        format, quantization: see `export`.
+
+    Raises:
+        ValueError: There is no such format, or it cannot hold this quantization.
+    """
+    check(format in FORMATS, f"format must be one of {', '.join(FORMATS)}", format=format)
+    to = FORMATS[format]
+    check(
+        quantization in (None, *to.quantizations),
+        f"{format} can hold weights in float32 {' '.join(to.quantizations)}".rstrip(),
+        quantization=quantization,
+    )
+    return to

@@ -232,4 +232,6 @@ class BeamSearch:
 
 def _rows(x, indices):
     """x[b, indices[b]], for x (batch, rows, width) and indices (batch, number)."""
-    return ops.take_along_axis(x, ops.expand_dims(indices, -1), axis=1)
+    batch, rows, width = ops.shape(x)
+    first = ops.expand_dims(rows * ops.arange(batch, dtype="int32"), 1)  # row of each sentence
+    return ops.take(ops.reshape(x, (-1, width)), first + indices, axis=0)

@@ -173,6 +173,25 @@ class Decoding:
             ops.convert_to_numpy(finished),
         )
 
+    def graph(
+        self, search: Any, source_ids: Any, constraints: Constraints, parameters: Any = None
+    ) -> Any:
+        """A whole search as operations on tensors, to be traced for another engine.
+
+        One graph serves any batch and any length: where `greedy` has caches of a few fixed sizes,
+        here they grow with every token. Trace it within `backend.portable()`.
+
+        Args:
+            search: `GreedySearch` or `BeamSearch`.
+            source_ids: int32, (batch, source length); None: a model without a source.
+            constraints: `Constraints` of tensors.
+            parameters: what the search depends on; see `GreedySearch.advance`.
+
+        Returns:
+            What `search.answers` returns.
+        """
+        return self._program_of(search).graph(source_ids, constraints, parameters)
+
     def score(self, source_ids: Any, target_ids: Any) -> np.ndarray:
         """Log-probabilities of given answers, by teacher forcing.
 
@@ -318,26 +337,37 @@ class _Program:
             if ops.convert_to_numpy(state.ended).all():
                 return
 
+    def graph(self, source_ids, constraints, parameters):
+        """The answers, without a number that is fixed by the shape of the input; see `Decoding`."""
+        one = ops.minimum(ops.shape(constraints.max_length)[0], 1)  # no constant: lengths will vary
+        state, memory = self._start(source_ids, constraints, one)
+        stop = ops.max(constraints.max_length)
+
+        def step(state):
+            state = self._step(state, memory, constraints, parameters)
+            return self.search.grow(state, 1, state.decoded)  # the cache grows as it is written
+
+        return self._finish(_repeat(step, state, stop), parameters)
+
     def _begin(self, source_ids, constraints, parameters, stop, length):
         """The source read, and the state at position `stop`."""
+        state, memory = self._start(source_ids, constraints, length)
+        return *self._continue(state, memory, constraints, parameters, stop), memory
+
+    def _start(self, source_ids, constraints, length):
+        """The source read, and the state before the first token, with a cache of `length`."""
         ended = constraints.max_length < 1
         memory = (None, {}) if source_ids is None else self._read(source_ids)
         decoded = self.model.empty_cache(ops.shape(ended)[0], length * self.search.width)
-        state = self.search.begin(ended, decoded, length)
-        return *self._continue(state, memory, constraints, parameters, stop), memory
+        return self.search.begin(ended, decoded, length), memory
 
     def _continue(self, state, memory, constraints, parameters, stop):
         """State and answers at position `stop`, or when all sentences have ended."""
-        kind = type(state)
 
-        def unfinished(*state):
-            state = kind(*state)
-            return ops.logical_and(state.position < stop, ops.logical_not(ops.all(state.ended)))
+        def step(state):
+            return self._step(state, memory, constraints, parameters)
 
-        def step(*state):
-            return self._step(kind(*state), memory, constraints, parameters)
-
-        state = kind(*ops.while_loop(unfinished, step, tuple(state)))
+        state = _repeat(step, state, stop)
         return state, self._finish(state, parameters)
 
     def _read_source(self, source_ids):
@@ -362,6 +392,17 @@ class _Program:
         longer = min(2 * length, room)
         empty = self.model.empty_cache(len(state.ids), longer * self.search.width)
         return self.search.grow(state, longer - length, Cache.grow(state.decoded, empty))
+
+
+def _repeat(step, state, stop):
+    """The state at position `stop`, or when all sentences have ended."""
+    kind = type(state)
+
+    def unfinished(*state):
+        state = kind(*state)
+        return ops.logical_and(state.position < stop, ops.logical_not(ops.all(state.ended)))
+
+    return kind(*ops.while_loop(unfinished, lambda *state: step(kind(*state)), tuple(state)))
 
 
 def _fit(ids, length):

@@ -344,6 +344,30 @@ class Translator(Task):
             self.target_tokenizer.tokens(target),
         )
 
+    def length_limits(
+        self, lengths: Any, prefixes: Any = None, config: GenerationConfig | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The fewest and the most tokens of each translation, END included.
+
+        Args:
+            lengths: int, (texts,), tokens of each source text, END included.
+            prefixes: ids of the beginning of each translation; None: no beginnings.
+            config: `GenerationConfig`; None: the task's own.
+
+        Returns:
+            int32, (texts,), the fewest tokens before END.
+            int32, (texts,), the most tokens.
+        """
+        config = config or self.config
+        lengths = np.array(lengths)
+        longest = config.max_length_ratio * lengths + MORE_TOKENS
+        if prefixes is not None:
+            longest = np.maximum(longest, [len(prefix) + MORE_TOKENS for prefix in prefixes])
+        longest = np.minimum(longest, self._limit)
+        shortest = np.maximum(config.min_length_ratio * (lengths - 1), 1)  # not empty
+        shortest = np.minimum(shortest, longest - 1)
+        return shortest.astype("int32"), longest.astype("int32")
+
     def get_config(self) -> dict[str, Any]:
         config = {**super().get_config(), **dataclasses.asdict(self.config)}
         if self.target_tokenizer is self.source_tokenizer:
@@ -380,7 +404,7 @@ class Translator(Task):
                 prefixes=len(prefixes),
             )
         lengths = [len(sequence) for sequence in ids]
-        min_length, max_length = self._length_limits(lengths, prefixes, config)
+        min_length, max_length = self.length_limits(lengths, prefixes, config)
         not_blank = [number for number, text in enumerate(texts) if text.strip()]
         sizes = config.batch_size, self._limit, config.tokens_per_batch
         for numbers, rows, length in group_by_length(not_blank, lengths, *sizes):
@@ -393,17 +417,6 @@ class Translator(Task):
             if prefixes is not None:
                 batch["prefix"] = pad([prefixes[n] for n in numbers], rows)
             yield numbers, batch
-
-    def _length_limits(self, lengths, prefixes, config):
-        """The fewest and the most tokens of each translation, END included: int32 arrays."""
-        lengths = np.array(lengths)
-        longest = config.max_length_ratio * lengths + MORE_TOKENS
-        if prefixes is not None:
-            longest = np.maximum(longest, [len(prefix) + MORE_TOKENS for prefix in prefixes])
-        longest = np.minimum(longest, self._limit)
-        shortest = np.maximum(config.min_length_ratio * (lengths - 1), 1)  # not empty
-        shortest = np.minimum(shortest, longest - 1)
-        return shortest.astype("int32"), longest.astype("int32")
 
     def _encode(self, texts):
         """The ids of each source text, END included."""

@@ -1,0 +1,365 @@
+"""Run an exported model without Keras and without this package.
+
+  python scripts/run_exported.py en-de-onnx --beams 4 < lines.en
+  python scripts/run_exported.py en-de-saved_model --json answers.json < lines.en
+
+The folder is one that `keras-transformer export` wrote, in any format but Keras's own. A line of
+the standard input is one text; a line of the output is its translation, its continuation, its label
+and probability, its words with their tags, or the words for its mask. Copy what you need: each
+engine is one short function here.
+"""
+
+import argparse
+import functools
+import json
+import pathlib
+import re
+import sys
+import time
+import unicodedata
+
+import numpy as np
+
+BATCH_SIZE = 64
+BEST = 5  # words for a mask
+
+
+class Ids:
+    """Texts to ids and back, by the files beside the graphs."""
+
+    def __init__(self, folder):
+        self.settings = json.loads((folder / "settings.json").read_text("utf-8"))
+        self.special = self.settings["special_ids"]
+        self.end = self.special.get("end")
+        vocabularies = {path.stem: str(path) for path in folder.glob("*.spm")}
+        if vocabularies:
+            import sentencepiece
+
+            load = sentencepiece.SentencePieceProcessor
+            self.vocabulary = {name: load(model_file=path) for name, path in vocabularies.items()}
+        else:
+            self.words = self._numbered("words")
+            self.characters = self._numbered("characters")
+
+    def _numbered(self, name):
+        first = self.special["first"]
+        return {string: n for n, string in enumerate(self.settings[name], start=first)}
+
+    def of_source(self, text):
+        """The ids of a text to translate; none if it is blank."""
+        if not text.strip():
+            return []
+        text = text.lower() if self.settings["lowercase"] else text
+        if self.settings["normalization"]:
+            text = unicodedata.normalize(self.settings["normalization"], text)
+        return [*self.vocabulary["source"].encode(text), self.end]
+
+    def text(self, ids, vocabulary):
+        """The text of ids up to the end, without padding."""
+        ids = [int(i) for i in ids]
+        ids = ids[: ids.index(self.end)] if self.end in ids else ids
+        return self.vocabulary[vocabulary].decode([i for i in ids if i != self.special["padding"]])
+
+    def continued(self, prompt, ids):
+        """A prompt with its continuation."""
+        prompt_ids = self.vocabulary["vocabulary"].encode(prompt)
+        before = self.text(prompt_ids, "vocabulary")
+        return prompt + self.text(ids, "vocabulary")[len(before) :]
+
+    def split(self, text):
+        """The words of a text, [MASK] included where the task fills masks."""
+        pattern = self.settings["word_pattern"]
+        if self.settings["task"] == "MaskFiller":
+            pattern = rf"\[MASK\]|{pattern}"
+        return re.findall(pattern, text)
+
+    def of_words(self, words):
+        """The id of each word, and those of its characters."""
+        unknown, most = self.special["unknown"], self.settings["max_characters"]
+        character_ids = np.zeros((len(words), most), "int32")
+        word_ids = np.array([self.words.get(word.lower(), unknown) for word in words], "int32")
+        for n, word in enumerate(words):
+            if word == "[MASK]" and self.settings["task"] == "MaskFiller":
+                word_ids[n] = character_ids[n, 0] = self.special["masked"]
+                continue
+            if len(word) > most:  # its first and its last characters
+                word = word[: most // 2] + word[most // 2 - most :]
+            character_ids[n, : len(word)] = [self.characters.get(one, unknown) for one in word]
+        return word_ids, character_ids
+
+
+def pad(sequences):
+    """One int32 array, padded with 0."""
+    length = max(1, *map(len, sequences))
+    rows = np.zeros((len(sequences), length, *np.shape(sequences[0])[1:]), "int32")
+    for row, ids in zip(rows, sequences, strict=True):
+        row[: len(ids)] = ids
+    return rows
+
+
+def saved_model(folder, options):
+    """TensorFlow: text in, text out."""
+    import tensorflow as tf
+
+    tf.config.threading.set_intra_op_parallelism_threads(options.threads)
+    tf.config.threading.set_inter_op_parallelism_threads(options.threads)
+    import tensorflow_text  # noqa: F401  (its operations are in the graph)
+
+    loaded = tf.saved_model.load(str(folder))
+    names = set(loaded.signatures) - {"serving_default"}
+    if "translate" in names:
+        name = "translate" if options.beams == 1 else f"translate_beam{options.beams}"
+    else:
+        (name,) = names
+    signature = loaded.signatures[name]
+
+    def answer(texts):
+        texts = tf.constant(texts)
+        if name == "generate":
+            outputs = signature(prompts=texts, max_tokens=tf.constant(options.max_tokens))
+        else:
+            outputs = signature(texts=texts)
+        outputs = {key: value.numpy() for key, value in outputs.items()}
+        if name == "tag":
+            rows = zip(outputs["words"], outputs["tags"], strict=True)
+            return [
+                [(word.decode(), tag.decode()) for word, tag in zip(*row, strict=True) if word]
+                for row in rows
+            ]
+        if name == "classify":
+            best = outputs["probabilities"].max(axis=-1).tolist()
+            return [(label.decode(), p) for label, p in zip(outputs["labels"], best, strict=True)]
+        if name == "fill":
+            rows = zip(outputs["words"], outputs["probabilities"].tolist(), strict=True)
+            return [[(word.decode(), p) for word, p in zip(*row, strict=True)] for row in rows]
+        (strings,) = outputs.values()
+        return [string.decode() for string in strings]
+
+    return answer
+
+
+def onnx(folder, options):
+    """ONNX Runtime: a function from a graph's name and its inputs to its outputs."""
+    import onnxruntime
+
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads = options.threads
+
+    @functools.cache
+    def session(name):
+        path = str(folder / f"{name}.onnx")
+        return onnxruntime.InferenceSession(path, settings, providers=["CPUExecutionProvider"])
+
+    def run(name, **inputs):
+        names = [output.name for output in session(name).get_outputs()]
+        return dict(zip(names, session(name).run(None, inputs), strict=True))
+
+    if options.step:
+        return by_ids(Ids(folder), stepwise(run, Ids(folder)), options)
+    return by_ids(Ids(folder), run, options)
+
+
+def litert(folder, options):
+    """LiteRT: the same, by the signature runner of its interpreter."""
+    from ai_edge_litert.interpreter import Interpreter
+
+    @functools.cache
+    def runner(name):
+        path = str(folder / f"{name}.tflite")
+        interpreter = Interpreter(model_path=path, num_threads=options.threads)
+        return interpreter, interpreter.get_signature_runner("serving_default")
+
+    def run(name, **inputs):
+        return runner(name)[1](**inputs)
+
+    return by_ids(Ids(folder), run, options)
+
+
+def stepwise(run, ids):
+    """Greedy decoding with a loop of our own round the graphs of encoder and step."""
+
+    def search(name, source_ids):
+        state = run("encoder", source_ids=source_ids)
+        for key in [key for key in state if key.startswith("memory")]:
+            shape = list(state[key].shape)
+            shape[3 if "keys" in key else 2] = 0  # caches are empty at the start
+            state[key.replace("memory", "cache")] = np.zeros(shape, "float32")
+        rows = len(source_ids)
+        lengths = (source_ids != 0).sum(axis=1)
+        longest = (ids.settings["max_length_ratio"] * lengths + 16) * (lengths > 1)
+        last, ended = np.full((rows, 1), ids.special["start"], "int32"), longest == 0
+        answers = []
+        for position in range(int(longest.max())):
+            outputs = run("step", ids=last, position=np.array(position, "int32"), **state)
+            logits = outputs.pop("logits")
+            state |= {key.removeprefix("longer_"): value for key, value in outputs.items()}
+            logits[:, [ids.special["padding"], ids.special["start"]]] = -1e9  # never written
+            if position == 0:
+                logits[:, ids.end] = -1e9  # no empty translation
+            last = logits.argmax(axis=-1).astype("int32")
+            last = np.where(ended, 0, last)[:, None]
+            answers.append(last)
+            ended = ended | (last[:, 0] == ids.end) | (position + 1 >= longest)
+            if ended.all():
+                break
+        return {"ids": np.concatenate(answers, axis=1) if answers else np.zeros((rows, 0), int)}
+
+    return search
+
+
+def by_ids(ids, run, options):
+    """Texts to answers with an engine that computes ids or probabilities."""
+    task = ids.settings["task"]
+    if task == "Translator":
+        name = "greedy" if options.beams == 1 else f"beam{options.beams}"
+
+        def answer(texts):
+            source_ids = pad([ids.of_source(text) for text in texts])
+            return [ids.text(row, "target") for row in run(name, source_ids=source_ids)["ids"]]
+
+    elif task == "TextGenerator":
+
+        def answer(texts):
+            prompts = pad([ids.vocabulary["vocabulary"].encode(text) for text in texts])
+            number = np.array(options.max_tokens, "int32")
+            rows = run("generate", prompt_ids=prompts, max_tokens=number)["ids"]
+            return [ids.continued(text, row) for text, row in zip(texts, rows, strict=True)]
+
+    else:
+
+        def answer(texts):
+            sentences = [ids.split(text) for text in texts]
+            columns = zip(*map(ids.of_words, sentences), strict=True)
+            word_ids, character_ids = map(pad, columns)
+            inputs = dict(word_ids=word_ids, character_ids=character_ids)
+            p = run("probabilities", **inputs)["probabilities"]
+            return labelled(ids, sentences, p)
+
+    return answer
+
+
+def labelled(ids, sentences, p):
+    """What a tagger, a classifier or a mask filler answers, by its probabilities."""
+    labels, task = ids.settings["labels"], ids.settings["task"]
+    if task == "Classifier":
+        return [(labels[row.argmax()], float(row.max())) for row in p]
+    if task == "Tagger":
+        best = p.argmax(axis=-1)
+        return [
+            [(word, labels[n]) for word, n in zip(words, row, strict=False)]
+            for words, row in zip(sentences, best, strict=True)
+        ]
+    answers = []
+    for words, row in zip(sentences, p, strict=True):
+        first = ids.special["first"] - 1  # neither unknown nor masked is an answer
+        row = row[words.index("[MASK]"), first:]
+        best = np.argsort(-row)[:BEST]
+        answers.append([(ids.settings["words"][n], float(row[n])) for n in best])
+    return answers
+
+
+def ctranslate2(folder, options):
+    """CTranslate2: tokens in, tokens out; one length limit per batch, so equal lengths."""
+    import ctranslate2
+
+    ids = Ids(folder)
+    threads = dict(inter_threads=1, intra_threads=options.threads)
+    if ids.settings["task"] == "TextGenerator":
+        generator = ctranslate2.Generator(str(folder), **threads)
+        vocabulary = ids.vocabulary["vocabulary"]
+        never = ["<pad>", "<s>", *([] if ids.settings["append_end"] else ["</s>"])]
+
+        def answer(texts):
+            answers = []
+            for text in texts:
+                prompt_ids = vocabulary.encode(text)
+                (found,) = generator.generate_batch(
+                    [["<s>", *(vocabulary.id_to_piece(i) for i in prompt_ids)]],
+                    max_length=options.max_tokens,
+                    suppress_sequences=[[token] for token in never],
+                    include_prompt_in_result=False,
+                )
+                answers.append(ids.continued(text, prompt_ids + found.sequences_ids[0]))
+            return answers
+
+        return answer
+    translator = ctranslate2.Translator(str(folder), **threads)
+    target = ids.vocabulary["target"]
+
+    def answer(texts):
+        answers, by_length = [""] * len(texts), {}
+        for n, text in enumerate(texts):
+            by_length.setdefault(len(ids.of_source(text)), []).append(n)
+        by_length.pop(0, None)  # blank
+        for length, numbers in by_length.items():
+            source = [ids.of_source(texts[n])[:-1] for n in numbers]  # it adds the end
+            source = [[ids.vocabulary["source"].id_to_piece(i) for i in row] for row in source]
+            limit = int(ids.settings["max_length_ratio"] * length + 16)
+            found = translator.translate_batch(
+                source,
+                beam_size=options.beams,
+                length_penalty=0,  # its penalty is another one
+                max_decoding_length=limit,
+            )
+            for n, each in zip(numbers, found, strict=True):
+                answers[n] = target.decode(each.hypotheses[0])
+        return answers
+
+    return answer
+
+
+def engine_of(folder):
+    """The function that runs what a folder holds."""
+    if (folder / "saved_model.pb").exists():
+        return saved_model
+    if (folder / "model.bin").exists():
+        return ctranslate2
+    if any(folder.glob("*.onnx")):
+        return onnx
+    if any(folder.glob("*.tflite")):
+        return litert
+    sys.exit(f"{folder} must be a folder that keras-transformer export wrote for another engine.")
+
+
+def answers_of(answer, texts):
+    """The answers in order; batches are of similar lengths."""
+    order = sorted(range(len(texts)), key=lambda n: len(texts[n]))
+    answers = [None] * len(texts)
+    for start in range(0, len(order), BATCH_SIZE):
+        numbers = order[start : start + BATCH_SIZE]
+        found = answer([texts[n] for n in numbers])
+        for n, each in zip(numbers, found, strict=True):
+            answers[n] = each
+    return answers
+
+
+def main():
+    formatter = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=formatter)
+    add = parser.add_argument
+    add("folder", metavar="FOLDER", help="exported model")
+    add("--beams", type=int, default=1, metavar="N", help="width of the search (default: 1)")
+    add("--max-tokens", type=int, default=20, metavar="N", help="new tokens (default: 20)")
+    add("--step", action="store_true", help="search outside the graph (ONNX, greedy)")
+    add("--threads", type=int, default=1, metavar="N", help="threads per operation (default: 1)")
+    add("--json", metavar="FILE", help="JSON file for answers and texts per second")
+    options = parser.parse_args()
+    texts = sys.stdin.read().removesuffix("\n").split("\n")
+    folder = pathlib.Path(options.folder)
+    answer = engine_of(folder)(folder, options)
+    answers_of(answer, texts[: 2 * BATCH_SIZE])  # the first calls prepare
+    start = time.perf_counter()
+    answers = answers_of(answer, texts)
+    seconds = time.perf_counter() - start
+    assert "keras_transformer" not in sys.modules
+    assert "keras" not in sys.modules or "tensorflow_text" in sys.modules  # it imports Keras
+    if options.json:
+        result = dict(answers=answers, texts_per_second=len(texts) / seconds)
+        pathlib.Path(options.json).write_text(json.dumps(result), encoding="utf-8")
+    else:
+        for each in answers:
+            print(each if isinstance(each, str) else json.dumps(each, ensure_ascii=False))
+
+
+if __name__ == "__main__":
+    main()
