@@ -3,6 +3,8 @@
   keras-transformer export runs/en-de/model.keras --format ctranslate2 --output en-de-ctranslate2
 
 ctranslate2: a folder for ctranslate2.Translator. It needs the package ctranslate2.
+marian: a folder for transformers.MarianMTModel. It needs the package safetensors.
+safetensors: the bare weights of any model, by name. It needs the package safetensors.
 """
 
 import argparse

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from ..blocks import EPSILON
-from ..ids import END, START, UNKNOWN
+from ..generation.constraints import IMPOSSIBLE
+from ..ids import END, PADDING, START, UNKNOWN
 from ..models import Transformer
 from ..positions import sinusoids
 from ..tasks import Translator
@@ -59,7 +59,7 @@ def ctranslate2_spec(
             "pip install ctranslate2."
         ) from None
     config = transformer.config
-    activation = str(config.activation).upper()
+    activation = {"silu": "SWISH"}.get(config.activation, str(config.activation).upper())
     if activation not in specs.Activation.__members__:
         known = ", ".join(specs.Activation.__members__).lower()
         raise ValueError(
@@ -84,6 +84,8 @@ def ctranslate2_spec(
     decoder.embeddings.weight = _array(transformer.target_embedding.embeddings)
     decoder.position_encodings.encodings = _position_table(transformer.target_positions, config)
     decoder.projection.weight = decoder.embeddings.weight
+    if transformer.logits_bias:
+        decoder.projection.bias = _bias(transformer.logits_bias)
     _copy_stack(transformer.decoder, decoder)
     spec.register_source_vocabulary(list(source_tokens))
     spec.register_target_vocabulary(list(target_tokens))
@@ -92,7 +94,7 @@ def ctranslate2_spec(
     spec.config.eos_token = target_tokens[END]
     spec.config.decoder_start_token = target_tokens[START]
     spec.config.add_source_eos = True
-    spec.config.layer_norm_epsilon = EPSILON
+    spec.config.layer_norm_epsilon = config.layer_norm_epsilon
     spec.validate()
     spec.optimize()
     return spec
@@ -100,6 +102,13 @@ def ctranslate2_spec(
 
 def _all_tokens(tokenizer):
     return tokenizer.tokens(range(tokenizer.vocabulary_size()))
+
+
+def _bias(layer):
+    """The bias of the logits, such that the engine never writes PADDING or START either."""
+    bias = _array(layer.bias)
+    bias[[PADDING, START]] = IMPOSSIBLE
+    return bias
 
 
 def _position_table(positions, config):

@@ -36,6 +36,8 @@ class Format(NamedTuple):
 
 FORMATS = {
     "ctranslate2": Format("CTranslate2", (Translator,), (), "ctranslate2"),
+    "marian": Format("Hugging Face's MarianMTModel", (Translator,), (), "marian"),
+    "safetensors": Format("safetensors", (Task,), (), "safetensors"),
 }
 
 
