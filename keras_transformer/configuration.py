@@ -38,7 +38,7 @@ class TransformerConfig(Configuration):
         max_length: Number of learned positions, in tokens; without it sinusoids, without a limit.
         rotary: Rotary positions in self-attention, instead of positions added to embeddings.
         layer_norm_epsilon: Added to the variance in layer normalization.
-        logits_bias: A bias per token of the vocabulary, added to the logits.
+        logits_bias: A bias per token, added to the logits of a Transformer or LanguageModel.
 
     Raises:
         ValueError: A size is not a positive integer, a rate is outside [0, 1), num_heads does not
@@ -77,6 +77,7 @@ class TransformerConfig(Configuration):
             max_length=self.max_length,
             rotary=self.rotary,
         )
+        check_finite(layer_norm_epsilon=self.layer_norm_epsilon)
         check_above_0(layer_norm_epsilon=self.layer_norm_epsilon)
 
     def block_options(self) -> dict[str, Any]:

@@ -103,6 +103,7 @@ def _read_ids(path):
 def _protos():
     """SentencePiece's own format, by protobuf."""
     try:
+        import google.protobuf  # noqa: F401
         from sentencepiece import sentencepiece_model_pb2
     except ImportError:
         raise ImportError(
@@ -120,11 +121,12 @@ def _text_types():
 
 def _read_model(path):
     """The parsed SentencePiece model in a file."""
+    protos, content = _protos(), read_bytes(path)
+
     from google.protobuf.message import DecodeError
 
-    content = read_bytes(path)
     try:
-        model = _protos().ModelProto.FromString(content)
+        model = protos.ModelProto.FromString(content)
     except DecodeError:
         model = None
     if model is None or not model.pieces or not model.HasField("trainer_spec"):
