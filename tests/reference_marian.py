@@ -25,16 +25,13 @@ class Language:
     """Made-up words; two languages share some letters."""
 
     def __init__(self, seed, letters):
-        self.rng = random.Random(seed)
-        self.words = [
-            "".join(self.rng.choices(letters, k=self.rng.randint(2, 7))) for _ in "x" * 300
-        ]
+        rng = random.Random(seed)
+        self.words = ["".join(rng.choices(letters, k=rng.randint(2, 7))) for _ in range(300)]
 
-    def sentences(self, number):
-        """Some sentences of 1 to 9 words."""
-        return [
-            " ".join(self.rng.choices(self.words, k=self.rng.randint(1, 9))) for _ in "x" * number
-        ]
+    def sentences(self, number, seed=0):
+        """Some sentences of 1 to 9 words; the same seed gives the same ones."""
+        rng = random.Random(seed)
+        return [" ".join(rng.choices(self.words, k=rng.randint(1, 9))) for _ in range(number)]
 
 
 SOURCE, TARGET = Language(1, "abcdefghijklmno"), Language(2, "ijklmnopqrstuväß")
@@ -43,7 +40,7 @@ SOURCE, TARGET = Language(1, "abcdefghijklmno"), Language(2, "ijklmnopqrstuväß
 def texts(number):
     """Sentences to translate, among them some with characters that the source never had."""
     rare = ["ß äß xyz abc", "Zebra 草地 abc", "a ß b", ">>fra<< abc de", ">>deu<< ß", "  abc  de "]
-    return (rare + SOURCE.sentences(number))[:number]
+    return (rare + SOURCE.sentences(number, seed=-1))[:number]
 
 
 def train_pieces(sentences, size):
@@ -60,7 +57,7 @@ def train_pieces(sentences, size):
     return model.getvalue()
 
 
-def write_marian(folder, sizes=SMALL, vocabulary_size=None, shuffle=True, updates=250, seed=0):
+def write_marian(folder, sizes=SMALL, vocabulary_size=None, shuffle=True, updates=500, seed=0):
     """Writes a model as Opus-MT's are.
 
     Args:
@@ -117,8 +114,8 @@ def _train(model, tokenizer, updates):
     """Word by word into the other language, by a dictionary."""
     words = dict(zip(SOURCE.words, TARGET.words, strict=True))
     optimizer = torch.optim.Adam(model.parameters(), 5e-3)
-    for _ in range(updates):
-        source = SOURCE.sentences(32)
+    for seed in range(updates):
+        source = SOURCE.sentences(32, seed)
         target = [" ".join(words[word] for word in text.split()) for text in source]
         batch = tokenizer(source, text_target=target, padding=True, return_tensors="pt")
         batch["labels"][batch["labels"] == tokenizer.pad_token_id] = -100
@@ -152,9 +149,15 @@ def their_logits(model, source_ids, target_ids):
 
 
 def their_translations(model, tokenizer, texts, **search):
-    """The translations of a MarianMTModel, with our limits of their lengths."""
+    """The translations of a MarianMTModel, with our limits of their lengths.
+
+    Returns:
+        list of str; list of bool, whether each was cut off at its limit.
+    """
     rows = [tokenizer(text).input_ids for text in texts]
-    translations = [""] * len(texts)
+    translations, cut_off = [""] * len(texts), [False] * len(texts)
+    # At the limit they would write an end in place of the last token.
+    model.generation_config.forced_eos_token_id = None
     for length in sorted(set(map(len, rows))):
         numbers = [n for n, row in enumerate(rows) if len(row) == length]
         with torch.no_grad():
@@ -168,7 +171,9 @@ def their_translations(model, tokenizer, texts, **search):
             numbers, tokenizer.batch_decode(ids, skip_special_tokens=True), strict=True
         ):
             translations[number] = text
-    return translations
+        for number, row in zip(numbers, ids[:, 1:], strict=True):
+            cut_off[number] = tokenizer.eos_token_id not in row
+    return translations, cut_off
 
 
 def ids_for_logits(vocabulary, tokenizer, number, seed=0):

@@ -159,7 +159,7 @@ class Weights:
                 infinities or NaN.
         """
         if name not in self._readers:
-            raise ValueError(f"{self.path} lacks the weight {name}. Is it of another architecture?")
+            raise ValueError(f"{self.path} must hold the weight {name}; it does not.")
         with one_sentence(self.path):
             array = self._readers.pop(name)()
         if array.shape != shape:
