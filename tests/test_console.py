@@ -592,6 +592,16 @@ def test_what_has_no_export_is_one_sentence(command, models, tmp_path):
     )
 
 
+def test_other_formats_are_written_by_their_names(command, models, tmp_path):
+    pytest.importorskip("safetensors")
+    for model, format in (("translator", "marian"), ("tagger", "safetensors")):
+        output = tmp_path / format
+        given = ["export", models[model], "--format", format, "--output", output]
+        assert command(*given).returncode == 0
+        names = {path.name for path in output.iterdir()}
+        assert names >= {"config.json", "model.safetensors"}
+
+
 # In a process of its own
 
 
