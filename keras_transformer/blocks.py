@@ -7,7 +7,7 @@ import keras
 
 from .attention import MultiHeadAttention
 from .backend import Linear
-from .checks import check_at_least, check_rates
+from .checks import check_above_0, check_at_least, check_rates
 
 EPSILON = 1e-6  # of layer normalization, as in the authors' code; Keras's default is 1e-3
 
@@ -75,6 +75,7 @@ class AddNorm(keras.layers.Layer):
         dropout: float in [0, 1), dropout rate on the output of the sublayer.
         norm_first: bool, False: post-norm as in the paper; True: pre-norm, which normalizes the
             input of the sublayer instead: x + Dropout(Sublayer(LayerNorm(x))).
+        layer_norm_epsilon: float above 0, added to the variance.
 
     Call arguments:
         x: float, (batch, length, d_model).
@@ -86,15 +87,22 @@ class AddNorm(keras.layers.Layer):
     Source: Vaswani et al. 2017, sections 3.1 and 5.4; pre-norm: Xiong et al. 2020.
     """
 
-    def __init__(self, dropout: float = 0.0, norm_first: bool = False, **kwargs: Any):
+    def __init__(
+        self,
+        dropout: float = 0.0,
+        norm_first: bool = False,
+        layer_norm_epsilon: float = EPSILON,
+        **kwargs: Any,
+    ):
         super().__init__(**kwargs)
         check_rates(dropout=dropout)
         self.dropout = dropout
         self.norm_first = norm_first
+        self.layer_norm_epsilon = layer_norm_epsilon
 
     def build(self, x_shape):
         dtype = self.dtype_policy
-        self.norm = keras.layers.LayerNormalization(epsilon=EPSILON, dtype=dtype, name="norm")
+        self.norm = _layer_norm(self.layer_norm_epsilon, dtype)
         self.norm.build(x_shape)
         self.output_dropout = keras.layers.Dropout(self.dropout, dtype=dtype)
 
@@ -107,7 +115,17 @@ class AddNorm(keras.layers.Layer):
         return x_shape
 
     def get_config(self):
-        return {**super().get_config(), "dropout": self.dropout, "norm_first": self.norm_first}
+        return {
+            **super().get_config(),
+            "dropout": self.dropout,
+            "norm_first": self.norm_first,
+            "layer_norm_epsilon": self.layer_norm_epsilon,
+        }
+
+
+def _layer_norm(epsilon, dtype):
+    check_above_0(layer_norm_epsilon=epsilon)
+    return keras.layers.LayerNormalization(epsilon=epsilon, dtype=dtype, name="norm")
 
 
 class Block(keras.layers.Layer):
@@ -121,6 +139,7 @@ class Block(keras.layers.Layer):
         activation: name or function, in the feed-forward network.
         norm_first: bool, False: post-norm as in the paper; True: pre-norm.
         rotary: bool, True: rotary positions in the self-attention.
+        layer_norm_epsilon: float above 0, added to the variance in layer normalization.
     """
 
     def __init__(
@@ -132,6 +151,7 @@ class Block(keras.layers.Layer):
         activation: str | Callable = "relu",
         norm_first: bool = False,
         rotary: bool = False,
+        layer_norm_epsilon: float = EPSILON,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
@@ -144,6 +164,7 @@ class Block(keras.layers.Layer):
         self.activation = keras.activations.get(activation)
         self.norm_first = norm_first
         self.rotary = rotary
+        self.layer_norm_epsilon = layer_norm_epsilon
 
     def _attention(self, name, query_shape, value_shape, rotary=False):
         attention = MultiHeadAttention(
@@ -164,7 +185,13 @@ class Block(keras.layers.Layer):
         return feed_forward
 
     def _add_norm(self, name, x_shape):
-        add_norm = AddNorm(self.dropout, self.norm_first, dtype=self.dtype_policy, name=name)
+        add_norm = AddNorm(
+            self.dropout,
+            self.norm_first,
+            self.layer_norm_epsilon,
+            dtype=self.dtype_policy,
+            name=name,
+        )
         add_norm.build(x_shape)
         return add_norm
 
@@ -181,6 +208,7 @@ class Block(keras.layers.Layer):
             "activation": keras.activations.serialize(self.activation),
             "norm_first": self.norm_first,
             "rotary": self.rotary,
+            "layer_norm_epsilon": self.layer_norm_epsilon,
         }
 
 
@@ -295,8 +323,8 @@ class Stack(keras.layers.Layer):
         for block in self.blocks:
             block.build(x_shape, *memory_shape)
         if self.norm_first:
-            dtype = self.dtype_policy
-            self.norm = keras.layers.LayerNormalization(epsilon=EPSILON, dtype=dtype, name="norm")
+            epsilon = self.blocks[0].layer_norm_epsilon
+            self.norm = _layer_norm(epsilon, self.dtype_policy)
             self.norm.build(x_shape)
 
     def call(self, x, *memory, **options):

@@ -32,6 +32,14 @@ def check_finite(**values: float) -> None:
         check(holds, f"{name} must be a finite number", **{name: value})
 
 
+def check_above_0(**numbers: float | None) -> None:
+    """Raises a `ValueError` for the first number that is neither None nor finite and above 0."""
+    for name, value in numbers.items():
+        if value is not None:
+            check_finite(**{name: value})
+            check(value > 0, f"{name} must be above 0", **{name: value})
+
+
 def check_rates(**rates: float) -> None:
     """Raises a `ValueError` for the first rate outside [0, 1)."""
     for name, rate in rates.items():

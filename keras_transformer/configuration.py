@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any, Self
 
-from .checks import check, check_at_least, check_finite, check_rates
+from .checks import check, check_above_0, check_at_least, check_finite, check_rates
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,10 +37,13 @@ class TransformerConfig(Configuration):
         norm_first: Layer normalization before each sublayer (pre-norm), not after it.
         max_length: Number of learned positions, in tokens; without it sinusoids, without a limit.
         rotary: Rotary positions in self-attention, instead of positions added to embeddings.
+        layer_norm_epsilon: Added to the variance in layer normalization.
+        logits_bias: A bias per token, added to the logits of a Transformer or LanguageModel.
 
     Raises:
         ValueError: A size is not a positive integer, a rate is outside [0, 1), num_heads does not
-            divide d_model, or positions are both learned and rotary.
+            divide d_model, positions are both learned and rotary, or layer_norm_epsilon is not
+            above 0.
 
     Source: Vaswani et al. 2017, Table 3.
     """
@@ -55,6 +58,8 @@ class TransformerConfig(Configuration):
     norm_first: bool = False
     max_length: int | None = None
     rotary: bool = False
+    layer_norm_epsilon: float = 1e-6
+    logits_bias: bool = False
 
     def __post_init__(self):
         check_at_least(1, num_layers=self.num_layers, d_model=self.d_model, d_ff=self.d_ff)
@@ -72,10 +77,12 @@ class TransformerConfig(Configuration):
             max_length=self.max_length,
             rotary=self.rotary,
         )
+        check_finite(layer_norm_epsilon=self.layer_norm_epsilon)
+        check_above_0(layer_norm_epsilon=self.layer_norm_epsilon)
 
     def block_options(self) -> dict[str, Any]:
         """The arguments of a stack of blocks."""
-        outside = ("d_model", "max_length")
+        outside = ("d_model", "max_length", "logits_bias")
         return {n: v for n, v in dataclasses.asdict(self).items() if n not in outside}
 
 

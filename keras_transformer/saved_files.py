@@ -30,6 +30,7 @@ FIRST_SEALED_VERSION = 3
 CONFIG, METADATA, WEIGHTS, SEAL = "config.json", "metadata.json", "model.weights.h5", "seal.json"
 VOCABULARY_FILE = "vocabulary.spm"
 PACKAGE = "keras_transformer>"
+ADDED_OPTIONS = ("layer_norm_epsilon", "logits_bias")  # which older files lack
 MOST_MEMBERS = 100
 MOST_BYTES = {CONFIG: 2**28, METADATA: 2**20, SEAL: 2**20, VOCABULARY_FILE: 2**28, WEIGHTS: 2**38}
 MOST_EXPANSION = 1000  # bytes of a member per byte that it takes in the archive
@@ -312,6 +313,7 @@ def _is_model(part):
 def _check_model(config):
     """The `TransformerConfig` within the configuration of a model."""
     names = [field.name for field in dataclasses.fields(TransformerConfig)]
+    names = [name for name in names if name in config or name not in ADDED_OPTIONS]
     sizes = {name: config[name] for name in _SIZES if config.get(name) is not None}
     check_at_least(1, **sizes)
     return TransformerConfig(**{name: config[name] for name in names})
@@ -376,14 +378,17 @@ def _check_vocabulary(archive, task, model):
     import sentencepiece
 
     sizes = {name: model[name] for name in _SIZES if model.get(name) is not None}
+    expected = list(sizes.values())
+    if task.get("target_tokenizer") and len(expected) == 1:  # two over one embedding
+        expected *= 2
     found = [
         sentencepiece.SentencePieceProcessor(model_proto=archive.read(name)).vocab_size()
         for name in archive.namelist()
         if posixpath.basename(name) == VOCABULARY_FILE
     ]
     _require(
-        collections.Counter(found) == collections.Counter(sizes.values()),
-        f"expected vocabularies of {list(sizes.values())} ids, as its model has; received {found}",
+        collections.Counter(found) == collections.Counter(expected),
+        f"expected vocabularies of {expected} ids, as its model has; received {found}",
     )
     return sizes
 

@@ -77,7 +77,14 @@ class SentencePieceTokenizer(keras.layers.Layer):
         """
         processor = self._ready()
         texts = checked_texts(texts)
-        return _sample(processor, texts, alpha, seed) if sample else processor.encode(texts)
+        if sample:
+            return _sample(processor, texts, alpha, seed)
+        rows = processor.encode(texts)
+        if self._has_unused:
+            for number, ids in enumerate(rows):
+                if UNKNOWN in ids:
+                    rows[number] = _with_unused(processor, texts[number])
+        return rows
 
     def decode(self, sequences: Any) -> list[str]:
         """The text of each sequence of ids, up to its first END; padding and START are dropped.
@@ -169,6 +176,7 @@ class SentencePieceTokenizer(keras.layers.Layer):
             )
         self.proto = proto
         self._processor = processor
+        self._has_unused = any(map(processor.is_unused, range(processor.vocab_size())))
 
     def _ready(self):
         """The `sentencepiece` processor of the vocabulary."""
@@ -326,6 +334,19 @@ def _train(texts, vocabulary_size, model_type, characters):
             "line ends, NUL characters or names of special ids such as <s> alone. Check the corpus."
         ) from error
     return model.getvalue()
+
+
+def _with_unused(processor, text):
+    """The ids of a text; characters that are unknown but together an unused piece are that piece.
+
+    In a vocabulary joined from two, such a piece is one of the other language.
+    """
+    ids = [processor.piece_to_id(piece) for piece in processor.encode(text, out_type=str)]
+    plain = processor.encode(text)
+    return [
+        found if before == UNKNOWN and processor.is_unused(found) else before
+        for before, found in zip(plain, ids, strict=True)
+    ]
 
 
 def _sample(processor, texts, alpha, seed):

@@ -23,10 +23,10 @@ import tyro
 
 import keras_transformer as kt
 from keras_transformer import backend, data, training
-from keras_transformer.checks import check, check_at_least, check_finite, check_rates
+from keras_transformer.checks import check, check_above_0, check_at_least, check_finite, check_rates
 from keras_transformer.configuration import TransformerConfig
 from keras_transformer.console import load_task
-from keras_transformer.saved_files import FileSummary
+from keras_transformer.saved_files import ADDED_OPTIONS, FileSummary
 from keras_transformer.training import Run
 
 Folder = Annotated[str | None, tyro.conf.arg(metavar="FOLDER")]
@@ -274,6 +274,7 @@ def _flags(names):
 
 def _resume(words, output, defaults, recipes):
     saved = Run(output, resume=True).settings["arguments"]
+    saved = {name: getattr(TransformerConfig, name) for name in ADDED_OPTIONS} | saved
     if saved.keys() != defaults.flat().keys():
         raise ValueError(f"The options in {output} are of another version; start a new run.")
     saved = {k: tuple(v) if isinstance(v, list) else v for k, v in saved.items()}
@@ -501,14 +502,6 @@ def print_unknown(share: float, what: str, options: FineTuningOptions) -> None:
 def column(name: str) -> int | str:
     """A column as the readers of tables take it: its number from 1, or its name."""
     return int(name) if name.isdecimal() else name
-
-
-def check_above_0(**numbers: float | None) -> None:
-    """Raises a ValueError for the first number that is neither None nor finite and above 0."""
-    for name, value in numbers.items():
-        if value is not None:
-            check_finite(**{name: value})
-            check(value > 0, f"{name} must be above 0", **{name: value})
 
 
 def check_from_0(**numbers: float | None) -> None:

@@ -12,14 +12,13 @@ import tyro
 
 import keras_transformer as kt
 from keras_transformer import data, evaluation
-from keras_transformer.checks import check, check_at_least
+from keras_transformer.checks import check, check_above_0, check_at_least
 from keras_transformer.configuration import PRESETS, TransformerConfig
 from keras_transformer.saved_files import FileSummary
 from options import (
     FineTuningOptions,
     Folder,
     RunOptions,
-    check_above_0,
     check_from_0,
     column,
 )

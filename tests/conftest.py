@@ -177,16 +177,25 @@ def weights_of():
         weights = {"blocks": [block(b) for b in layer.blocks]}
         return {**weights, "norm": norm(layer.norm)} if layer.norm_first else weights
 
+    def logits_bias(model):
+        return {"logits_bias": array(model.logits_bias.bias)} if model.logits_bias else {}
+
     def transformer(model):
         return {
             "source_embedding": array(model.source_embedding.embeddings),
             "target_embedding": array(model.target_embedding.embeddings),
             "encoder": stack(model.encoder),
             "decoder": stack(model.decoder),
+            **logits_bias(model),
         }
 
     def language_model(model):
-        return {"embedding": array(model.embedding.embeddings), "decoder": stack(model.decoder)}
+        embedding = array(model.embedding.embeddings)
+        return {
+            "embedding": embedding,
+            "decoder": stack(model.decoder),
+            **logits_bias(model),
+        }
 
     def word_model(model):
         return {

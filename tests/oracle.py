@@ -27,6 +27,7 @@ Weights are nested dicts of arrays
                      "encoder": encoder, "decoder": decoder}; a shared vocabulary is the same
                     array twice
     language model  {"embedding": (V, d_model), "decoder": encoder}
+    Both may have "logits_bias": (V,).
 """
 
 import numpy as np
@@ -238,7 +239,7 @@ def transformer(
         pre_norm,
         rotary,
     )
-    return h @ np.asarray(weights["target_embedding"], dtype="float64").T
+    return logits(h, weights["target_embedding"], weights)
 
 
 def language_model(ids, weights, num_heads, epsilon=1e-6, pre_norm=False, rotary=False):
@@ -247,7 +248,12 @@ def language_model(ids, weights, num_heads, epsilon=1e-6, pre_norm=False, rotary
     mask = look_ahead_mask(np.shape(ids)[1])
     h = embed(ids, weights["embedding"], rotary)
     h = encoder(h, weights["decoder"], num_heads, mask, epsilon, pre_norm, rotary)
-    return h @ np.asarray(weights["embedding"], dtype="float64").T
+    return logits(h, weights["embedding"], weights)
+
+
+def logits(h, embedding, weights):
+    """h E^T, and a bias where there is one."""
+    return h @ np.asarray(embedding, dtype="float64").T + weights.get("logits_bias", 0.0)
 
 
 def greedy_decode(source_ids, weights, num_heads, max_length, epsilon=1e-6, pre_norm=False):

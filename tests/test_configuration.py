@@ -33,6 +33,8 @@ SMALL = TransformerConfig(
     activation="gelu",
     norm_first=True,
     max_length=9,
+    layer_norm_epsilon=0.1,
+    logits_bias=True,
 )
 
 
@@ -90,6 +92,12 @@ def test_a_size_that_is_no_positive_integer_is_an_error_that_names_it(name, size
 def test_a_rate_outside_0_to_1_is_an_error_that_names_it(name, rate):
     with pytest.raises(ValueError, match=rf"^{name} must be in \[0, 1\); received {name}={rate}"):
         TransformerConfig(**{name: rate})
+
+
+@pytest.mark.parametrize("epsilon", [0, -1e-6, float("nan"), float("inf"), "x", None])
+def test_an_epsilon_that_is_not_above_0_is_an_error(epsilon):
+    with pytest.raises(ValueError, match="^layer_norm_epsilon must be a"):
+        TransformerConfig(layer_norm_epsilon=epsilon)
 
 
 def test_num_heads_must_divide_d_model():

@@ -637,6 +637,16 @@ def test_tensorflow_exports_whichever_backend_runs_the_command(
     assert (tmp_path / "x" / "settings.json").exists()
 
 
+def test_other_formats_are_written_by_their_names(command, models, tmp_path):
+    pytest.importorskip("safetensors")
+    for model, format in (("translator", "marian"), ("tagger", "safetensors")):
+        output = tmp_path / format
+        given = ["export", models[model], "--format", format, "--output", output]
+        assert command(*given).returncode == 0
+        names = {path.name for path in output.iterdir()}
+        assert names >= {"config.json", "model.safetensors"}
+
+
 # In a process of its own
 
 

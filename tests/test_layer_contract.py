@@ -12,6 +12,7 @@ from keras import ops
 from keras.src import testing
 
 import keras_transformer as kt
+from keras_transformer.models import LogitsBias
 
 POLICIES = ["float32", "float16", "bfloat16", "mixed_float16", "mixed_bfloat16"]
 BLOCK = dict(num_heads=2, d_ff=12, dropout=0.1, attention_dropout=0.1)
@@ -226,6 +227,17 @@ def test_the_logits_of_an_embedding_are_announced_as_float32(policy):
     computed = layer(np.ones(X, "float32"), reverse=True)
     assert announced.dtype == keras.backend.standardize_dtype(computed.dtype) == "float32"
     assert tuple(announced.shape) == tuple(computed.shape) == (*IDS, 7)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_the_bias_of_logits_leaves_them_float32(policy):
+    layer = LogitsBias(dtype=policy)
+    announced = layer(keras.KerasTensor(X, dtype="float32"))
+    layer.bias.assign(np.arange(8))
+    logits = np.full(X, 1 + 2**-20, "float32")  # bfloat16 would round it
+    computed = layer(ops.convert_to_tensor(logits))
+    assert announced.dtype == keras.backend.standardize_dtype(computed.dtype) == "float32"
+    np.testing.assert_array_equal(ops.convert_to_numpy(computed), logits + np.arange(8.0))
 
 
 def test_attention_weights_are_announced_as_they_are_computed():

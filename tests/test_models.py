@@ -110,6 +110,19 @@ def test_rotary_positions_in_the_whole_transformer_equal_the_oracle(
     np.testing.assert_allclose(numpy(model(IDS))[TARGET > 0], expected[TARGET > 0], atol=1e-5)
 
 
+@pytest.mark.parametrize("target_size", [None, 13])
+def test_an_epsilon_and_a_bias_of_the_logits_equal_the_oracle(
+    numpy, weights_of, transformer, target_size
+):
+    model = transformer(target_size, norm_first=True, layer_norm_epsilon=0.3, logits_bias=True)
+    arguments = dict(pre_norm=True, epsilon=0.3)
+    weights = weights_of(model)
+    expected = oracle.transformer(SOURCE, TARGET, weights, 2, **arguments)
+    np.testing.assert_allclose(numpy(model(IDS))[TARGET > 0], expected[TARGET > 0], atol=1e-5)
+    assert weights["logits_bias"].shape == (target_size or 11,)
+    assert weights["logits_bias"].std() > 0.1
+
+
 def test_the_memory_of_encode_is_that_of_the_model(numpy, weights_of, shared):
     memory, mask = numpy(shared.encode(keras.ops.convert_to_tensor(SOURCE)))
     weights = weights_of(shared)
@@ -306,8 +319,10 @@ def test_one_model_takes_every_length_and_names_its_inputs(numpy, weights_of, sh
 # Configurations
 
 ACTIVATED = dict(activation="gelu", dropout=0.2)
-BLOCK = dict(num_heads=2, d_ff=5, attention_dropout=0.3, norm_first=True, rotary=True, **ACTIVATED)
-MODEL = {**BLOCK, **dict(num_layers=1, d_model=8, max_length=9, dtype="mixed_bfloat16")}
+PRE_NORM = dict(norm_first=True, layer_norm_epsilon=0.01)
+BLOCK = dict(num_heads=2, d_ff=5, attention_dropout=0.3, rotary=True, **PRE_NORM, **ACTIVATED)
+MODEL = dict(num_layers=1, d_model=8, max_length=9, logits_bias=True, dtype="mixed_bfloat16")
+MODEL = {**BLOCK, **MODEL}
 del MODEL["rotary"]  # positions are learned or rotary
 WORDS = dict(
     num_words=7, num_characters=6, num_labels=4, max_characters=5, word_stddev=0.5, **MODEL
@@ -322,7 +337,7 @@ NAMED = dict(name="a_name")
 NON_DEFAULT = {
     attention.MultiHeadAttention: dict(num_heads=2, key_dim=4, dropout=0.2, rotary=True),
     blocks.FeedForward: dict(d_ff=5, **ACTIVATED),
-    blocks.AddNorm: dict(dropout=0.2, norm_first=True),
+    blocks.AddNorm: dict(dropout=0.2, **PRE_NORM),
     blocks.EncoderBlock: BLOCK,
     blocks.DecoderBlock: BLOCK,
     blocks.Encoder: dict(num_layers=3, **BLOCK),
@@ -330,6 +345,7 @@ NON_DEFAULT = {
     positions.PositionalEncoding: {},
     positions.LearnedPositionalEncoding: dict(max_length=9),
     models.TokenEmbedding: dict(vocabulary_size=11, d_model=8),
+    models.LogitsBias: {},
     models.WordEmbedding: dict(
         num_words=7, num_characters=6, d_model=8, character_width=3, kernel_size=2, stddev=0.5
     ),

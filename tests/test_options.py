@@ -265,6 +265,14 @@ def test_only_the_epochs_of_a_resumed_run_may_change(parsed, tmp_path):
         parsed("--resume", "--output", tmp_path, "--precision", "bfloat16", "--d-model", "8")
 
 
+def test_a_run_of_before_an_option_was_added_is_resumed_with_its_default(parsed, tmp_path):
+    started = parsed("--output", tmp_path)
+    flat = started.flat()
+    assert (flat.pop("layer_norm_epsilon"), flat.pop("logits_bias")) == (1e-6, False)
+    Run(tmp_path).begin(flat, data=[])
+    assert parsed("--resume", "--output", tmp_path) == started.replace(resume=True)
+
+
 def test_a_run_with_its_recipes_alternative_replaced_is_resumed_as_it_was(parsed, tmp_path):
     started = parsed("--recipe", "wide", "--batch-size", "4", "--output", tmp_path)
     start(started, tmp_path)

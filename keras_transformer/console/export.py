@@ -8,6 +8,8 @@ saved_model: texts in, texts out, for TensorFlow and TensorFlow Serving.
 onnx: ids in, ids out, the search within the graph; for ONNX Runtime and others.
 litert: the same for phones and other small machines.
 keras: a .keras file, with --quantize int8 about half as large.
+marian: a translator as a folder for transformers.MarianMTModel.
+safetensors: the bare weights of any model, by name.
 
 docs/exporting.md compares them. saved_model, onnx and litert are written by TensorFlow, whichever
 backend trained the model.

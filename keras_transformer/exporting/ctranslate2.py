@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from ..blocks import EPSILON
-from ..ids import END, START, UNKNOWN
+from ..generation.constraints import IMPOSSIBLE
+from ..ids import END, PADDING, START, UNKNOWN
 from ..models import LanguageModel, Transformer
 from ..positions import sinusoids
 from ..tasks import Task, Translator
@@ -75,13 +75,15 @@ def ctranslate2_spec(
     _copy_embedding(transformer.target_embedding, decoder.embeddings)
     _copy_positions(transformer.target_positions, decoder, transformer.config)
     _copy_embedding(transformer.target_embedding, decoder.projection)
+    if transformer.logits_bias:
+        decoder.projection.bias = _bias(transformer.logits_bias)
     _copy_stack(transformer.decoder, decoder)
     spec = specs.TransformerSpec(encoder, decoder)
     spec.register_source_vocabulary(list(source_tokens))
     spec.register_target_vocabulary(list(target_tokens))
     spec.config.decoder_start_token = target_tokens[START]
     spec.config.add_source_eos = True
-    return _finished(spec, target_tokens, quantization)
+    return _finished(spec, transformer.config, target_tokens, quantization)
 
 
 def generator_spec(
@@ -105,16 +107,18 @@ def generator_spec(
     _copy_embedding(model.embedding, decoder.embeddings)
     _copy_positions(model.positions, decoder, model.config)
     _copy_embedding(model.embedding, decoder.projection)
+    if model.logits_bias:
+        decoder.projection.bias = _bias(model.logits_bias)
     _copy_stack(model.decoder, decoder)
     spec = specs.TransformerDecoderModelSpec(decoder)
     spec.register_vocabulary(list(tokens))
-    return _finished(spec, tokens, quantization)
+    return _finished(spec, model.config, tokens, quantization)
 
 
 def _specs_and_options(config):
     """CTranslate2's module of specifications, and the options of its stacks."""
     specs = imported("ctranslate2", "CTranslate2").specs
-    activation = str(config.activation).upper()
+    activation = {"silu": "SWISH"}.get(config.activation, str(config.activation).upper())
     if activation not in specs.Activation.__members__:
         known = ", ".join(specs.Activation.__members__).lower()
         raise ValueError(
@@ -127,11 +131,11 @@ def _specs_and_options(config):
     return specs, options
 
 
-def _finished(spec, tokens, quantization):
+def _finished(spec, config, tokens, quantization):
     spec.config.unk_token = tokens[UNKNOWN]
     spec.config.bos_token = tokens[START]
     spec.config.eos_token = tokens[END]
-    spec.config.layer_norm_epsilon = EPSILON
+    spec.config.layer_norm_epsilon = config.layer_norm_epsilon
     spec.validate()
     spec.optimize(quantization=quantization)
     return spec
@@ -151,6 +155,13 @@ def _copy_positions(positions, spec, config):
     table = sinusoids(MAX_LENGTH, config.d_model)
     table = table if config.max_length is None else positions.positions
     spec.position_encodings.encodings = _array(table)
+
+
+def _bias(layer):
+    """The bias of the logits, such that the engine never writes PADDING or START either."""
+    bias = _array(layer.bias)
+    bias[[PADDING, START]] = IMPOSSIBLE
+    return bias
 
 
 def _copy_stack(stack, spec):

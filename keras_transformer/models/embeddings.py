@@ -58,6 +58,35 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
+class LogitsBias(keras.layers.Layer):
+    """h E^T + b: one number per id, which models of other toolkits add to their logits.
+
+    Call arguments:
+        logits: float, (batch, length, vocabulary_size).
+
+    Returns:
+        float32, as `logits`.
+
+    Departs: the paper's pre-softmax transformation has no bias; Marian's has one.
+    """
+
+    def __init__(self, **kwargs: Any):
+        super().__init__(autocast=False, **kwargs)  # logits stay float32
+
+    def build(self, logits_shape):
+        self.bias = self.add_weight(shape=(logits_shape[-1],), initializer="zeros", name="bias")
+
+    def call(self, logits):
+        return ops.cast(logits, "float32") + ops.cast(self.bias, "float32")
+
+    def compute_output_spec(self, logits):
+        return keras.KerasTensor(logits.shape, dtype="float32")
+
+    def get_config(self):
+        return super().get_config()  # Keras derives none for a layer with a DTypePolicy
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
 class WordEmbedding(keras.layers.Layer):
     """E[word] * sqrt(d_model) + max over positions of Conv(C[characters]).
 

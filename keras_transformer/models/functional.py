@@ -8,6 +8,7 @@ import keras
 from ..checks import check
 from ..configuration import TransformerConfig
 from ..positions import LearnedPositionalEncoding, PositionalEncoding
+from .embeddings import LogitsBias
 
 
 class FunctionalModel(keras.Model):
@@ -154,3 +155,13 @@ def positions_of(config, **kwargs):
     if config.max_length is None:
         return PositionalEncoding(**kwargs)
     return LearnedPositionalEncoding(config.max_length, **kwargs)
+
+
+def logits_bias_of(config, **kwargs):
+    """The layer that adds a bias to the logits; None where there is none.
+
+    Args:
+        config: `TransformerConfig`.
+        **kwargs: of the layer, such as dtype and name.
+    """
+    return LogitsBias(**kwargs) if config.logits_bias else None

@@ -8,7 +8,13 @@ from ..blocks import Encoder
 from ..cache import Cache
 from ..configuration import BASE, TransformerConfig
 from .embeddings import TokenEmbedding
-from .functional import FunctionalModel, policy_of, positions_of, split_options
+from .functional import (
+    FunctionalModel,
+    logits_bias_of,
+    policy_of,
+    positions_of,
+    split_options,
+)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -52,6 +58,7 @@ class LanguageModel(FunctionalModel):
         self.positions = positions_of(config, dtype=dtype, name="positions")
         self.dropout = keras.layers.Dropout(config.dropout, dtype=dtype, name="dropout")
         self.decoder = Encoder(**config.block_options(), dtype=dtype, name="decoder")
+        self.logits_bias = logits_bias_of(config, dtype=dtype, name="logits_bias")
 
         token_ids = keras.Input((None,), dtype="int32", name="token_ids")
         logits = self.decode(token_ids)
@@ -80,7 +87,8 @@ class LanguageModel(FunctionalModel):
         x = self.decoder(
             self.dropout(x), attention_mask=attention_mask, use_causal_mask=True, cache=cache
         )
-        return self.embedding(x, reverse=True)
+        logits = self.embedding(x, reverse=True)
+        return self.logits_bias(logits) if self.logits_bias else logits
 
     def empty_cache(self, batch_size: Any, num_slots: int) -> dict:
         """Room for the keys and values of `num_slots` tokens; see `Cache.empty`."""

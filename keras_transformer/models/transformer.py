@@ -9,7 +9,13 @@ from ..cache import Cache
 from ..configuration import BASE, TransformerConfig
 from ..masks import padding_mask
 from .embeddings import TokenEmbedding
-from .functional import FunctionalModel, policy_of, positions_of, split_options
+from .functional import (
+    FunctionalModel,
+    logits_bias_of,
+    policy_of,
+    positions_of,
+    split_options,
+)
 
 
 class Memory(NamedTuple):
@@ -70,6 +76,7 @@ class Transformer(FunctionalModel):
         self._make_embeddings(source_vocabulary_size, target_vocabulary_size, config, dtype)
         self.encoder = Encoder(**config.block_options(), dtype=dtype, name="encoder")
         self.decoder = Decoder(**config.block_options(), dtype=dtype, name="decoder")
+        self.logits_bias = logits_bias_of(config, dtype=dtype, name="logits_bias")
 
         source_ids = keras.Input((None,), dtype="int32", name="source_ids")
         target_ids = keras.Input((None,), dtype="int32", name="target_ids")
@@ -137,7 +144,8 @@ class Transformer(FunctionalModel):
             attention_mask=attention_mask,
             cache=cache,
         )
-        return self.target_embedding(y, reverse=True)
+        logits = self.target_embedding(y, reverse=True)
+        return self.logits_bias(logits) if self.logits_bias else logits
 
     def empty_cache(self, batch_size: Any, num_slots: int) -> dict:
         """Room for the keys and values of `num_slots` tokens; see `Cache.empty`."""

@@ -1,0 +1,3 @@
+"""Models of other toolkits as tasks of this package."""
+
+from .marian import from_marian

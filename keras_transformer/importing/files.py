@@ -1,0 +1,285 @@
+"""Files of other toolkits, read without running anything that they hold.
+
+Weights come from `model.safetensors` (also in shards), which holds nothing but numbers, or from
+`pytorch_model.bin`, a pickle, which PyTorch reads in the mode that makes tensors only.
+"""
+
+import contextlib
+import json
+import math
+import os
+import pathlib
+import pickle
+import zipfile
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ..checks import check
+
+SAFETENSORS, SHARDS, PICKLE = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+)
+NUMBERS = ("F64", "F32", "F16", "BF16")  # safetensors' names of what is converted to float32
+MOST_BYTES_OF_JSON = 2**28
+
+
+def check_folder(folder: str | os.PathLike) -> pathlib.Path:
+    """The path of a folder.
+
+    Raises:
+        FileNotFoundError: There is no such folder.
+        ValueError: It is a file.
+    """
+    folder = pathlib.Path(folder)
+    if not folder.exists():
+        raise FileNotFoundError(f"There is no folder {folder}. Download the model first.")
+    if not folder.is_dir():
+        raise ValueError(
+            f"Expected a folder with the files of a model; received the file {folder}."
+        )
+    return folder
+
+
+def read_bytes(path: pathlib.Path) -> bytes:
+    """The content of a file.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: It is a folder.
+    """
+    if path.is_dir():
+        raise ValueError(f"Expected a file; received the folder {path}.")
+    if not path.is_file():
+        raise FileNotFoundError(f"There is no {path}. Download all files of the model.")
+    return path.read_bytes()
+
+
+def read_json(path: pathlib.Path) -> dict[str, Any]:
+    """The JSON object in a file.
+
+    Raises: as `read_bytes`.
+        ValueError: It is not a JSON object in UTF-8.
+    """
+    content = read_bytes(path)
+    check(len(content) <= MOST_BYTES_OF_JSON, f"{path} is too large", bytes=len(content))
+    try:
+        content = json.loads(content)
+    except (ValueError, RecursionError):
+        content = None
+    if not isinstance(content, dict):
+        raise ValueError(
+            f"{path} must hold one JSON object in UTF-8; it does not. Download it again."
+        )
+    return content
+
+
+class Settings:
+    """The values of a JSON file, each checked when it is read.
+
+    Args:
+        path: the file.
+    """
+
+    def __init__(self, path: pathlib.Path):
+        self.path = path
+        self.values = read_json(path)
+
+    def integer(self, key: str, smallest: int = 1) -> int:
+        """The value of a key: int, at least `smallest`.
+
+        Raises:
+            ValueError: It is missing or anything else.
+        """
+        value: Any = self.values.get(key)
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        self._check(key, whole and value >= smallest, f"an integer of at least {smallest}")
+        return value
+
+    def number(self, key: str, default: float) -> float:
+        """The value of a key: float, finite and at least 0; `default` if it is missing.
+
+        Raises:
+            ValueError: It is anything else.
+        """
+        value = self.values.get(key, default)
+        real = isinstance(value, (int, float)) and not isinstance(value, bool)
+        self._check(key, real and 0 <= value < math.inf, "a number of at least 0")
+        return float(value)
+
+    def is_one_of(self, key: str, *allowed: Any, default: Any = None) -> Any:
+        """The value of a key, if it is one of those that are allowed; `default` if it is missing.
+
+        Raises:
+            ValueError: It is anything else.
+        """
+        value = self.values.get(key, default)
+        holds = any(type(value) is type(each) and value == each for each in allowed)
+        self._check(key, holds, " or ".join(json.dumps(each) for each in allowed))
+        return value
+
+    def _check(self, key, holds, expected):
+        if not holds:
+            received = json.dumps(self.values[key]) if key in self.values else "none"
+            raise ValueError(
+                f"{self.path}: expected {key} to be {expected}; received {received:.100}."
+            )
+
+
+class Weights:
+    """The tensors of a model, each read when it is taken.
+
+    Args:
+        path: the file that lists them, for errors.
+        readers: functions that return a tensor, by its name.
+    """
+
+    def __init__(self, path: pathlib.Path, readers: dict[str, Callable[[], np.ndarray]]):
+        self.path = path
+        self._readers = dict(readers)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._readers
+
+    def take(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
+        """A tensor, which is then no longer among `names`.
+
+        Args:
+            name: str.
+            shape: ints, what it must have.
+
+        Returns:
+            float32, a copy of its own.
+
+        Raises:
+            ValueError: It is missing, of another shape, not of floating-point numbers, or holds
+                infinities or NaN.
+        """
+        if name not in self._readers:
+            raise ValueError(f"{self.path} must hold the weight {name}; it does not.")
+        with one_sentence(self.path):
+            array = self._readers.pop(name)()
+        if array.shape != shape:
+            raise ValueError(
+                f"{self.path}: expected {name} of shape {shape}, as config.json says; received "
+                f"{array.shape}."
+            )
+        array = np.array(array, "float32")
+        if not np.isfinite(array).all():
+            raise ValueError(f"{self.path}: expected finite numbers; {name} holds others.")
+        return array
+
+    @property
+    def names(self) -> list[str]:
+        """List of str, the tensors that were not taken."""
+        return sorted(self._readers)
+
+
+def open_weights(folder: pathlib.Path) -> Weights:
+    """The weights in a folder.
+
+    Raises:
+        FileNotFoundError: There are none, or a shard is missing.
+        ImportError: safetensors or PyTorch is needed and not installed.
+        ValueError: A file is damaged, or holds anything but tensors.
+    """
+    if (folder / SAFETENSORS).exists():
+        return Weights(folder / SAFETENSORS, _safetensors(folder / SAFETENSORS))
+    if (folder / SHARDS).exists():
+        return Weights(folder / SHARDS, _shards(folder / SHARDS))
+    if (folder / PICKLE).exists():
+        return Weights(folder / PICKLE, _pickle(folder / PICKLE))
+    raise FileNotFoundError(f"There is neither {SAFETENSORS} nor {PICKLE} in {folder}.")
+
+
+def _safetensors(path):
+    try:
+        import ml_dtypes  # noqa: F401  gives NumPy bfloat16
+        from safetensors import safe_open
+    except ImportError:
+        raise ImportError(
+            f"Reading {path} needs the package safetensors; install it with "
+            "pip install safetensors."
+        ) from None
+    if path.is_dir():
+        raise ValueError(f"Expected a file; received the folder {path}.")
+    with one_sentence(path):
+        file = safe_open(str(path), framework="numpy")
+        kinds = {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
+    for name, kind in kinds.items():
+        if kind not in NUMBERS:
+            raise ValueError(f"{path}: expected floating-point numbers; {name} is of type {kind}.")
+    return {name: lambda name=name: file.get_tensor(name) for name in kinds}
+
+
+def _shards(index):
+    """The readers of all shards that an index names."""
+    names = read_json(index).get("weight_map")
+    if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
+        raise ValueError(f"{index} must map weights to files in weight_map; it does not.")
+    readers = {}
+    for name in sorted(set(names.values())):
+        plain = pathlib.PurePath(name).name == name and name.endswith(".safetensors")
+        if not plain:
+            raise ValueError(
+                f"{index} must name .safetensors files beside it; received {name!r:.100}."
+            )
+        if not (index.parent / name).exists():
+            raise FileNotFoundError(f"There is no {index.parent / name}, which {index} names.")
+        readers |= _safetensors(index.parent / name)
+    if readers.keys() != names.keys():
+        differing = min(readers.keys() ^ names.keys())
+        raise ValueError(
+            f"{index} must list the weights of its files; it differs in {differing:.100}."
+        )
+    return readers
+
+
+def _pickle(path):
+    """The tensors of a `pytorch_model.bin`; what would run code is refused by PyTorch."""
+    try:
+        import torch
+    except ImportError:
+        raise ImportError(
+            f"Reading {path} needs PyTorch; install it, or convert the file to {SAFETENSORS}."
+        ) from None
+    if path.is_dir():
+        raise ValueError(f"Expected a file; received the folder {path}.")
+    with one_sentence(path):
+        mapped = zipfile.is_zipfile(path)  # files of before PyTorch 1.6 cannot be
+        tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
+    if not isinstance(tensors, dict):
+        raise ValueError(f"{path} must hold tensors by name; received a {type(tensors).__name__}.")
+    for name, tensor in tensors.items():
+        if not (isinstance(name, str) and isinstance(tensor, torch.Tensor)):
+            raise ValueError(f"{path} must hold tensors by name; {name!r:.100} is none.")
+        if not tensor.dtype.is_floating_point:
+            kind = tensor.dtype
+            raise ValueError(f"{path}: expected floating-point numbers; {name} is of type {kind}.")
+    return {name: lambda t=tensor: t.float().numpy() for name, tensor in tensors.items()}
+
+
+@contextlib.contextmanager
+def one_sentence(path: pathlib.Path) -> Iterator[None]:
+    """Raises the errors of a library that reads a damaged file as a `ValueError` that names it.
+
+    Args:
+        path: the file.
+    """
+    from_libraries = (
+        ArithmeticError, AttributeError, EOFError, ImportError, LookupError, MemoryError, OSError,
+        RuntimeError, TypeError, ValueError, pickle.UnpicklingError, zipfile.BadZipFile,
+    )  # fmt: skip
+    try:
+        yield
+    except Exception as error:
+        safetensors_error = type(error).__name__ == "SafetensorError"
+        if not (isinstance(error, from_libraries) or safetensors_error):
+            raise
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ValueError(
+            f"{path} cannot be read as weights: {reason:.150}. It is damaged, or is no such file."
+        ) from None

@@ -1,0 +1,286 @@
+"""Folders to import that are damaged, foreign or made to do harm: one sentence, nothing is run.
+
+Every mutation is drawn from a seed, so a failure names the number that repeats it.
+"""
+
+import json
+import pathlib
+import pickle
+import random
+import sys
+
+import numpy as np
+import pytest
+
+from keras_transformer import importing
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+reference = pytest.importorskip("reference_marian", exc_type=ImportError)
+
+MUTATIONS = 240
+FILES = ("config.json", "vocab.json", "source.spm", "target.spm", "model.safetensors")
+NO_OBJECTS = (b"", b"[]", b"null", b"7", b"\xff\xfe{}", b"[" * 100_000, b'{"a": 1', b"{'a': 1}")
+NUMBERS = (None, 0, -1, 1.5, "2", True, [], {}, 2**40)
+SWITCHES = (None, 1, "true", [True])
+CONFIG = {  # keys with values that none of our models has
+    "model_type": ("bart", "opus", None, 3, {}),
+    "d_model": (*NUMBERS, 31, 64),
+    "vocab_size": (*NUMBERS, 3, 1000),
+    "encoder_layers": (*NUMBERS, 1, 3),
+    "decoder_layers": (*NUMBERS, 1, 3),
+    "encoder_attention_heads": (*NUMBERS, 3, 5),
+    "decoder_attention_heads": (*NUMBERS, 2),
+    "encoder_ffn_dim": (*NUMBERS, 63),
+    "decoder_ffn_dim": (*NUMBERS, 63),
+    "decoder_vocab_size": (0, "3", 3),
+    "dropout": (1.0, -0.1, "x", None, []),
+    "attention_dropout": (1.0, -0.1, "x", None, []),
+    "activation_dropout": (0.1, "x", None),
+    "activation_function": ("gelu_new", "SWISH", None, 3, ["relu"]),
+    "scale_embedding": (*SWITCHES, False),
+    "static_position_embeddings": (*SWITCHES, False),
+    "share_encoder_decoder_embeddings": (*SWITCHES, False),
+    "tie_word_embeddings": (*SWITCHES, False),
+    "is_encoder_decoder": (*SWITCHES, False),
+    "normalize_before": (*SWITCHES[1:], True),
+    "normalize_embedding": (*SWITCHES[1:], True),
+    "add_final_layer_norm": (*SWITCHES[1:], True),
+    "pad_token_id": (None, -1, 10**6, "3"),
+    "eos_token_id": (None, -1, 10**6, "3", [0]),
+    "decoder_start_token_id": (None, -1, 10**6, "3"),
+}
+SEARCH = {
+    "num_beams": (0, -2, "4", None, 1.5, [4]),
+    "length_penalty": (-1.0, "x", None, float("nan"), float("inf"), [1]),
+    "bad_words_ids": ([[1, 2]], [], 3, "x"),
+}
+
+
+class Harm:
+    """What a pickle does that is not only data."""
+
+    def __init__(self, path):
+        self.path = str(path)
+
+    def __reduce__(self):
+        return open, (self.path, "w")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """The content of each file of a small model."""
+    folder = tmp_path_factory.mktemp("marian")
+    reference.write_marian(folder, updates=0)
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def as_json(value):
+    return json.dumps(value).encode()
+
+
+def changed_vocabulary(content, rng):
+    """vocab.json such that it does not fit the other files."""
+    ids = json.loads(content)
+    one, other = rng.sample(sorted(ids), 2)
+    match rng.randrange(8):
+        case 0:
+            ids[one] = ids[other]
+        case 1:
+            del ids[one]
+        case 2:
+            ids["new"] = len(ids)
+        case 3:
+            ids[one] = rng.choice(["3", 1.5, None, -1, True, [], 2**70])
+        case 4:
+            ids = {token: id + 1 for token, id in ids.items()}
+        case 5:
+            special = rng.choice(["</s>", "<pad>", "<unk>"])
+            ids["<other>"] = ids.pop(special)
+        case 6:
+            special = rng.choice(["</s>", "<pad>"])
+            ids[special], ids["<unk>"] = ids["<unk>"], ids[special]
+        case 7:
+            wrong = rng.choice(["", "a\0b", "\ud800"])
+            ids[wrong] = ids.pop(next(token for token in ids if token.startswith("▁")))
+    return as_json(ids)
+
+
+def changed_weights(content, rng):
+    """model.safetensors with other tensors."""
+    from safetensors.numpy import load, save
+
+    weights = load(content)
+    name = rng.choice(sorted(weights))
+    match rng.randrange(6):
+        case 0:
+            del weights[name]
+        case 1:
+            weights[f"{name}.more"] = weights[name]
+        case 2:
+            weights[name] = weights[name][..., :-1].copy()
+        case 3:
+            weights[name] = weights[name].astype(rng.choice(["int8", "int32", "bool"]))
+        case 4:
+            weights[name].flat[rng.randrange(weights[name].size)] = rng.choice([np.nan, np.inf])
+        case 5:
+            weights["lm_head.weight"] = weights["model.shared.weight"] + 1
+    return save(weights)
+
+
+def pickled(value):
+    return pickle.dumps(value, protocol=2)
+
+
+def mutate(files, rng, done):
+    """The files with one defect, for which none of them can be imported.
+
+    Returns:
+        dict from names to contents; None for a folder in place of a file.
+    """
+    files = dict(files)
+    name = rng.choice(FILES)
+    match rng.randrange(9):
+        case 0:
+            del files[name]
+        case 1:
+            files[name] = None
+        case 2:
+            files[name] = files[name][: rng.randrange(len(files[name]) - 8)]
+        case 3:
+            files[name] = rng.choice([rng.randbytes(300), pickled(Harm(done)), *NO_OBJECTS])
+        case 4 | 5:
+            key = rng.choice(list(CONFIG))
+            config = {**json.loads(files["config.json"]), key: rng.choice(CONFIG[key])}
+            files["config.json"] = as_json(config)
+        case 6:
+            key = rng.choice(list(SEARCH))
+            config = {**json.loads(files["generation_config.json"]), key: rng.choice(SEARCH[key])}
+            files["generation_config.json"] = as_json(config)
+        case 7:
+            files["vocab.json"] = changed_vocabulary(files["vocab.json"], rng)
+        case 8:
+            files["model.safetensors"] = changed_weights(files["model.safetensors"], rng)
+    return files
+
+
+def write(folder, files):
+    folder.mkdir()
+    for name, content in files.items():
+        if content is None:
+            (folder / name).mkdir()
+        else:
+            (folder / name).write_bytes(content)
+    return folder
+
+
+def refusal(folder):
+    """The sentence with which a folder is refused, after what is demanded of every one."""
+    before = sorted(folder.rglob("*"))
+    with pytest.raises((ValueError, FileNotFoundError)) as error:
+        importing.from_marian(folder)
+    message = str(error.value)
+    assert type(error.value) in (ValueError, FileNotFoundError), repr(error.value)
+    assert str(folder) in message and message.endswith("."), message
+    assert "\n" not in message and 30 < len(message) < 500, message
+    assert sorted(folder.rglob("*")) == before
+    return message
+
+
+@pytest.mark.parametrize("first", range(0, MUTATIONS, 60))
+def test_a_folder_with_a_defect_is_refused_in_one_sentence(files, tmp_path, first):
+    done = tmp_path / "done"
+    for number in range(first, first + 60):
+        folder = write(tmp_path / str(number), mutate(files, random.Random(number), done))
+        try:
+            refusal(folder)
+        except BaseException as error:
+            raise AssertionError(f"mutation {number}") from error
+    assert not done.exists()
+
+
+def test_the_unchanged_folder_is_imported(files, tmp_path):
+    importing.from_marian(write(tmp_path / "model", files))
+
+
+@pytest.mark.parametrize("value", ["harm", "list", "text", "number", "whole", "no tensor"])
+def test_a_pickle_of_anything_but_tensors_is_refused_and_not_run(files, tmp_path, value):
+    torch = reference.torch
+    done, weights = tmp_path / "done", tmp_path / "weights"
+    values = {
+        "harm": {"model.shared.weight": Harm(done)},
+        "list": [torch.zeros(2)],
+        "text": "text",
+        "number": {"model.shared.weight": 3},
+        "whole": {"model.shared.weight": torch.zeros(2, dtype=torch.int32)},
+        "no tensor": torch.nn.Linear(2, 2),
+    }
+    torch.save(values[value], weights)
+    files = {name: content for name, content in files.items() if name != "model.safetensors"}
+    for number, content in enumerate((weights.read_bytes(), pickled(values[value]))):
+        folder = write(tmp_path / str(number), {**files, "pytorch_model.bin": content})
+        assert "pytorch_model.bin" in refusal(folder)
+    assert not done.exists()
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        {},
+        {"weight_map": []},
+        {"weight_map": {"x": 3}},
+        {"weight_map": {"x": "../outside.safetensors"}},
+        {"weight_map": {"x": "nowhere.safetensors"}},
+        {"weight_map": {"x": "pytorch_model.bin"}},
+        {"weight_map": {"x": "one.safetensors"}},
+    ],
+    ids=str,
+)
+def test_an_index_of_shards_that_does_not_fit_is_refused(files, tmp_path, index):
+    content = files["model.safetensors"]
+    files = {name: each for name, each in files.items() if name != "model.safetensors"}
+    files |= {"one.safetensors": content, "model.safetensors.index.json": as_json(index)}
+    (tmp_path / "outside.safetensors").write_bytes(content)
+    assert "safetensors" in refusal(write(tmp_path / "model", files))
+
+
+def test_no_folder_a_file_and_a_folder_without_files_are_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no folder .*nowhere"):
+        importing.from_marian(tmp_path / "nowhere")
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(ValueError, match="Expected a folder .* received the file .*file"):
+        importing.from_marian(tmp_path / "file")
+    assert "no " in refusal(write(tmp_path / "empty", {}))
+
+
+def test_a_segmentation_that_would_merge_pieces_of_the_other_language_is_refused(files, tmp_path):
+    import io
+
+    import sentencepiece
+
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(reference.SOURCE.sentences(500)),
+        model_writer=model,
+        vocab_size=100,
+        model_type="bpe",
+        minloglevel=2,
+    )
+    folder = write(tmp_path / "model", {**files, "source.spm": model.getvalue()})
+    assert "must be of type unigram" in refusal(folder)
+
+
+def test_what_is_not_expressible_is_named_with_what_was_expected(files, tmp_path):
+    config = json.loads(files["config.json"])
+    for number, (key, value, message) in enumerate(
+        [
+            ("normalize_before", True, "expected normalize_before to be false; received true"),
+            ("scale_embedding", False, "expected scale_embedding to be true; received false"),
+            ("decoder_layers", 3, "expected decoder_layers to be 2; received 3"),
+            ("activation_function", "gelu_new", 'received "gelu_new"'),
+            ("model_type", "bart", 'expected model_type to be "marian"; received "bart"'),
+            ("encoder_attention_heads", None, "to be an integer of at least 1; received null"),
+        ]
+    ):
+        changed = {**files, "config.json": as_json({**config, key: value})}
+        found = refusal(write(tmp_path / str(number), changed))
+        assert message in found and "config.json" in found, found
