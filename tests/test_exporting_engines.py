@@ -215,7 +215,8 @@ def test_a_text_longer_than_the_positions_is_refused_by_a_saved_model(german, ex
 
 
 @pytest.mark.parametrize(
-    "format", ["saved_model", "litert", pytest.param("onnx", marks=pytest.mark.slow)]
+    "format",
+    ["saved_model", *(pytest.param(n, marks=pytest.mark.slow) for n in ("litert", "onnx"))],
 )
 def test_a_generator_continues_beyond_its_window(small_tasks, run_here, one_thread, format):
     generator = small_tasks["generator"]
@@ -275,6 +276,7 @@ def test_a_graph_names_its_inputs_and_outputs(small_tasks, dates_translator):
             assert name.isidentifier() and all(key.isidentifier() for key in graph.inputs)
 
 
+@pytest.mark.slow
 def test_a_keras_file_in_8_bits_answers_alike_and_is_not_exported_again(
     small_tasks, exported, tmp_path
 ):

@@ -21,7 +21,11 @@ def load(folder):
     return model, transformers.MarianTokenizer.from_pretrained(folder)
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["any_order", "usual_order"])
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(True, marks=pytest.mark.slow), False],
+    ids=["any_order", "usual_order"],
+)
 def written(request, tmp_path_factory):
     """A model of theirs, imported, and exported."""
     folder = tmp_path_factory.mktemp("marian")

@@ -9,6 +9,7 @@ from keras_transformer import data, training
 from keras_transformer.training import fine_tuning
 
 SIZES = dict(num_layers=2, d_model=8, num_heads=2, d_ff=16)
+EAGERLY = dict(jit_compile=False, run_eagerly=True)  # sooner than a compilation
 IDS = np.random.default_rng(0).integers(4, 12, (8, 5)).astype("int32")
 INPUTS = {"source_ids": IDS, "target_ids": IDS}
 
@@ -20,7 +21,7 @@ def values(model):
 def trained(model, epochs=1):
     """The paths of the weights that a few updates change."""
     before = values(model)
-    model.compile(keras.optimizers.Adam(0.01), kt.TokenCrossEntropy(0.0), jit_compile=False)
+    model.compile(keras.optimizers.Adam(0.01), kt.TokenCrossEntropy(0.0), **EAGERLY)
     model.fit(INPUTS, IDS, epochs=epochs, verbose=0)
     return {path for path, value in values(model).items() if (value != before[path]).any()}
 
@@ -106,7 +107,8 @@ class Batches(keras.utils.PyDataset):
         return INPUTS, IDS
 
 
-@pytest.mark.parametrize("r_drop", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("r_drop", [False, True])
 def test_a_resumed_run_with_lora_equals_an_uninterrupted_one(r_drop, tmp_path):
     def run(folder, *goals):
         for goal in goals:  # each in a new process
@@ -114,7 +116,7 @@ def test_a_resumed_run_with_lora_equals_an_uninterrupted_one(r_drop, tmp_path):
             model = kt.Transformer(12, **SIZES)
             training.enable_lora(model, 2)
             fitted = training.RDrop(model, 1.0) if r_drop else model
-            fitted.compile(keras.optimizers.Adam(0.01), kt.TokenCrossEntropy(), jit_compile=False)
+            fitted.compile(keras.optimizers.Adam(0.01), kt.TokenCrossEntropy(), **EAGERLY)
             checkpoint = training.EpochCheckpoint(tmp_path / folder, Batches())
             for span in checkpoint.restore(fitted, goal):
                 fitted.fit(Batches(), **span, callbacks=[checkpoint], shuffle=False, verbose=0)
@@ -157,6 +159,7 @@ def test_a_copy_has_the_same_weights_other_dropout_and_nothing_frozen(randomize,
     assert np.abs(numpy(copy(INPUTS)) - numpy(model(INPUTS))).max() > 1e-4  # a copy, not a view
 
 
+@pytest.mark.slow
 def test_a_quantized_model_has_no_copy():
     model = kt.LanguageModel(12, **SIZES)
     with pytest.warns(UserWarning, match="does not have a `quantize`"):

@@ -315,6 +315,7 @@ def test_the_file_gives_the_same_translations_on_another_backend(marian, tmp_pat
     assert json.loads(result.stdout.splitlines()[-1]) == expected
 
 
+@pytest.mark.slow
 def test_fine_tuning_changes_every_weight_and_is_saved(marian, tmp_path):
     translator = importing.from_marian(marian.folder)
     before = [ops.convert_to_numpy(weight) for weight in translator.transformer.weights]
