@@ -65,11 +65,14 @@ print(sorted(new - {"keras_transformer"} - set(sys.stdlib_module_names)))
 
 @pytest.mark.slow
 def test_the_library_use_in_the_readme_runs(tmp_path, monkeypatch, capsys):
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+    text, names = (ROOT / "README.md").read_text("utf-8"), {"__name__": "__main__"}
+    train, train_further = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     monkeypatch.chdir(tmp_path)
-    exec(compile(code, "README.md", "exec"), {"__name__": "__main__"})
+    exec(compile(train, "README.md", "exec"), names)
     assert len(eval(capsys.readouterr().out.splitlines()[-1])) == 3
     assert (tmp_path / "dates.keras").exists()
+    exec(compile(train_further, "README.md", "exec"), names)
+    assert kt.check_file(tmp_path / "more-dates.keras").task == "Translator"
 
 
 SCRIPTS = [p for p in sorted((ROOT / "scripts").glob("*.py")) if "__main__" in p.read_text("utf-8")]
