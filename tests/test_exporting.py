@@ -75,9 +75,18 @@ def engine_scores(translator, dates, folder):
     return [sum(each.log_probs) for each in scored]
 
 
+@pytest.mark.parametrize("activation", ["relu", "silu"])
+def test_activations_have_other_names_there(restless_translator, dates, tmp_path, activation):
+    translator = restless_translator(activation=activation)
+    expected = translator.score(dates.test.source[:20], dates.test.target[:20], length_penalty=0.0)
+    scores = engine_scores(translator, dates, tmp_path / activation)
+    np.testing.assert_allclose(scores, expected, rtol=1e-4)
+
+
 OPTIONS = {
     "learned_pre_norm": dict(norm_first=True, max_length=60, activation="gelu"),
     "rotary": dict(rotary=True),
+    "epsilon_bias": dict(layer_norm_epsilon=0.3, logits_bias=True),
 }
 
 
@@ -85,6 +94,10 @@ OPTIONS = {
 def test_every_option_of_the_model_is_carried_over(restless_translator, dates, options, tmp_path):
     # Log-probabilities: one option lost would change every one of them.
     translator = restless_translator(**options)
+    if options.get("logits_bias"):
+        bias = translator.transformer.logits_bias.bias
+        never = np.isin(np.arange(bias.shape[0]), (kt.PADDING, kt.START))  # what the engine is told
+        bias.assign(np.where(never, -1e9, keras.ops.convert_to_numpy(bias)))
     expected = translator.score(dates.test.source[:20], dates.test.target[:20], length_penalty=0.0)
     scores = engine_scores(translator, dates, tmp_path / "model")
     np.testing.assert_allclose(scores, expected, rtol=1e-4)
