@@ -193,7 +193,7 @@ def test_a_tagger_tags_alike_in_every_engine(small_tasks, run_here, one_thread, 
     assert len({tag for words in answers for _, tag in words}) > 1
 
 
-@pytest.mark.parametrize("format", ["saved_model", "litert"])
+@pytest.mark.parametrize("format", ["saved_model", pytest.param("litert", marks=pytest.mark.slow)])
 def test_lower_case_normal_forms_blank_lines_and_limits_are_those_of_the_task(
     german, run_here, one_thread, format
 ):
