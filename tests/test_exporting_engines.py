@@ -351,7 +351,7 @@ def test_a_full_disk_is_an_error_of_the_system_for_tensorflow_too(
 # In a process without Keras
 
 
-KINDS = [(format, kind) for format, to in FORMATS.items() for kind in (None, *to.quantizations)]
+KINDS = [(name, kind) for name in NEEDS for kind in (None, *FORMATS[name].quantizations)]
 KINDS = [(format, kind) for format, kind in KINDS if format != "keras"]
 
 
