@@ -83,7 +83,7 @@ class SentencePieceTokenizer(keras.layers.Layer):
         if self._has_unused:
             for number, ids in enumerate(rows):
                 if UNKNOWN in ids:
-                    rows[number] = _with_unused(processor, texts[number])
+                    rows[number] = _with_unused(processor, texts[number], ids)
         return rows
 
     def decode(self, sequences: Any) -> list[str]:
@@ -124,8 +124,7 @@ class SentencePieceTokenizer(keras.layers.Layer):
     def unknown_share(self, texts: Iterable[str]) -> float:
         """The fraction of the characters of texts that are read as unknown, in [0, 1]."""
         texts = checked_texts(texts)
-        processor = self._ready()
-        ids, pieces = processor.encode(texts), processor.encode(texts, out_type=str)
+        ids, pieces = self.encode(texts), self._ready().encode(texts, out_type=str)
         unknown = sum(
             len(piece)
             for row, strings in zip(ids, pieces, strict=True)
@@ -336,16 +335,15 @@ def _train(texts, vocabulary_size, model_type, characters):
     return model.getvalue()
 
 
-def _with_unused(processor, text):
-    """The ids of a text; characters that are unknown but together an unused piece are that piece.
+def _with_unused(processor, text, ids):
+    """The ids of a text, where unknown characters that together are an unused piece are that piece.
 
     In a vocabulary joined from two, such a piece is one of the other language.
     """
-    ids = [processor.piece_to_id(piece) for piece in processor.encode(text, out_type=str)]
-    plain = processor.encode(text)
+    pieces = map(processor.piece_to_id, processor.encode(text, out_type=str))
     return [
         found if before == UNKNOWN and processor.is_unused(found) else before
-        for before, found in zip(plain, ids, strict=True)
+        for before, found in zip(ids, pieces, strict=True)
     ]
 
 

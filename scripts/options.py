@@ -153,9 +153,8 @@ class FineTuningOptions(TrainingOptions):
     """Fine-tuning: training a saved model further on other data.
 
     Args:
-        init_from: Saved model that provides vocabulary, sizes and initial weights: a .keras file,
-            or the name of a model of this package. Without --recipe a model of the same task uses
-            the recipe fine-tune.
+        init_from: Saved model that provides vocabulary, sizes and initial weights. Without
+            --recipe a model of the same task uses the recipe fine-tune.
         freeze: Layers that keep their weights: embedding, encoder, decoder/block_1, ...
         lora_rank: LoRA: rank of the updates to the kernels of attention and feed-forward network;
             all other weights are kept.
@@ -234,9 +233,10 @@ def parse(description: str, recipes: dict[str, Any]) -> Any:
     given = _read(without_help, blank, recipes)
     has_data = any(given[name] for name in blank.FILES)
     initial = None if given["resume"] else _check_initial(given["init_from"], blank)
-    recipe = given["recipe"] or (others[0] if others and has_data else without_data)
+    default = others[0] if others and has_data else without_data
     if initial and initial.task == blank.TASK:
-        recipe = given["recipe"] or "fine-tune"
+        default = "fine-tune"
+    recipe = given["recipe"] or default
     defaults = recipes[recipe].replace(recipe=recipe)
     provided = defaults.provided_by(initial) if initial else {}
     defaults = defaults.replace(**provided)

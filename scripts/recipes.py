@@ -544,14 +544,13 @@ CLASSIFICATION = {
         epochs=3,  # ten times the texts, and each word in many of them
         ema=0.998,
     ),
+    # A trained classifier and other texts.
+    "fine-tune": TEXTS.replace(
+        epochs=3,
+        learning_rate=2.5e-4,  # a quarter
+        warmup_steps=50,
+    ),
 }
-
-
-CLASSIFICATION["fine-tune"] = TEXTS.replace(  # a trained classifier and other texts
-    epochs=3,
-    learning_rate=2.5e-4,  # a quarter
-    warmup_steps=50,
-)
 
 
 # Language modelling.
@@ -592,7 +591,7 @@ class LanguageModelling(TokenizerOptions, FileOptions, FineTuningOptions):
         }
 
     def mix(self, train):
-        if self.lines or not self.mix_in:
+        if self.lines or len(train) > 1 or not self.mix_in:
             return super().mix(train)
         (text,), (other,) = train, self.read_mix()
         number = round(len(text) * self.mix_share / (1 - self.mix_share))

@@ -7,9 +7,9 @@ import pytest
 from keras import ops
 
 import keras_transformer as kt
+import reference_marian as reference
 from keras_transformer import exporting, importing
 
-reference = pytest.importorskip("reference_marian", exc_type=ImportError)
 transformers = reference.transformers
 
 SIZES = dict(num_layers=2, d_model=16, num_heads=2, d_ff=32)

@@ -13,10 +13,10 @@ import pytest
 from keras import ops
 
 import keras_transformer as kt
+import reference_marian as reference
 from keras_transformer import exporting, importing
 from keras_transformer.importing.joint_vocabulary import read_joint_vocabulary
 
-reference = pytest.importorskip("reference_marian", exc_type=ImportError)
 torch, transformers = reference.torch, reference.transformers
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -104,6 +104,15 @@ def test_texts_have_the_ids_that_they_have_there(marian, side):
     end = marian.tokenizer.eos_token_id
     assert [[*(marian.vocabulary.rows[i] for i in ids), end] for ids in ours] == theirs
     assert marian.tokenizer.unk_token_id in {i for ids in theirs for i in ids}
+
+
+def test_a_piece_of_the_other_language_is_not_unknown(marian):
+    tokenizer = marian.vocabulary.target_tokenizer
+    texts = [*reference.texts(200), *reference.TARGET.sentences(100)]
+    rows = zip(texts, tokenizer.encode(texts), strict=True)
+    known = [text for text, ids in rows if kt.UNKNOWN not in ids]
+    alone = [kt.UNKNOWN in ids for ids in tokenizer._processor.encode(known)]
+    assert any(alone) and tokenizer.unknown_share(known) == 0 < tokenizer.unknown_share(texts)
 
 
 def processor_of(marian, name):
@@ -354,7 +363,7 @@ def test_fine_tuning_changes_every_weight_and_is_saved(marian, tmp_path):
 
 
 def test_an_imported_model_says_the_same_in_ctranslate2(marian, tmp_path):
-    ctranslate2 = pytest.importorskip("ctranslate2")
+    ctranslate2 = pytest.importorskip("ctranslate2", reason="the engine is optional")
     exporting.export(marian.translator, tmp_path / "engine", "ctranslate2")
     engine = ctranslate2.Translator(str(tmp_path / "engine"), compute_type="float32")
     texts = reference.texts(20)

@@ -3,7 +3,7 @@
 To forget less of what it could before, see `data.mix`.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import keras
@@ -24,6 +24,7 @@ def freeze(model: keras.Model, names: Iterable[str]) -> None:
     Raises:
         ValueError: There is no such layer, or nothing is left to be trained.
     """
+    names = list(names)
     inner = model._flatten_layers(include_self=False)
     layers = {layer.path: layer for layer in inner if layer.path and layer.weights}
     for name in names:
@@ -55,7 +56,7 @@ def enable_lora(model: keras.Model, rank: int) -> None:
     Departs: the biases, embeddings and layer normalizations keep their weights, as in the paper.
     """
     check_at_least(1, rank=rank)
-    kernels = list(_kernels(model))
+    kernels = [layer for layer in model._flatten_layers() if isinstance(layer, Linear)]
     check(kernels, "Expected a model with attention layers", model=type(model).__name__)
     check(not adapted_layers(model), "LoRA can be enabled once", model=model.name)
     for layer in model._flatten_layers(include_self=False):
@@ -69,10 +70,6 @@ def adapted_layers(model: keras.Model) -> list[Any]:
     """The layers of a model that have updates of low rank."""
     layers = model._flatten_layers(include_self=False)
     return [layer for layer in layers if getattr(layer, "lora_enabled", False)]
-
-
-def _kernels(model) -> Iterator[Linear]:
-    return (layer for layer in model._flatten_layers() if isinstance(layer, Linear))
 
 
 def _example(layers):
