@@ -21,14 +21,11 @@ def atomic_write(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     path = pathlib.Path(path)
     temporary = path.with_name(f".unfinished.{path.name}")
     try:
-        yield temporary
-        _flush_to_disk(temporary)
-        os.replace(temporary, path)
-        _flush_to_disk(path.parent)
-    except OSError as error:
-        if error.errno and not error.filename:  # a full disk says so, but not where
-            error.filename = str(path)
-        raise
+        with _naming(path):
+            yield temporary
+            _flush_to_disk(temporary)
+            os.replace(temporary, path)
+            _flush_to_disk(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -52,18 +49,15 @@ def atomic_folder(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     temporary = path.with_name(f".unfinished.{path.name}")
     shutil.rmtree(temporary, ignore_errors=True)
     try:
-        temporary.mkdir(parents=True)
-        yield temporary
-        for file in temporary.rglob("*"):
-            _flush_to_disk(file)
-        if path.is_dir():
-            shutil.rmtree(path)
-        os.replace(temporary, path)
-        _flush_to_disk(path.parent)
-    except OSError as error:
-        if error.errno and not error.filename:
-            error.filename = str(path)
-        raise
+        with _naming(path):
+            temporary.mkdir(parents=True)
+            yield temporary
+            for file in temporary.rglob("*"):
+                _flush_to_disk(file)
+            if path.is_dir():
+                shutil.rmtree(path)
+            os.replace(temporary, path)
+            _flush_to_disk(path.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -96,6 +90,17 @@ def check_space(path: str | os.PathLike, num_bytes: int) -> None:
         ) from error
     finally:
         probe.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _naming(path):
+    """Puts the path into errors without one: a full disk says so, but not where."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno and not error.filename:
+            error.filename = str(path)
+        raise
 
 
 def _flush_to_disk(path):

@@ -154,9 +154,8 @@ def onnx(folder, options):
         names = [output.name for output in session(name).get_outputs()]
         return dict(zip(names, session(name).run(None, inputs), strict=True))
 
-    if options.step:
-        return by_ids(Ids(folder), stepwise(run, Ids(folder)), options)
-    return by_ids(Ids(folder), run, options)
+    ids = Ids(folder)
+    return by_ids(ids, stepwise(run, ids) if options.step else run, options)
 
 
 def litert(folder, options):

@@ -574,7 +574,7 @@ def test_an_average_that_cannot_be_is_one_sentence(command, models, tmp_path):
 
 
 def test_a_translator_is_exported_once_unless_overwritten(command, models, tmp_path):
-    pytest.importorskip("ctranslate2")
+    pytest.importorskip("ctranslate2", reason="the engine is optional")
     output = tmp_path / "exported"
     given = ["export", models["translator"], "--format", "ctranslate2", "--output", output]
     assert command(*given).returncode == 0
@@ -638,7 +638,7 @@ def test_tensorflow_exports_whichever_backend_runs_the_command(
 
 
 def test_other_formats_are_written_by_their_names(command, models, tmp_path):
-    pytest.importorskip("safetensors")
+    pytest.importorskip("safetensors", reason="the format is optional")
     for model, format in (("translator", "marian"), ("tagger", "safetensors")):
         output = tmp_path / format
         given = ["export", models[model], "--format", format, "--output", output]

@@ -41,7 +41,7 @@ def require(format):
     if FORMATS[format].backend not in (None, backend.name()):
         pytest.skip(f"TensorFlow writes {format}; the run of the tests on TensorFlow covers it")
     for module in NEEDS[format]:
-        pytest.importorskip(module, exc_type=ImportError)
+        pytest.importorskip(module, reason="engines are optional", exc_type=ImportError)
 
 
 @pytest.fixture(scope="module")
@@ -206,7 +206,7 @@ def test_lower_case_normal_forms_blank_lines_and_limits_are_those_of_the_task(
 
 
 def test_a_text_longer_than_the_positions_is_refused_by_a_saved_model(german, exported):
-    tf = pytest.importorskip("tensorflow", exc_type=ImportError)
+    tf = pytest.importorskip("tensorflow", reason="it writes them", exc_type=ImportError)
     folder = exported(german, "saved_model")
     translate = tf.saved_model.load(str(folder)).signatures["serving_default"]
     assert len(translate(texts=tf.constant(["ein"]))["translations"]) == 1
@@ -336,7 +336,7 @@ def test_an_export_that_fails_leaves_nothing(small_tasks, tmp_path, monkeypatch)
 def test_a_full_disk_is_an_error_of_the_system_for_tensorflow_too(
     small_tasks, tmp_path, monkeypatch
 ):
-    tf = pytest.importorskip("tensorflow", exc_type=ImportError)
+    tf = pytest.importorskip("tensorflow", reason="it writes them", exc_type=ImportError)
     require("saved_model")
 
     def full(*args, **kwargs):

@@ -72,12 +72,7 @@ def ctranslate2_spec(
     _copy_embedding(transformer.source_embedding, encoder.embeddings[0])
     _copy_positions(transformer.source_positions, encoder, transformer.config)
     _copy_stack(transformer.encoder, encoder)
-    _copy_embedding(transformer.target_embedding, decoder.embeddings)
-    _copy_positions(transformer.target_positions, decoder, transformer.config)
-    _copy_embedding(transformer.target_embedding, decoder.projection)
-    if transformer.logits_bias:
-        decoder.projection.bias = _bias(transformer.logits_bias)
-    _copy_stack(transformer.decoder, decoder)
+    _copy_decoder(transformer, transformer.target_embedding, transformer.target_positions, decoder)
     spec = specs.TransformerSpec(encoder, decoder)
     spec.register_source_vocabulary(list(source_tokens))
     spec.register_target_vocabulary(list(target_tokens))
@@ -104,12 +99,7 @@ def generator_spec(
     specs, options = _specs_and_options(model.config)
     sizes = model.config.num_layers, model.config.num_heads
     decoder = specs.TransformerDecoderSpec(*sizes, with_encoder_attention=False, **options)
-    _copy_embedding(model.embedding, decoder.embeddings)
-    _copy_positions(model.positions, decoder, model.config)
-    _copy_embedding(model.embedding, decoder.projection)
-    if model.logits_bias:
-        decoder.projection.bias = _bias(model.logits_bias)
-    _copy_stack(model.decoder, decoder)
+    _copy_decoder(model, model.embedding, model.positions, decoder)
     spec = specs.TransformerDecoderModelSpec(decoder)
     spec.register_vocabulary(list(tokens))
     return _finished(spec, model.config, tokens, quantization)
@@ -143,6 +133,15 @@ def _finished(spec, config, tokens, quantization):
 
 def _all_tokens(tokenizer):
     return tokenizer.tokens(range(tokenizer.vocabulary_size()))
+
+
+def _copy_decoder(model, embedding, positions, spec):
+    _copy_embedding(embedding, spec.embeddings)
+    _copy_positions(positions, spec, model.config)
+    _copy_stack(model.decoder, spec)
+    _copy_embedding(embedding, spec.projection)
+    if model.logits_bias:
+        spec.projection.bias = _bias(model.logits_bias)
 
 
 def _copy_embedding(embedding, spec):

@@ -1,7 +1,7 @@
 """The formats of other engines: one module per format, each a folder.
 
-from keras_transformer import exporting
-exporting.export(kt.load("runs/en-de/model.keras"), "en-de-ctranslate2", "ctranslate2")
+`export(load("runs/en-de/model.keras"), "en-de-onnx", "onnx")` does what the command
+`keras-transformer export` does.
 """
 
 import importlib

@@ -18,7 +18,6 @@ from ..generation.sampling import GreedySearch
 from ..ids import END, PADDING
 from ..models.transformer import Memory
 from ..tasks import Task, TextGenerator, Translator
-from ..tasks.task import LONGEST
 
 MORE_BEAMS = 4  # of the second search, if the task's own is greedy
 
@@ -67,23 +66,15 @@ def in_float32(task: Task) -> Task:
     policy = old.dtype_policy
     if {policy.compute_dtype, policy.variable_dtype} == {"float32"}:
         return task
-    model = type(old).from_config({**old.get_config(), "dtype": "float32"})
-    for weight, value in zip(model.weights, old.weights, strict=True):
-        weight.assign(ops.cast(value, "float32"))
     options = {name: getattr(task, name) for name in (*task.parts, *task.settings)}
     if isinstance(task, Translator):
         options["config"] = task.config
-    return type(task)(**{**options, first: model})
+    return type(task)(**{**options, first: old.copy(dtype="float32")})
 
 
 def beams_of(translator: Translator) -> int:
     """The width of the beam search that is exported beside the greedy one."""
     return translator.config.beams if translator.config.beams > 1 else MORE_BEAMS
-
-
-def longest_input(task: Task) -> int:
-    """The most tokens that a task reads."""
-    return task.model.max_length or LONGEST
 
 
 def translation(translator: Translator, beams: int) -> Callable:
@@ -98,7 +89,7 @@ def translation(translator: Translator, beams: int) -> Callable:
         "ids" are int32, (batch, length): the best translations, END included, padded with 0.
     """
     # A table, so that floats are rounded by NumPy alone. Rows of no tokens, or END alone: 0.
-    shortest, longest = translator.length_limits(np.arange(longest_input(translator) + 1))
+    shortest, longest = translator.length_limits(np.arange(translator.longest_input + 1))
     longest[:2] = 0
     decoding = Decoding(translator.transformer)
 
@@ -172,7 +163,7 @@ def continuation(generator: TextGenerator) -> Callable:
         scalar. Its "ids" are int32, (batch, length + max_tokens): prompts with their
         continuations, padded with 0.
     """
-    longest = generator.window or LONGEST
+    longest = generator.longest_input
     decoding = Decoding(generator.model)
 
     def function(prompt_ids, max_tokens):

@@ -23,7 +23,8 @@ from ..importing.marian import (
 )
 from ..importing.marian_weights import EMBEDDINGS, LOGITS_BIAS, in_halves, marian_weights
 from ..tasks import Translator
-from .safetensors import save_weights, write_json
+from .safetensors import save_weights
+from .vocabularies import write_json
 
 MAX_LENGTH = 1024  # rows of the sinusoid table that their model makes
 FIRST_TOKEN = END + 1  # our id of the first token that is not special

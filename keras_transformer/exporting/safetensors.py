@@ -1,8 +1,6 @@
 """Safetensors: the bare weights of any task by name; its sizes and vocabulary as plain files."""
 
-import json
 import pathlib
-from typing import Any
 
 import keras
 import numpy as np
@@ -12,6 +10,8 @@ from ..ids import END, PADDING, START, UNKNOWN
 from ..tasks import Task
 from ..tokenizers import VOCABULARY_FILE, SentencePieceTokenizer
 from ..vocabulary import MASK
+from .tracing import imported
+from .vocabularies import write_json
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 
@@ -66,20 +66,9 @@ def save_weights(folder: pathlib.Path, weights: dict[str, np.ndarray]) -> None:
     Raises:
         ImportError: safetensors is not installed.
     """
-    try:
-        from safetensors.numpy import save_file
-    except ImportError:
-        raise ImportError(
-            "Writing safetensors needs the package safetensors; install it with "
-            "pip install safetensors."
-        ) from None
+    save_file = imported("safetensors.numpy", "safetensors", "safetensors").save_file
     arrays = {name: np.ascontiguousarray(array) for name, array in weights.items()}
     save_file(arrays, folder / WEIGHTS, metadata={"format": "pt"})  # which Hugging Face asks for
-
-
-def write_json(path: pathlib.Path, value: dict[str, Any]) -> None:
-    """Writes a JSON object in UTF-8."""
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def _array(weight):

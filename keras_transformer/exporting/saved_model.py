@@ -58,7 +58,7 @@ def _translation(translator, module):
         is_blank = tf.strings.regex_full_match(texts, BLANK)
         texts = _normalized(texts, translator.normalization, translator.lowercase)
         ids = source.tokenize(texts).to_tensor(PADDING)
-        _check_length(ids, graphs.longest_input(translator))
+        _check_length(ids, translator.longest_input)
         ids = tf.where(is_blank[:, None], PADDING, ids)
         return {"translations": _text(target, search(ids)["ids"])}
 
@@ -193,7 +193,7 @@ class _WordReader:
 
     def __init__(self, task, module, masked=False):
         vocabulary = task.vocabulary
-        self.longest = graphs.longest_input(task)
+        self.longest = task.longest_input
         self.most = vocabulary.max_characters
         self.words = _table(vocabulary.words, {MASKED.lower(): MASK} if masked else {})
         self.characters = _table(vocabulary.characters)

@@ -41,5 +41,9 @@ def write_vocabularies(task: Task, folder: pathlib.Path) -> None:
             words=vocabulary.words,  # the first one has the id `first`
             characters=vocabulary.characters,
         )
-    text = json.dumps(settings, ensure_ascii=False, indent=1)
-    (folder / SETTINGS).write_text(f"{text}\n", encoding="utf-8")
+    write_json(folder / SETTINGS, settings)
+
+
+def write_json(path: pathlib.Path, value: dict[str, Any]) -> None:
+    """Writes a JSON object in UTF-8."""
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -81,7 +81,7 @@ class WordTask(Task):
         self._check_lengths(words)
         probabilities = [None] * len(words)
         lengths = [len(ids) for ids in words]
-        batches = group_by_length(range(len(words)), lengths, self.batch_size, self._limit)
+        batches = group_by_length(range(len(words)), lengths, self.batch_size, self.longest_input)
         for numbers, rows, length in batches:
             inputs = {
                 "word_ids": pad([words[n] for n in numbers], rows, length),

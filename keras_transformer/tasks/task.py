@@ -79,8 +79,8 @@ class Task(keras.Model):
         return cls(**config)
 
     @property
-    def _limit(self):
-        """The maximum length of an input, in tokens."""
+    def longest_input(self) -> int:
+        """int, the maximum length of an input, in tokens."""
         return self.model.max_length or LONGEST
 
     def _check_lengths(self, sequences, name="Text"):
@@ -88,10 +88,10 @@ class Task(keras.Model):
         learned = self.model.max_length is not None
         reason = "the number of learned positions" if learned else "since attention needs memory"
         for number, ids in enumerate(sequences):
-            if len(ids) > self._limit:
+            if len(ids) > self.longest_input:
                 raise ValueError(
-                    f"{name} {number} must have at most {self._limit} tokens, {reason}; received "
-                    f"{len(ids)}. Split it."
+                    f"{name} {number} must have at most {self.longest_input} tokens, {reason}; "
+                    f"received {len(ids)}. Split it."
                 )
 
     @staticmethod

@@ -92,8 +92,12 @@ class TextGenerator(Task):
         self.window = window
         self.append_end = append_end
         self.batch_size = batch_size
-        self._longest = window or LONGEST
         self._decoding = Decoding(model)
+
+    @property
+    def longest_input(self) -> int:
+        """int, the maximum number of tokens that the model reads at once: its window."""
+        return self.window or LONGEST
 
     def generate(
         self,
@@ -143,9 +147,9 @@ class TextGenerator(Task):
         rows = next_power_of_two(len(continuations), self.batch_size)
         windows = 0
         while unfinished := [each for each in continuations if not each.done]:
-            prefixes = [each.context(self._longest) for each in unfinished]
+            prefixes = [each.context(self.longest_input) for each in unfinished]
             lengths = [
-                min(len(prefix) + each.missing, self._longest)
+                min(len(prefix) + each.missing, self.longest_input)
                 for prefix, each in zip(prefixes, unfinished, strict=True)
             ]
             spare = rows - len(unfinished)
@@ -206,7 +210,7 @@ class TextGenerator(Task):
     def _score(self, windows):
         """Yields each window with the log-probabilities of its tokens, which 0 may follow."""
         lengths = [len(window.ids) for window in windows]
-        batches = group_by_length(range(len(windows)), lengths, self.batch_size, self._longest)
+        batches = group_by_length(range(len(windows)), lengths, self.batch_size, self.longest_input)
         for numbers, rows, length in batches:
             batch = [windows[n] for n in numbers]
             target_ids = pad([window.ids for window in batch], rows, length)
@@ -214,7 +218,7 @@ class TextGenerator(Task):
 
     def _spans(self, length, overlap):
         """The windows over a text of `length` tokens: (first, last, first to be counted)."""
-        window = min(self._longest, length)
+        window = min(self.longest_input, length)
         step = max(1, window - int(overlap * window))
         spans = [(0, window, 0)]
         while spans[-1][1] < length:

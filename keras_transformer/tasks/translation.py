@@ -303,7 +303,7 @@ class Translator(Task):
         self._check_lengths(targets, "Translation")
         scores = [0.0] * len(targets)
         lengths = [max(map(len, pair)) for pair in zip(sources, targets, strict=True)]
-        sizes = config.batch_size, self._limit, config.tokens_per_batch
+        sizes = config.batch_size, self.longest_input, config.tokens_per_batch
         for numbers, rows, length in group_by_length(range(len(targets)), lengths, *sizes):
             source_ids = pad([sources[n] for n in numbers], rows, length)
             target_ids = pad([targets[n] for n in numbers], rows, length)
@@ -363,7 +363,7 @@ class Translator(Task):
         longest = config.max_length_ratio * lengths + MORE_TOKENS
         if prefixes is not None:
             longest = np.maximum(longest, [len(prefix) + MORE_TOKENS for prefix in prefixes])
-        longest = np.minimum(longest, self._limit)
+        longest = np.minimum(longest, self.longest_input)
         shortest = np.maximum(config.min_length_ratio * (lengths - 1), 1)  # not empty
         shortest = np.minimum(shortest, longest - 1)
         return shortest.astype("int32"), longest.astype("int32")
@@ -406,7 +406,7 @@ class Translator(Task):
         lengths = [len(sequence) for sequence in ids]
         min_length, max_length = self.length_limits(lengths, prefixes, config)
         not_blank = [number for number, text in enumerate(texts) if text.strip()]
-        sizes = config.batch_size, self._limit, config.tokens_per_batch
+        sizes = config.batch_size, self.longest_input, config.tokens_per_batch
         for numbers, rows, length in group_by_length(not_blank, lengths, *sizes):
             spare = (0, rows - len(numbers))
             batch = dict(

@@ -189,8 +189,7 @@ class EpochCheckpoint(keras.callbacks.Callback):
 
     def _continue_from(self, path):
         """Continues an epoch after the batches that a checkpoint within it has seen."""
-        load_checkpoint(self.model, path)
-        state = read_state(path)
+        state = load_checkpoint(self.model, path)
         variables = [*self._seeds(), *self.model.metrics_variables]
         for variable, value in zip(variables, state["variables"], strict=True):
             variable.assign(value)
@@ -213,7 +212,7 @@ def _num_bytes(model):
     return sum(math.prod(v.shape) * 4 + 8192 for v in variables.values())
 
 
-def load_checkpoint(model: keras.Model, path: PathLike) -> None:
+def load_checkpoint(model: keras.Model, path: PathLike) -> dict[str, Any]:
     """Loads what `EpochCheckpoint` wrote into a model that is compiled as it was then.
 
     Keras adds updates of low rank to their kernels when it saves weights, so they are stored again
@@ -222,11 +221,15 @@ def load_checkpoint(model: keras.Model, path: PathLike) -> None:
     Args:
         model: compiled keras.Model, its optimizer built.
         path: the file.
+
+    Returns:
+        What else the file holds; see `weight_files.read_state`.
     """
     model.load_weights(path)
-    values = read_state(path).get("adapted", [])
-    for variable, value in zip(_low_rank_variables(model), values, strict=True):
+    state = read_state(path)
+    for variable, value in zip(_low_rank_variables(model), state.get("adapted", []), strict=True):
         variable.assign(value)
+    return state
 
 
 def _low_rank_variables(model):

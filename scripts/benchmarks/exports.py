@@ -11,11 +11,9 @@ import time
 
 import keras_transformer as kt
 from keras_transformer.exporting import FORMATS
+from keras_transformer.exporting.graphs import beams_of
 
 from .measuring import report
-
-# transformers runs Marian folders, and safetensors holds bare weights: tests compare these.
-MEASURED = [name for name in FORMATS if name not in ("marian", "safetensors")]
 
 EXPORTS_HELP = """\
 Exports of models: equal answers, size, speed.
@@ -30,7 +28,7 @@ itself, which runs in a process of its own, too, as the row "ours", on the backe
 CTranslate2's length penalty is another one: its beam search is compared without any.
 """
 SCRIPTS = pathlib.Path(__file__).parents[1]
-NEEDS = {
+NEEDS = {  # transformers runs Marian folders, safetensors holds bare weights: tests compare these
     "saved_model": "tensorflow, tensorflow-text",
     "onnx": "onnxruntime, sentencepiece",
     "litert": "ai-edge-litert, sentencepiece",
@@ -120,7 +118,7 @@ def searches_of(task):
     """The widths of the searches that are exported."""
     if not isinstance(task, kt.Translator):
         return [1]
-    return [1, task.config.beams if task.config.beams > 1 else 4]
+    return [1, beams_of(task)]
 
 
 def equal(one, other):
@@ -241,6 +239,6 @@ def add_command(commands, formatter):
     add("models", nargs="+", metavar="MODEL", help="paths of .keras files")
     add("--texts", metavar="FILE", help="validation inputs, one per line (default: dates)")
     add("--number", type=int, default=1000, metavar="N", help="inputs per model (default: 1000)")
-    add("--formats", nargs="+", choices=MEASURED, default=MEASURED, help="formats to measure")
+    add("--formats", nargs="+", choices=NEEDS, default=list(NEEDS), help="formats to measure")
     add("--json", metavar="FILE", help="JSON file for the rows and their circumstances")
     command.set_defaults(run=run)
