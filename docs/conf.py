@@ -23,6 +23,7 @@ include_patterns = [
     "docs/*.md",
     "docs/api/*.md",
     "chapters/README.md",
+    "keras_transformer/pretrained/*.md",
     "chapters/[0-9]*.py",
 ]
 

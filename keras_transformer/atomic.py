@@ -7,6 +7,8 @@ import pathlib
 import shutil
 from collections.abc import Iterator
 
+NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)  # of an OSError: no space, or a limit met
+
 
 @contextlib.contextmanager
 def atomic_write(path: str | os.PathLike) -> Iterator[pathlib.Path]:
@@ -80,7 +82,7 @@ def check_space(path: str | os.PathLike, num_bytes: int) -> None:
             if hasattr(os, "posix_fallocate"):  # not on macOS and Windows
                 os.posix_fallocate(file.fileno(), 0, num_bytes)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+        if error.errno not in NO_ROOM:
             raise
         free = os.statvfs(probe.parent)
         raise OSError(

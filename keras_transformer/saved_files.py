@@ -13,14 +13,16 @@ import hashlib
 import io
 import json
 import os
-import pathlib
 import posixpath
+import tempfile
 import zipfile
 from collections.abc import Iterator
 from typing import Any
 
 import keras
 
+from . import pretrained
+from .atomic import NO_ROOM
 from .checks import check, check_at_least
 from .configuration import TransformerConfig
 
@@ -69,7 +71,7 @@ def check_file(path: str | os.PathLike) -> FileSummary:
     """Checks the .keras file of a task without loading it: nothing that it names is run.
 
     Args:
-        path: the file.
+        path: the file, or the name of a model in `keras_transformer.pretrained`.
 
     Returns:
         `FileSummary`.
@@ -79,6 +81,7 @@ def check_file(path: str | os.PathLike) -> FileSummary:
         ValueError: It is damaged, was altered after it was saved, is of a newer format, or holds
             anything but a task of this package whose values, weights and vocabulary fit together.
     """
+    path = pretrained.find(path)
     with _one_sentence(path), zipfile.ZipFile(path) as archive:
         sizes = _check_members(archive)
         config, metadata = _read_json(archive, CONFIG), _read_json(archive, METADATA)
@@ -111,9 +114,10 @@ def load(path: str | os.PathLike) -> Any:
     """Loads the task of a .keras file, after `check_file`.
 
         translator = keras_transformer.load("runs/en-de/model.keras")
+        translator = keras_transformer.load("dates")  # comes with the package
 
     Args:
-        path: the file.
+        path: the file, or the name of a model in `keras_transformer.pretrained`.
 
     Returns:
         `Translator`, `TextGenerator`, `Tagger`, `Classifier` or `MaskFiller`.
@@ -121,8 +125,9 @@ def load(path: str | os.PathLike) -> Any:
     Raises: as `check_file`.
     """
     check_file(path)
+    path = pretrained.find(path)
     with _one_sentence(path):
-        return keras.saving.load_model(pathlib.Path(path), compile=False)
+        return keras.saving.load_model(path, compile=False)
 
 
 def seal(path: str | os.PathLike) -> None:
@@ -138,11 +143,12 @@ def seal(path: str | os.PathLike) -> None:
 @contextlib.contextmanager
 def _one_sentence(path) -> Iterator[None]:
     """Turns whatever a damaged file raises into one sentence that names it."""
-    path, expected = pathlib.Path(path), "Expected a .keras file"
+    expected = "Expected a .keras file"
     if path.is_dir():
         raise ValueError(f"{expected}; received the folder {path}. Try {path / 'model.keras'}.")
     if not path.exists():
-        raise FileNotFoundError(f"There is no model at {path}.")
+        names = ", ".join(pretrained.NAMES)
+        raise FileNotFoundError(f"There is no model at {path}; {names} come with the package.")
     if path.suffix == ".h5":
         raise ValueError(
             f"{expected}; received {path}, which holds weights without their model. Use the "
@@ -153,6 +159,11 @@ def _one_sentence(path) -> Iterator[None]:
     except UnsupportedFileError as error:
         raise ValueError(f"{path} cannot be loaded: {error}") from error
     except Exception as error:  # zipfile, JSON, h5py and Keras have one for each kind of damage
+        if isinstance(error, OSError) and error.errno in NO_ROOM:
+            raise OSError(
+                f"There is no room to load {path}: Keras unpacks it into "
+                f"{tempfile.gettempdir()} ({os.strerror(error.errno)}). Make room, or set TMPDIR."
+            ) from error
         raise ValueError(
             f"{expected} of this package; {path} cannot be loaded: {first_line(error)}. Restore "
             "it from a copy, or save the model again."

@@ -30,6 +30,7 @@ NAMESPACES = [
     ".losses",
     ".metrics",
     ".plots",
+    ".pretrained",
     ".training",
 ]
 

@@ -12,12 +12,13 @@ import json
 import sys
 
 from ..saved_files import check_file
+from .files import MODEL
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options to a parser."""
     add = parser.add_argument
-    add("model", metavar="MODEL", help="path of a .keras file")
+    add("model", metavar="MODEL", help=MODEL)
     add("--json", action="store_true", help="one JSON object instead of lines")
 
 
