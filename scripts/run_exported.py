@@ -307,12 +307,40 @@ def ctranslate2(folder, options):
     return answer
 
 
+def marian(folder, options):
+    """Hugging Face's MarianMTModel: text in, text out."""
+    import torch
+    import transformers
+
+    torch.set_num_threads(options.threads)
+    tokenizer = transformers.MarianTokenizer.from_pretrained(folder)
+    model = transformers.MarianMTModel.from_pretrained(folder).eval()
+    search = dict(num_beams=options.beams, do_sample=False)
+    search |= dict(length_penalty=0.0) if options.beams > 1 else {}  # its penalty is another one
+
+    def answer(texts):
+        answers = [""] * len(texts)
+        numbers = [n for n, text in enumerate(texts) if text.strip()]
+        if numbers:
+            tokens = tokenizer([texts[n] for n in numbers], return_tensors="pt", padding=True)
+            found = tokenizer.batch_decode(
+                model.generate(**tokens, **search), skip_special_tokens=True
+            )
+            for n, each in zip(numbers, found, strict=True):
+                answers[n] = each
+        return answers
+
+    return answer
+
+
 def engine_of(folder):
     """The function that runs what a folder holds."""
     if (folder / "saved_model.pb").exists():
         return saved_model
     if (folder / "model.bin").exists():
         return ctranslate2
+    if (folder / "config.json").exists() and (folder / "source.spm").exists():
+        return marian
     if any(folder.glob("*.onnx")):
         return onnx
     if any(folder.glob("*.tflite")):
