@@ -15,6 +15,9 @@ ROOT = pathlib.Path(__file__).parents[1]
 os.environ["PYTHONPATH"] = str(ROOT)
 sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 
+import drawings  # noqa: E402, beside this file
+import notebooks  # noqa: E402
+
 project = html_title = "keras_transformer"
 author = "The keras_transformer developers"
 root_doc = "docs/index"
@@ -69,6 +72,7 @@ highlight_language = "none"  # commands are no Python
 def setup(app):
     app.connect("source-read", link_programs)
     app.connect("html-page-context", offer_notebook, priority=400)  # before the theme's buttons
+    app.connect("html-page-context", draw)
     app.connect("build-finished", lead_home)
 
 
@@ -77,18 +81,72 @@ def link_programs(app, page, source):
     source[0] = re.sub(r"\]\(([\w./]+/[a-z_]+\.py)\)", r"](path:\1)", source[0])
 
 
+def chapter_of(page):
+    """The program of a page that is a chapter, or None."""
+    path = ROOT / f"{page}.py"
+    return path if path.exists() and path.parent.name == "chapters" else None
+
+
 def offer_notebook(app, page, template, context, doctree):
-    """The theme's download button offers a chapter as the notebook that was executed."""
+    """The theme's download button offers a chapter as the notebook that was executed.
+
+    It stands alone; notebooks/ has a copy under a lasting address.
+    """
     executed = pathlib.Path(app.outdir).parent / "jupyter_execute" / f"{page}.ipynb"
-    if executed.exists():
-        notebook = nbformat.read(executed, as_version=4)
+    if chapter_of(page) and executed.exists():
+        notebook = notebooks.standalone(nbformat.read(executed, as_version=4), chapter_of(page))
         for cell in notebook.cells:
             if "outputs" in cell:
                 cell.outputs = [out for out in cell.outputs if out.get("name") != "stderr"]
-        path = pathlib.Path(app.outdir, "_sources", f"{page}.ipynb")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        nbformat.write(notebook, path)
+        for name in (f"_sources/{page}.ipynb", f"notebooks/{chapter_of(page).stem}.ipynb"):
+            path = pathlib.Path(app.outdir, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            nbformat.write(notebook, path)
         context["ipynb_source"] = f"{page}.ipynb"
+
+
+def draw(app, page, template, context, doctree):
+    """The map of the Transformer, each box a link, in place of its picture and in each chapter."""
+    if "body" not in context:
+        return
+    links = {
+        number: app.builder.get_relative_uri(page, f"chapters/{stem}")
+        for number, (_, stem) in drawings.titles().items()
+    }
+    here = int(chapter_of(page).name[:2]) if chapter_of(page) else None
+    the_map = drawings.Map(here, links).svg()
+    body = re.sub(
+        r"<img[^>]*/transformer\.svg[^>]*>", lambda _: on_a_page(the_map), context["body"]
+    )
+    if here:
+        schematics = [
+            drawings.SCHEMATICS[name]().svg() for name in drawings.IN_CHAPTER.get(here, ())
+        ]
+        head = "".join(map(on_a_page, [the_map, *schematics]))
+        summary = f"<summary>You are here: chapter {here} on the map of the Transformer</summary>"
+        head = f"{way_to_the_notebook(app, page)}<details open>{summary}{head}</details>"
+        body = body.replace("</h1>", f"</h1>{head}", 1)
+    context["body"] = body
+
+
+def on_a_page(drawing):
+    """A drawing that shrinks with the page; on a telephone it is moved sideways."""
+    drawing = drawing.replace(
+        "<svg ", '<svg style="max-width:100%;min-width:600px;height:auto" ', 1
+    )
+    return f'<div style="overflow-x:auto;margin:1em 0">{drawing}</div>'
+
+
+def way_to_the_notebook(app, page):
+    """Links to download the notebook of a chapter and to open it in Colab."""
+    name = chapter_of(page).stem
+    if not pathlib.Path(app.outdir, "notebooks", f"{name}.ipynb").exists():
+        return ""  # chapters were not executed
+    up = "../" * page.count("/")
+    links = [f'<a href="{up}notebooks/{name}.ipynb" download>Download notebook</a>']
+    if notebooks.colab_link(name):
+        links.append(f'<a href="{notebooks.colab_link(name)}">Open in Colab</a>')
+    return f"<p>{' · '.join(links)}</p>"
 
 
 def lead_home(app, exception):

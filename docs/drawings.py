@@ -80,6 +80,8 @@ class Drawing:
         )
 
     def text(self, x, y, words, size=15, color="ink", anchor="middle", bold=False):
+        if not words:
+            return
         self.add(
             "text",
             html.escape(words),
@@ -124,7 +126,7 @@ class Drawing:
 
     def svg(self):
         return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" class="drawing" role="img" '
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="drawing" '
             f'viewBox="0 0 {self.width} {self.height}" width="{self.width}" '
             f'height="{self.height}"><title>{html.escape(self.title)}</title>'
             f"<style>{style()}</style>"
@@ -493,6 +495,13 @@ SCHEMATICS = {
     "teacher_forcing": teacher_forcing,
     "cache": cache,
     "beam_search": beam_search,
+}
+
+IN_CHAPTER = {  # what the site shows below the map at the head of a chapter
+    3: ("attention",),
+    4: ("heads",),
+    6: ("mask", "teacher_forcing"),
+    11: ("cache", "beam_search"),
 }
 
 
