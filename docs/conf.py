@@ -9,6 +9,8 @@ import re
 import sys
 
 import nbformat
+import sphinx.search
+from sphinx.search.en import SearchEnglish
 
 ROOT = pathlib.Path(__file__).parents[1]
 # The chapters and the API reference import this tree's package, installed or not.
@@ -25,7 +27,7 @@ include_patterns = [
     "*.md",
     "docs/*.md",
     "docs/api/*.md",
-    "chapters/README.md",
+    "chapters/*.md",
     "chapters/[0-9]*.py",
 ]
 
@@ -39,7 +41,10 @@ extensions = [
 ]
 
 # A chapter is a notebook in percent cells; an error in it, or a link to nowhere, ends the build.
-nb_custom_formats = {".py": ["jupytext.reads", {"fmt": "py:percent"}]}
+nb_custom_formats = {
+    ".py": ["jupytext.reads", {"fmt": "py:percent"}],
+    ".zh.md": ["jupytext.reads", {"fmt": "md"}],  # the Chinese edition
+}
 nb_execution_timeout = 180  # seconds per cell
 nb_execution_raise_on_error = True
 nb_output_stderr = "remove"  # the notices with which backends start
@@ -60,6 +65,23 @@ napoleon_custom_sections = [("Call arguments", "params_style"), "Returns", "Sour
 default_role = "code"  # docstrings have Markdown's single backticks
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 80
+
+
+class SearchBoth(SearchEnglish):
+    """English words, and of Chinese, which has no spaces, each two to four characters."""
+
+    def split(self, text):
+        runs = re.findall("[\u4e00-\u9fff]+", text)
+        parts = [
+            run[start : start + size]
+            for run in runs
+            for size in (2, 3, 4)
+            for start in range(len(run) - size + 1)
+        ]
+        return super().split(text) + parts
+
+
+sphinx.search.languages["en"] = SearchBoth
 
 html_theme = "sphinx_book_theme"
 html_theme_options = {"home_page_in_toc": True, "navbar_persistent": []}  # one search box, not two
@@ -82,8 +104,8 @@ def link_programs(app, page, source):
 
 
 def chapter_of(page):
-    """The program of a page that is a chapter, or None."""
-    path = ROOT / f"{page}.py"
+    """The program of a page that is a chapter, in English or in Chinese, or None."""
+    path = ROOT / f"{page.removesuffix('.zh')}.py"
     return path if path.exists() and path.parent.name == "chapters" else None
 
 
@@ -94,11 +116,11 @@ def offer_notebook(app, page, template, context, doctree):
     """
     executed = pathlib.Path(app.outdir).parent / "jupyter_execute" / f"{page}.ipynb"
     if chapter_of(page) and executed.exists():
-        notebook = notebooks.standalone(nbformat.read(executed, as_version=4), chapter_of(page))
+        notebook = notebooks.standalone(nbformat.read(executed, as_version=4), ROOT / page)
         for cell in notebook.cells:
             if "outputs" in cell:
                 cell.outputs = [out for out in cell.outputs if out.get("name") != "stderr"]
-        for name in (f"_sources/{page}.ipynb", f"notebooks/{chapter_of(page).stem}.ipynb"):
+        for name in (f"_sources/{page}.ipynb", f"notebooks/{page.rpartition('/')[2]}.ipynb"):
             path = pathlib.Path(app.outdir, name)
             path.parent.mkdir(parents=True, exist_ok=True)
             nbformat.write(notebook, path)
@@ -139,7 +161,7 @@ def on_a_page(drawing):
 
 def way_to_the_notebook(app, page):
     """Links to download the notebook of a chapter and to open it in Colab."""
-    name = chapter_of(page).stem
+    name = page.rpartition("/")[2]
     if not pathlib.Path(app.outdir, "notebooks", f"{name}.ipynb").exists():
         return ""  # chapters were not executed
     up = "../" * page.count("/")

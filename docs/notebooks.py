@@ -73,20 +73,22 @@ def standalone(notebook, path):
 
     Args:
         notebook: nbformat notebook, as made from `path`; it is changed.
-        path: pathlib.Path of the chapter.
+        path: pathlib.Path of the chapter, of the program or of its Chinese edition.
 
     Returns:
         The notebook.
     """
-    source = path.read_text("utf-8")
+    name = path.name.removesuffix(".py").removesuffix(".md")
+    program = CHAPTERS / f"{name.removesuffix('.zh')}.py"
+    source = program.read_text("utf-8")
     files = ",\n".join(
         f"    {name!r}: {as_literal((CHAPTERS / name).read_text('utf-8'))}"
         for name in shared_files(source)
     )
-    shared = SHARED.format(folder=FOLDER, files=files, chapter=path.stem)
+    shared = SHARED.format(folder=FOLDER, files=files, chapter=program.stem)
     cells = [nbformat.v4.new_code_cell(INSTALL.format(requirement=requirement()))]
     cells.append(nbformat.v4.new_code_cell(shared, metadata={"jupyter": {"source_hidden": True}}))
-    link = colab_link(path.stem)
+    link = colab_link(name)
     if link:
         notebook.cells[0].source += f"\n\n[Open in Colab]({link})"
     notebook.cells[1:1] = cells
@@ -107,8 +109,8 @@ def as_literal(text):
 
 
 def from_chapter(path):
-    """The notebook of a chapter, without outputs."""
-    return standalone(jupytext.read(path, fmt="py:percent"), path)
+    """The notebook of a chapter, of the program or of its Chinese edition, without outputs."""
+    return standalone(jupytext.read(path, fmt="md" if path.suffix == ".md" else "py:percent"), path)
 
 
 def executed(notebook, folder):
@@ -134,14 +136,14 @@ def main():
     parser.add_argument("--not-executed", action="store_true", help="cells without outputs")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
-    for path in sorted(CHAPTERS.glob("[0-9]*.py")):
+    for path in sorted([*CHAPTERS.glob("[0-9]*.py"), *CHAPTERS.glob("[0-9]*.zh.md")]):
         if options.chapters and int(path.name[:2]) not in options.chapters:
             continue
         notebook = from_chapter(path)
         if not options.not_executed:
             with tempfile.TemporaryDirectory() as folder:  # nothing lies beside it
                 executed(notebook, folder)
-        target = options.output / f"{path.stem}.ipynb"
+        target = options.output / f"{path.name.removesuffix(path.suffix)}.ipynb"
         nbformat.write(notebook, target)
         print(target, file=sys.stdout, flush=True)
 
