@@ -1,5 +1,6 @@
 """The Chinese edition says the same as the English one: pages side by side."""
 
+import importlib.util
 import pathlib
 import re
 
@@ -9,6 +10,14 @@ ROOT = pathlib.Path(__file__).parents[1]
 CHAPTERS = ROOT / "chapters"
 TRANSLATED = sorted(CHAPTERS.glob("[0-9]*.zh.md"))
 VERDICTS = {"错": "wrong", "不严谨": "loose", "对，但不完整": "true, but not the whole story"}
+
+
+@pytest.fixture(scope="module")
+def chinese():
+    spec = importlib.util.spec_from_file_location("chinese", ROOT / "docs" / "chinese.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def text_of(name):
@@ -36,12 +45,11 @@ def test_a_translated_chapter_has_the_code_of_the_english_one(path):
 
 
 @pytest.mark.parametrize("path", TRANSLATED, ids=lambda path: path.name)
-def test_a_translated_chapter_has_all_the_prose(path):
-    english = path.with_name(path.name.removesuffix(".zh.md") + ".py").read_text("utf-8")
-    prose = "\n".join(re.findall(r"^# ?(.*)", english, re.M))
+def test_a_translated_chapter_has_its_title_its_question_and_its_exercises(path):
     chinese = re.sub(r"^```python\n.*?^```$", "", path.read_text("utf-8"), flags=re.M | re.S)
-    headings = [len(marks) for marks in re.findall(r"^(#+) ", prose, re.M)]
-    assert [len(marks) for marks in re.findall(r"^(#+) ", chinese, re.M)] == headings
+    assert chinese.startswith(f"# {int(path.name[:2])} · ")
+    assert re.search(r"^\*\*.+？\*\* ", chinese, re.M)
+    assert "## 练习" in chinese and "## 答案" in chinese
     assert len(re.findall("[\u4e00-\u9fff]", chinese)) > 1200
     for number in "123":
         assert re.search(rf"^{number}\. ", chinese, re.M)
@@ -70,7 +78,7 @@ def sayings(name):
     """(number, verdict, the numbers that were measured, notes, chapters) of each row."""
     for row in re.findall(r"^\| (\d+ \|.*)\|$", text_of(name), re.M):
         number, saying, verdict, measured, chapters = (cell.strip() for cell in row.split(" | "))
-        numbers = re.findall(r"-?\d[\d,]*(?:\.\d+)?(?:e-\d+)?", measured)
+        numbers = re.findall(r"-?\d+(?:,\d{3})*(?:\.\d+)?(?:e-\d+)?", measured)
         notes = re.findall(r"\[\^\d\]", saying)
         yield number, VERDICTS.get(verdict, verdict), sorted(numbers), notes, chapters
 
@@ -124,3 +132,14 @@ def test_the_readme_in_chinese_has_the_same_modules():
         return [re.findall(r"`([\w/]+)`", row.split(" | ")[0]) for row in rows]
 
     assert modules(table("README.zh-CN.md", "模块")) == modules(table("README.md", "Modules")) != []
+
+
+def test_the_code_is_copied_also_where_a_cell_was_added(chinese):
+    program = "# %% [markdown]\n# A\n\n# %%\na = 1\n\n# %% [markdown]\n# B\n\n# %%\nb = 2\n"
+    markdown = "甲\n\n```python\na = 0\n```\n\n乙\n\n```python\nb = 2\n```\n"
+    assert chinese.in_step(markdown, program) == markdown.replace("a = 0", "a = 1")
+    longer = program.replace("# B\n", "# B\n\n# %%\nnew = 3\n")
+    found = chinese.in_step(markdown.replace("a = 0", "a = 1"), longer)
+    assert re.findall(r"^\w+ = \d|[甲乙]", found, re.M) == ["甲", "a = 1", "new = 3", "乙", "b = 2"]
+    shorter = program.replace("# %%\na = 1\n\n", "")
+    assert re.findall(r"^\w+ = \d", chinese.in_step(markdown, shorter), re.M) == ["b = 2"]
