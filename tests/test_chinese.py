@@ -35,7 +35,7 @@ def code_cells(path):
 
 
 def test_a_chapter_of_the_core_is_there():
-    assert {path.name[:2] for path in TRANSLATED} >= {"03", "04", "06"}
+    assert {path.name[:2] for path in TRANSLATED} >= {"03", "04", "05", "06", "07", "09", "11"}
 
 
 @pytest.mark.parametrize("path", TRANSLATED, ids=lambda path: path.name)
@@ -143,3 +143,8 @@ def test_the_code_is_copied_also_where_a_cell_was_added(chinese):
     assert re.findall(r"^\w+ = \d|[甲乙]", found, re.M) == ["甲", "a = 1", "new = 3", "乙", "b = 2"]
     shorter = program.replace("# %%\na = 1\n\n", "")
     assert re.findall(r"^\w+ = \d", chinese.in_step(markdown, shorter), re.M) == ["b = 2"]
+
+
+def test_the_gallery_leads_to_the_translated_chapters():
+    links = re.findall(r"\[中文版\]\((.+?)\)", text_of("chapters/README.zh-CN.md"))
+    assert links == [path.name for path in TRANSLATED]
