@@ -270,6 +270,40 @@ class DecoderWithKerasAttention(Decoder):
         return self.norm3(x + self.ffn2(self.ffn1(x)))
 
 
+class AnotherTutorial(layers.Layer):
+    """Values first, and a mask with an axis for the heads."""
+
+    def __init__(self, embed_size, heads, **kwargs):
+        super().__init__(**kwargs)
+        self.embed_size, self.heads = embed_size, heads
+        self.values, self.keys, self.queries = (
+            layers.Dense(embed_size, use_bias=False) for _ in range(3)
+        )
+        self.fc_out = layers.Dense(embed_size)
+
+    def call(self, values, keys, query, mask=None):
+        parts = (self.values(values), self.keys(keys), self.queries(query))
+        v, k, q = (ops.reshape(x, (x.shape[0], x.shape[1], self.heads, -1)) for x in parts)
+        energy = ops.einsum("nqhd,nkhd->nhqk", q, k)
+        if mask is not None:
+            energy = self.hide(energy, mask)
+        attention = ops.softmax(energy / (self.embed_size // self.heads) ** 0.5, axis=3)
+        out = ops.einsum("nhql,nlhd->nqhd", attention, v)
+        return self.fc_out(ops.reshape(out, (query.shape[0], query.shape[1], -1)))
+
+    def hide(self, energy, mask):
+        return ops.where(mask == 0, -1e20, energy)
+
+
+class EncoderOfAnotherTutorial(Encoder):
+    def make_attention(self):
+        return AnotherTutorial(self.sizes["d_model"], self.num_heads)
+
+    def call(self, x, mask=None):
+        x = self.norm1(x + self.attention(x, x, x, mask))
+        return self.norm2(x + self.ffn2(self.ffn1(x)))
+
+
 RIGHT = [  # what is checked, and its kind
     (attention_in_a_loop, "attention"),
     (attention_with_einsum, "attention"),
@@ -285,12 +319,14 @@ RIGHT = [  # what is checked, and its kind
     (MultiHead, "multi_head_attention"),
     (FusedSelfAttention, "multi_head_attention"),
     (HeadByHead, "multi_head_attention"),
+    (AnotherTutorial, "multi_head_attention"),
     (KerasAttention, "multi_head_attention"),
     (lambda: layers.MultiHeadAttention(2, 6), "multi_head_attention"),
     (FeedForward, "feed_forward"),
     (ConvolutionalFeedForward, "feed_forward"),
     (Encoder, "encoder_block"),
     (PreNormEncoder, "encoder_block"),
+    (EncoderOfAnotherTutorial, "encoder_block"),
     (Decoder, "decoder_block"),
     (DecoderWithKerasAttention, "decoder_block"),
 ]
@@ -484,6 +520,18 @@ class MaskAfter(MaskIgnored):
 class MaskWithInfinity(MultiHead):
     def hidden(self, scores, mask):
         return scores if mask is None else ops.where(mask[:, None], scores, -np.inf)
+
+
+class TutorialOfOnes(AnotherTutorial):
+    """Adds -1e9 where the mask is 1, so that 1 means hidden."""
+
+    def hide(self, energy, mask):
+        return energy + mask * NEVER
+
+
+class WithoutKeywords(AnotherTutorial):
+    def __init__(self, embed_size, heads):
+        super().__init__(embed_size, heads)
 
 
 class Forgetful(MultiHead):
@@ -778,6 +826,13 @@ WRONG = {  # name: what is checked, its kind, words of the sentence, chapter
     "heads: score of zero": (MaskByZero, "multi_head_attention", "set to 0, which is not", 6),
     "heads: mask after": (MaskAfter, "multi_head_attention", "set to 0 after the softmax", 6),
     "heads: NaN": (MaskWithInfinity, "multi_head_attention", "gets NaN", 6),
+    "heads: ones are hidden": (
+        TutorialOfOnes,
+        "multi_head_attention",
+        "mask is inverted",
+        6,
+    ),
+    "heads: no keywords": (WithoutKeywords, "multi_head_attention", "must take **kwargs", 10),
     "heads: configuration": (Forgetful, "multi_head_attention", "get_config", 10),
     "heads: always dropout": (DroppingAlways, "multi_head_attention", "Two calls", 10),
     "heads: leak by one": (LeakByOne, "multi_head_attention", "leaks by one", 6),

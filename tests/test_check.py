@@ -12,6 +12,7 @@ import pytest
 import keras_transformer as kt
 import oracle
 from keras_transformer.check import CHAPTERS, KINDS, CannotCheck, check_layer, formulas, guess_kind
+from keras_transformer.console import main
 from learners import RIGHT, WRONG, Encoder, MultiHead
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -161,6 +162,11 @@ def test_a_report_is_one_sentence():
     right, wrong = check_layer(kt.look_ahead_mask), check_layer(*WRONG["leak by one"][:2])
     assert str(right).startswith("look_ahead_mask is right: shape, polarity")
     assert re.search("leaks by one.* See chapter 6, Masks, and the target", repr(wrong))
+
+
+def test_the_command_for_models_refuses_a_program():
+    with pytest.raises(SystemExit, match=r"python -m keras_transformer\.check FILE\.py"):
+        main(["check", "my_layer.py"])
 
 
 PROGRAM = """

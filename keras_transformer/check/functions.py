@@ -22,8 +22,8 @@ from .subjects import (
     role_of,
 )
 
-BATCH, TARGET, SOURCE, WIDTH = 2, 3, 5, 6
-PADDED = np.array([[[1, 1, 1, 1, 1]], [[1, 1, 1, 0, 0]]], dtype=bool)  # (batch, 1, source length)
+BATCH, TARGET, SOURCE, WIDTH = 3, 4, 5, 6  # all different, and none the number of heads
+PADDED = (np.arange(SOURCE) < np.array([[5], [3], [4]]))[:, None]  # (batch, 1, source length)
 
 
 def normal(rng: np.random.Generator, *shape: int, scale: float = 1.0) -> Any:
@@ -77,7 +77,13 @@ def mark_attention(function: Callable, checked: list[str]) -> Fault | None:
     def output(q, k, v, mask=None):
         values = {"query": q, "key": k, "value": v}
         masks = {} if mask is None else dict.fromkeys(("padding", "look_ahead", "memory"), mask)
-        result = caller(arguments_for(function, values, masks))
+        try:
+            result = caller(arguments_for(function, values, masks))
+        except Exception:
+            if not masks:
+                raise
+            masks = {role: each.astype("float32") for role, each in masks.items()}
+            result = caller(arguments_for(function, values, masks))
         return result if isinstance(result, tuple) else (result,)
 
     def examine(wrongs, q, k, v, mask=None):

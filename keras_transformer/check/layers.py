@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -21,11 +22,17 @@ from .subjects import (
     make,
     mask_role,
     parameters,
-    reason_of,
     role_of,
 )
 
 D_MODEL = SIZES["d_model"]
+FORMS = [  # of a mask: learners expect an axis for the heads, a whole matrix, or numbers
+    lambda mask, length: mask,
+    lambda mask, length: np.broadcast_to(mask, (len(mask), length, mask.shape[-1])),
+    lambda mask, length: mask[:, None],
+    lambda mask, length: mask.astype("float32"),
+    lambda mask, length: mask[:, None].astype("float32"),
+]
 HEADS_IN_ORDER = [Formula(heads=heads) for heads in ("slices", "interleaved")]
 
 
@@ -42,7 +49,10 @@ class Subject:
         self.layer = make(thing)
         self.is_decoder = is_decoder
         self.values = values
-        self.num_heads = getattr(self.layer, "num_heads", SIZES["num_heads"])
+        heads = [name for name in vars(self.layer) if role_of(name, ("num_heads",))]
+        heads = [getattr(self.layer, name) for name in heads]
+        self.num_heads = next((n for n in heads if isinstance(n, int)), SIZES["num_heads"])
+        self.form = FORMS[0]
         self.masks = {mask_role(name, is_decoder) for name in parameters(self.layer.call)}
         self()
         self._draw_weights()
@@ -51,7 +61,12 @@ class Subject:
     def __call__(self, masks: dict | None = None, layer: Any = None, **values: Any) -> Any:
         layer = layer or self.layer
         values = {**self.values, **values}
-        arguments = arguments_for(layer.call, values, masks or {}, self.is_decoder)
+        length = values["query"].shape[1]
+        masks = {
+            role: self.form(mask, length) if isinstance(mask, np.ndarray) else mask
+            for role, mask in (masks or {}).items()
+        }
+        arguments = arguments_for(layer.call, values, masks, self.is_decoder)
         found = call(layer, arguments, as_tensors=True)
         return found[0] if isinstance(found, tuple) else found
 
@@ -69,6 +84,29 @@ class Subject:
     def has(self, kind: type) -> bool:
         """Whether a layer of this kind is part of it."""
         return any(isinstance(each, kind) for each in self.layer._flatten_layers())
+
+    def each_form(self, masks: dict) -> Iterator[Any]:
+        """Yields the output for each form of the masks that the layer takes.
+
+        Args:
+            masks: dict from a role to a bool array of three axes.
+
+        Raises:
+            Exception: that of the first form, if the layer takes none.
+        """
+        first_error, is_taken = None, False
+        for form in FORMS:
+            self.form = form
+            try:
+                found = self(masks)
+            except Exception as error:
+                first_error = first_error or error
+                continue
+            is_taken = True
+            yield found
+        self.form = FORMS[0]
+        if first_error and not is_taken:
+            raise first_error
 
     def before_values(self) -> Fault | None:
         """What is wrong whatever the values are."""
@@ -91,8 +129,12 @@ class Subject:
             config = json.loads(json.dumps(self.layer.get_config()))
             copy = type(self.layer).from_config(config)
             self(layer=copy)
-        except Exception as error:
-            return Fault(f"{kind} cannot be saved and loaded: {reason_of(error)}.", 10)
+        except Exception:
+            sentence = (
+                f"A {kind} cannot be made from its get_config(): __init__ must take **kwargs and "
+                "pass them to super().__init__, and get_config return all its other arguments."
+            )
+            return Fault(sentence, 10)
         weights = self.layer.get_weights()
         same = [each.shape for each in copy.get_weights()] == [each.shape for each in weights]
         if same:
@@ -133,25 +175,29 @@ def mark_multi_head_attention(thing: Any, checked: list[str]) -> Fault | None:
         return faults.NO_OUTPUT_PROJECTION
     wide = query.astype("float64"), memory.astype("float64")
 
-    def explained(found, mask, wrongs):
+    def explained(outputs, mask, wrongs):
         def predict(formula):
             for way in ways:
                 yield formulas.multi_head_attention(*wide, way, subject.num_heads, mask, formula)
 
-        if any(fits(found, predict, right) for right in HEADS_IN_ORDER):
-            return None
-        fault = explanation(found, predict, [PAPER], wrongs)
-        expected = None if found.shape == query.shape else query
-        return fault or unexplained(found, expected, 4, "multi-head attention")
+        found = []
+        for output in outputs:
+            if any(fits(output, predict, right) for right in HEADS_IN_ORDER):
+                return None
+            found.append(output)
+        faults_found = (explanation(output, predict, [PAPER], wrongs) for output in found)
+        expected = None if found[0].shape == query.shape else query
+        otherwise = unexplained(found[0], expected, 4, "multi-head attention")
+        return next(filter(None, faults_found), otherwise)
 
-    fault = explained(subject(), None, faults.SCALE + faults.HEADS + faults.SOFTMAX)
+    fault = explained([subject()], None, faults.SCALE + faults.HEADS + faults.SOFTMAX)
     if not fault and "padding" in subject.masks:
         checked += ["mask", "polarity of the mask", "a query without keys"]
         mask = np.broadcast_to(PADDED, (BATCH, query.shape[1], SOURCE))
-        fault = explained(subject({"padding": mask}), mask, faults.MASK)
+        fault = explained(subject.each_form({"padding": mask}), mask, faults.MASK)
         if not fault and is_self:
             triangle = np.broadcast_to(formulas.look_ahead(SOURCE), (BATCH, SOURCE, SOURCE))
-            fault = explained(subject({"padding": triangle}), triangle, faults.MASK)
+            fault = explained([subject({"padding": triangle})], triangle, faults.MASK)
         nothing = mask & (np.arange(BATCH) > 0)[:, None, None]
         if not fault and not np.isfinite(subject({"padding": nothing})).all():
             fault = faults.NAN_ROW
@@ -160,7 +206,7 @@ def mark_multi_head_attention(thing: Any, checked: list[str]) -> Fault | None:
         found = subject({"flag": True})
         for fault in (None, *faults.LOOK_AHEAD):
             form = PAPER if fault is None else Formula(**fault.changes)
-            if explained(found, formulas.look_ahead(SOURCE, form), []) is None:
+            if explained([found], formulas.look_ahead(SOURCE, form), []) is None:
                 break
         else:
             fault = faults.FUTURE
@@ -278,30 +324,33 @@ def _mark_block(thing, checked, is_decoder):
 
         return predict
 
-    found, predict = subject(given), predictions(None)
+    predict = predictions(None)
     choices = itertools.product((1e-6, 1e-3), ("after", "before"), ("slices", "interleaved"))
     rights = [Formula(epsilon=e, norm=norm, heads=heads) for e, norm, heads in choices]
-    right = next((formula for formula in rights if fits(found, predict, formula)), None)
+    found, right = [], None
+    for output in subject.each_form(given):
+        found.append(output)
+        right = next((formula for formula in rights if fits(output, predict, formula)), None)
+        if right or not given or not subject.masks & {"look_ahead"}:
+            break
     if right is None:
         posts = [Formula(norm=norm) for norm in ("after", "before")]
-        return explanation(found, predict, posts, wrongs) or _by_behavior(subject, given, found)
+        reasons = (explanation(output, predict, posts, wrongs) for output in found)
+        return next(filter(None, reasons), None) or _by_behavior(subject, given, found[0])
     role = "memory" if is_decoder else "padding"
     if role in subject.masks:
         checked += ["padding", "polarity of the mask"]
-        found = _with_padding(subject, given, role, length)
-        if not fits(found, predictions(PADDED), right):
+        predict, found = predictions(PADDED), []
+        for output in subject.each_form({**given, role: PADDED}):
+            if fits(output, predict, right):
+                break
+            found.append(output)
+        else:
             wrongs = faults.MEMORY_MASK if is_decoder else faults.MASK
-            fault = explanation(found, predictions(PADDED), [right], wrongs)
-            return fault or unexplained(found, None, 6, "a block under a padding mask")
+            reasons = (explanation(output, predict, [right], wrongs) for output in found)
+            otherwise = unexplained(found[0], None, 6, "a block under a padding mask")
+            return next(filter(None, reasons), otherwise)
     return subject.after_values(checked)
-
-
-def _with_padding(subject, given, role, length):
-    """The output under a padding mask of one row; of the whole matrix, if it wants that."""
-    try:
-        return subject({**given, role: PADDED})
-    except Exception:
-        return subject({**given, role: np.broadcast_to(PADDED, (BATCH, length, SOURCE))})
 
 
 def _by_behavior(subject, given, found):

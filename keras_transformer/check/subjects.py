@@ -11,10 +11,12 @@ from keras import ops
 
 SIZES: dict[str, Any] = {"d_model": 12, "num_heads": 2, "key_dim": 6, "d_ff": 20, "dropout": 0.0}
 NAMES = {  # what a parameter stands for, by its name
-    "d_model": "d_model embed_dim embedding_dim model_dim dim width units hidden_size d size",
-    "num_heads": "num_heads heads n_heads h nhead n_head",
+    "d_model": "d_model embed_dim embed_size embedding_dim embedding_size model_dim emb_dim dim "
+    "width units hidden_size d size",
+    "num_heads": "num_heads heads n_heads h nhead n_head num_attention_heads",
     "key_dim": "key_dim d_k dk head_dim head_size depth head_width value_dim d_v",
-    "d_ff": "d_ff dff ff_dim d_inner hidden hidden_dim inner inner_dim intermediate_dim d_hidden",
+    "d_ff": "d_ff dff ff_dim d_inner ff_size ffn_dim dim_feedforward hidden hidden_dim "
+    "inner inner_dim intermediate_dim d_hidden",
     "dropout": "dropout rate dropout_rate p_drop attention_dropout",
     "query": "query queries q x_q xq x inputs input target x_target",
     "key": "key keys k x_k",
