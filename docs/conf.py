@@ -145,8 +145,11 @@ def draw(app, page, template, context, doctree):
             drawings.SCHEMATICS[name]().svg() for name in drawings.IN_CHAPTER.get(here, ())
         ]
         head = "".join(map(on_a_page, [the_map, *schematics]))
-        summary = f"<summary>You are here: chapter {here} on the map of the Transformer</summary>"
-        head = f"{way_to_the_notebook(app, page)}<details open>{summary}{head}</details>"
+        words = f"You are here: chapter {here} on the map of the Transformer"
+        if page.endswith(".zh"):
+            words = f"你在这里：Transformer 全图上的第 {here} 章"
+        head = f"<details open><summary>{words}</summary>{head}</details>"
+        head = way_to_the_notebook(app, page) + head
         body = body.replace("</h1>", f"</h1>{head}", 1)
     context["body"] = body
 
@@ -165,9 +168,12 @@ def way_to_the_notebook(app, page):
     if not pathlib.Path(app.outdir, "notebooks", f"{name}.ipynb").exists():
         return ""  # chapters were not executed
     up = "../" * page.count("/")
-    links = [f'<a href="{up}notebooks/{name}.ipynb" download>Download notebook</a>']
+    download, in_colab = "Download notebook", "Open in Colab"
+    if page.endswith(".zh"):
+        download, in_colab = "下载 notebook", "在 Colab 中打开"
+    links = [f'<a href="{up}notebooks/{name}.ipynb" download>{download}</a>']
     if notebooks.colab_link(name):
-        links.append(f'<a href="{notebooks.colab_link(name)}">Open in Colab</a>')
+        links.append(f'<a href="{notebooks.colab_link(name)}">{in_colab}</a>')
     return f"<p>{' · '.join(links)}</p>"
 
 
