@@ -451,6 +451,11 @@ class ScaledByLength(MultiHead):
         return scores / length**0.5
 
 
+class MixedAndUnscaled(Unscaled):
+    def split(self, x):
+        return ops.reshape(x, (-1, self.num_heads, x.shape[1], self.key_dim))
+
+
 class SoftmaxOverQueries(MultiHead):
     def weights_of(self, scores, mask):
         return ops.softmax(scores, axis=-2)
@@ -627,6 +632,10 @@ class EncoderInvertsMask(Encoder):
 
 
 class LinearEncoder(Encoder):
+    activation = None
+
+
+class LinearEncoderWithoutResiduals(EncoderWithoutResiduals):
     activation = None
 
 
@@ -866,3 +875,17 @@ WRONG = {  # name: what is checked, its kind, words of the sentence, chapter
     "cross-attention first": (DecoderCrossesFirst, "decoder_block", "before the self-attention", 9),
     "decoder sees padding": (DecoderSeesPadding, "decoder_block", "mask has no effect", 6),
 }
+
+TWICE_WRONG = [  # what is checked, its kind, words of both sentences
+    (
+        softmax_attention(scale=lambda s, d: s / d, axis=-2),
+        "attention",
+        ("instead of its square root", "over the queries"),
+    ),
+    (MixedAndUnscaled, "multi_head_attention", ("not scaled", "when they are split")),
+    (
+        LinearEncoderWithoutResiduals,
+        "encoder_block",
+        ("no residual connection:", "no activation"),
+    ),
+]

@@ -13,7 +13,7 @@ import keras_transformer as kt
 import oracle
 from keras_transformer.check import CHAPTERS, KINDS, CannotCheck, check_layer, formulas, guess_kind
 from keras_transformer.console import main
-from learners import RIGHT, WRONG, Encoder, MultiHead
+from learners import RIGHT, TWICE_WRONG, WRONG, Encoder, MultiHead
 
 ROOT = pathlib.Path(__file__).parents[1]
 
@@ -32,6 +32,20 @@ def test_a_wrong_one_is_named(name):
     assert not report.passed
     assert words in report.fault.sentence, str(report)
     assert report.fault.chapter == chapter
+
+
+@pytest.mark.parametrize("layer, kind, words", TWICE_WRONG, ids=["attention", "heads", "block"])
+def test_two_faults_are_both_named(layer, kind, words):
+    sentence = check_layer(layer, kind).fault.sentence
+    assert all(each in sentence for each in words), sentence
+
+
+def test_what_no_fault_explains_is_measured():
+    def attention(query, key, value):
+        return 1.5 * kt.scaled_dot_product_attention(query, key, value)[0]
+
+    report = check_layer(attention)
+    assert re.search(r"values differ from softmax.* by up to [01]\.\d+", report.fault.sentence)
 
 
 @pytest.mark.parametrize(

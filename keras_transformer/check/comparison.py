@@ -1,6 +1,7 @@
 """Which formula gives the numbers that were found."""
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -32,7 +33,13 @@ def close(found: Any, expected: Any, tolerance: float = RIGHT) -> bool:
     return bool(np.abs(found[counts] - expected[counts]).max() <= tolerance * scale)
 
 
-def fits(found: Any, predict: Predict, formula: Formula, tolerance: float = RIGHT) -> bool:
+def fits(
+    found: Any,
+    predict: Predict,
+    formula: Formula,
+    tolerance: float = RIGHT,
+    most_ways: int | None = None,
+) -> bool:
     """Whether one of the outputs that a formula may give is the one that was found.
 
     Args:
@@ -41,18 +48,20 @@ def fits(found: Any, predict: Predict, formula: Formula, tolerance: float = RIGH
             which the learner's weights can be read.
         formula: `Formula`.
         tolerance: float, as for `close`.
+        most_ways: int, outputs that are compared, the likely ones first; None: all.
 
     Returns:
         bool.
     """
     with np.errstate(all="ignore"):
-        return any(close(found, each, tolerance) for each in predict(formula))
+        expected = itertools.islice(predict(formula), most_ways)
+        return any(close(found, each, tolerance) for each in expected)
 
 
 def explanation(
     found: Any, predict: Predict, rights: Sequence[Formula], wrongs: Sequence[Fault]
 ) -> Fault | None:
-    """The first fault whose formula gives what was found.
+    """The first fault, or pair of faults, whose formula gives what was found.
 
     Args:
         found: float64 array, the learner's output.
@@ -67,6 +76,12 @@ def explanation(
         for formula in rights:
             if fits(found, predict, dataclasses.replace(formula, **fault.changes), WRONG):
                 return fault
+    for one, other in itertools.combinations(wrongs, 2):
+        if not set(one.changes) & set(other.changes):
+            for formula in rights:
+                wrong = dataclasses.replace(formula, **one.changes, **other.changes)
+                if fits(found, predict, wrong, WRONG, most_ways=4):
+                    return dataclasses.replace(one, sentence=f"{one.sentence} {other.sentence}")
     return None
 
 
