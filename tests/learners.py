@@ -368,6 +368,23 @@ def attention_to_keys(query, key, value):
     return attention_with_einsum(query, key, key)
 
 
+def scaled_cosine_attention(query, key, value):
+    query, key = ops.normalize(query, axis=-1), ops.normalize(key, axis=-1)
+    scores = ops.matmul(query, ops.swapaxes(key, -1, -2)) / query.shape[-1] ** 0.5
+    return ops.matmul(ops.softmax(scores), value)
+
+
+def sigmoid_attention(query, key, value):
+    scores = ops.matmul(query, ops.swapaxes(key, -1, -2)) / query.shape[-1] ** 0.5
+    return ops.matmul(ops.sigmoid(scores), value)
+
+
+def transposed_mask(scores, mask):
+    if mask.shape[-1] == mask.shape[-2]:
+        mask = ops.swapaxes(mask, -1, -2)
+    return ops.softmax(ops.where(mask, scores, NEVER))
+
+
 def unweighted_attention(query, key, value):
     scores = ops.matmul(query, ops.swapaxes(key, -1, -2)) / query.shape[-1] ** 0.5
     return ops.matmul(scores, value)
@@ -391,6 +408,25 @@ def table_of(exponent=lambda i, d: i // 2 * 2 / d, first=0, base=10000.0, waves=
         return table
 
     return positional_encoding
+
+
+def angles_of(length, d_model):
+    return np.arange(length)[:, None] / 10000 ** (np.arange(0, d_model, 2) / d_model)
+
+
+def sines_then_cosines(length, d_model):
+    angles = angles_of(length, d_model)
+    return np.concatenate([np.sin(angles), np.cos(angles)], axis=-1)
+
+
+def in_degrees(length, d_model):
+    angles = np.radians(angles_of(length, d_model))
+    return np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(length, d_model)
+
+
+def multiplied_positions(length, d_model):
+    angles = np.arange(length)[:, None] * 10000 ** (np.arange(0, d_model, 2) / d_model)
+    return np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(length, d_model)
 
 
 def coarse_positions(length, d_model):
@@ -615,6 +651,33 @@ class EncoderWithoutSecondResidual(Encoder):
         return self.norm2(self.ffn2(self.ffn1(x)))
 
 
+class EncoderWithoutFirstResidual(Encoder):
+    def call(self, x, mask=None):
+        x = self.norm1(self.attention(x, x, mask=mask))
+        return self.norm2(x + self.ffn2(self.ffn1(x)))
+
+
+class EncoderWithOneNorm(Encoder):
+    def call(self, x, mask=None):
+        x = x + self.attention(x, x, mask=mask)
+        return self.norm2(x + self.ffn2(self.ffn1(x)))
+
+
+class NormOverSentence(layers.Layer):
+    def call(self, x):
+        return norm_over(1, 2)(x)
+
+
+class EncoderOverSentence(Encoder):
+    def make_norm(self):
+        return NormOverSentence()
+
+
+class EncoderOfNeighbors(Encoder):
+    def call(self, x, mask=None):
+        return super().call(x) + ops.mean(x, axis=0)
+
+
 class EncoderWithoutNorm(Encoder):
     def call(self, x, mask=None):
         x = x + self.attention(x, x, mask=mask)
@@ -647,6 +710,11 @@ class UnscaledEncoder(Encoder):
 class LeakingDecoder(Decoder):
     def look_ahead(self, length):
         return None
+
+
+class LeakingDecoderOfAnotherScale(LeakingDecoder):
+    def call(self, x, encoder_output, padding_mask=None):
+        return 1.5 * super().call(x, encoder_output)
 
 
 class DecoderLeaksByOne(Decoder):
@@ -698,6 +766,9 @@ WRONG = {  # name: what is checked, its kind, words of the sentence, chapter
     "softmax over queries": (softmax_attention(axis=-2), "attention", "over the queries", 3),
     "softmax over the batch": (softmax_attention(axis=0), "attention", "sentences of the batch", 3),
     "no softmax": (unweighted_attention, "attention", "no softmax", 3),
+    "sigmoid": (sigmoid_attention, "attention", "sigmoid stands in place", 3),
+    "scaled cosine": (scaled_cosine_attention, "attention", "cosine of query and key", 3),
+    "mask transposed": (masked_attention(transposed_mask), "attention", "mask is transposed", 6),
     "cosine": (cosine_attention, "attention", "cosine", 3),
     "average of keys": (attention_to_keys, "attention", "average the keys", 3),
     "other weights": (attention_with_other_weights, "attention", "weights that are returned", 3),
@@ -764,6 +835,24 @@ WRONG = {  # name: what is checked, its kind, words of the sentence, chapter
         6,
     ),
     "mask of numbers": (lambda length: np.tri(length), "look_ahead_mask", "make it boolean", 6),
+    "a mask of everything": (
+        lambda length: np.ones((length, length), dtype=bool),
+        "look_ahead_mask",
+        "The future leaks: nothing",
+        6,
+    ),
+    "another mask": (
+        lambda length: np.eye(length, dtype=bool),
+        "look_ahead_mask",
+        "differs from the one",
+        6,
+    ),
+    "padding not hidden": (
+        lambda ids: np.ones((len(ids), 1, ids.shape[1]), dtype=bool),
+        "padding_mask",
+        "hides nothing",
+        6,
+    ),
     "padding is True": (lambda ids: (ids == 0)[:, None], "padding_mask", "mask is inverted", 6),
     "padding of queries": (
         lambda ids: (ids != 0)[:, :, None],
@@ -797,11 +886,22 @@ WRONG = {  # name: what is checked, its kind, words of the sentence, chapter
         5,
     ),
     "base 1000": (table_of(base=1000.0), "positional_encoding", "1,000 instead of 10,000", 5),
+    "sines, then cosines": (sines_then_cosines, "positional_encoding", "All sines come first", 5),
+    "sines only": (table_of(waves=(np.sin, np.sin)), "positional_encoding", "must be cosines", 5),
+    "multiplied positions": (multiplied_positions, "positional_encoding", "is multiplied by", 5),
+    "degrees": (in_degrees, "positional_encoding", "in radians already", 5),
+    "another table": (
+        lambda length, d_model: np.ones((length, d_model)),
+        "positional_encoding",
+        "differs from the sinusoids",
+        5,
+    ),
     "coarse positions": (coarse_positions, "positional_encoding", "share a row", 5),
     "positions not added": (PositionsAlone, "positional_encoding", "return its input plus", 5),
     "input scaled": (ScaledInput, "positional_encoding", "return its input plus", 5),
     "norm over batch": (norm_over(0), "layer_norm", "over the batch", 8),
     "norm over length": (norm_over(1), "layer_norm", "over the positions", 8),
+    "norm over a sentence": (norm_over(1, 2), "layer_norm", "all tokens of a sentence", 8),
     "norm over batch and length": (norm_over(0, 1), "layer_norm", "batch and positions", 8),
     "no root": (norm_over(-1, root=lambda x: x), "layer_norm", "instead of its square root", 8),
     "no mean": (norm_over(-1, centered=False), "layer_norm", "mean is not subtracted", 8),
@@ -864,12 +964,32 @@ WRONG = {  # name: what is checked, its kind, words of the sentence, chapter
         "around the feed-forward network",
         8,
     ),
+    "no first residual": (
+        EncoderWithoutFirstResidual,
+        "encoder_block",
+        "around the attention",
+        8,
+    ),
+    "one norm": (EncoderWithOneNorm, "encoder_block", "Only the last sublayer", 8),
+    "block over a sentence": (EncoderOverSentence, "encoder_block", "all tokens of a sentence", 8),
+    "block of neighbors": (
+        EncoderOfNeighbors,
+        "encoder_block",
+        "depends on the other sentences",
+        8,
+    ),
     "no norm": (EncoderWithoutNorm, "encoder_block", "no layer normalization", 8),
     "padding seen": (EncoderForgetsMask, "encoder_block", "mask has no effect", 6),
     "block inverts the mask": (EncoderInvertsMask, "encoder_block", "mask is inverted", 6),
     "linear block": (LinearEncoder, "encoder_block", "no activation", 8),
     "unscaled block": (UnscaledEncoder, "encoder_block", "not scaled", 3),
     "leak of the future": (LeakingDecoder, "decoder_block", "The future leaks: nothing", 6),
+    "leak of another scale": (
+        LeakingDecoderOfAnotherScale,
+        "decoder_block",
+        "moves when a later token",
+        6,
+    ),
     "decoder leaks by one": (DecoderLeaksByOne, "decoder_block", "leaks by one", 6),
     "no memory": (DecoderWithoutMemory, "decoder_block", "reads the target", 7),
     "cross-attention first": (DecoderCrossesFirst, "decoder_block", "before the self-attention", 9),

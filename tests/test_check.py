@@ -11,7 +11,15 @@ import pytest
 
 import keras_transformer as kt
 import oracle
-from keras_transformer.check import CHAPTERS, KINDS, CannotCheck, check_layer, formulas, guess_kind
+from keras_transformer.check import (
+    CHAPTERS,
+    KINDS,
+    CannotCheck,
+    check_layer,
+    faults,
+    formulas,
+    guess_kind,
+)
 from keras_transformer.console import main
 from learners import RIGHT, TWICE_WRONG, WRONG, Encoder, MultiHead
 
@@ -65,6 +73,15 @@ def test_what_no_fault_explains_is_measured():
 )
 def test_the_package_passes(layer, kind):
     assert check_layer(layer, kind).passed
+
+
+def test_each_fault_has_a_learner_who_makes_it():
+    for value in vars(faults).values():
+        group = value if isinstance(value, list) else [value]
+        group = list(value.values()) if isinstance(value, dict) else group
+        for fault in group:
+            if isinstance(fault, faults.Fault):
+                assert any(words in fault.sentence for _, _, words, _ in WRONG.values()), fault
 
 
 def test_there_are_enough_of_both():

@@ -82,3 +82,10 @@ def test_a_notebook_runs_where_no_file_lies_beside_it(tmp_path):
     outputs = [output for cell in cells for output in cell.get("outputs", [])]
     assert any("image/png" in output.get("data", {}) for output in outputs)
     assert not any(output["output_type"] == "error" for output in outputs)
+
+
+def test_the_chinese_edition_leads_to_the_notebook_beside_it(notebooks):
+    for path in (ROOT / "chapters").glob("[0-9]*.zh.md"):
+        name = path.name.removesuffix(".zh.md")
+        assert f"[English]({name}.ipynb)" in sources(notebooks.from_chapter(path), "markdown")[0]
+        assert sources(notebooks.from_chapter(path), "code")[1].endswith(f'"{name}.py"')
