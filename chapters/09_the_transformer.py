@@ -386,6 +386,8 @@ assert echoes[1] > 0.6 > 0.2 > echoes[0]
 # 3. Every LayerNorm adds an ε to the variance. The paper does not say which, the authors' code and
 #    the package have $10^{-6}$, and Keras's default is $10^{-3}$. When does it matter?
 #
+# Write a block of the decoder yourself, and have it marked: `kt.check_layer(MyDecoderBlock)`.
+#
 # ## Answers
 #
 # 1\. A layer that is called three times has its weights once. Base keeps 26 million, and most of

@@ -95,16 +95,8 @@ def test_the_matrix_of_formats_is_one_command(small_tasks, tmp_path):
     small_tasks["tagger"].save(tmp_path / "model.keras")
     (tmp_path / "texts").write_text("The dog barks.\n\nIt's a small cat!\n")
     command = [sys.executable, RUN.parent / "benchmark.py", "export", tmp_path / "model.keras"]
-    command += [
-        "--texts",
-        tmp_path / "texts",
-        "--formats",
-        "litert",
-        "ctranslate2",
-        "safetensors",
-        "--least",
-        "1",
-    ]
+    command += ["--texts", tmp_path / "texts", "--least", "1"]
+    command += ["--formats", "litert", "ctranslate2", "safetensors"]
     root = str(RUN.parents[1])
     done = subprocess.run(
         [*command, "--json", tmp_path / "rows.json"],

@@ -24,6 +24,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Prints what the file holds."""
+    if options.model.endswith(".py"):
+        sys.exit(
+            f"{options.model} is a program, not a saved model; to mark layers that you have "
+            "written: python -m keras_transformer.check FILE.py"
+        )
     try:
         summary = check_file(options.model)
     except (ValueError, FileNotFoundError) as error:
