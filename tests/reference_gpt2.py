@@ -60,7 +60,7 @@ def train_pairs(size=420):
     return description["vocab"], description["merges"]
 
 
-def write_vocabulary(folder, size=None, seed=2):
+def write_vocabulary(folder, size=None, seed=5):
     """Writes vocab.json and merges.txt, with ids in any order.
 
     Args:
@@ -82,7 +82,7 @@ def write_vocabulary(folder, size=None, seed=2):
     return len(tokens), ids[SEPARATOR]
 
 
-def write_gpt2(folder, sizes=SMALL, vocabulary_size=None, seed=2):
+def write_gpt2(folder, sizes=SMALL, vocabulary_size=None, seed=5):
     """Writes a model as GPT-2 is stored: with tokenizer.json, which the other two files make.
 
     Returns:
@@ -101,23 +101,30 @@ def write_gpt2(folder, sizes=SMALL, vocabulary_size=None, seed=2):
 def _randomize(model, seed):
     """Weights far from zero and one, so that none of them could be lost unnoticed.
 
-    The logits lie far below 0, as they do in published models: only their differences count.
+    One feature is the same in all tokens: `shift` moves all logits by it.
     """
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, weight in model.named_parameters():
             weight.normal_(generator=generator)
             if weight.ndim == 2:
-                weight *= 1 if "wte" in name or "wpe" in name else weight.shape[0] ** -0.5
+                inputs = model.config.n_embd / 32 if "wte" in name or "wpe" in name else len(weight)
+                weight *= inputs**-0.5
             else:
                 weight *= 0.3
                 weight += "ln_" in name and "weight" in name
-        norm, embedding = model.transformer.ln_f, model.transformer.wte.weight
+        norm = model.transformer.ln_f
         norm.weight.normal_(generator=generator)  # of both signs: no token is its own successor
-        norm.weight[0] = 0
         norm.bias *= 0.1
-        norm.bias[0] = -200
-        embedding[:, 0] = 1
+        model.transformer.wte.weight[:, 0] = 1
+        shift(model, 0)
+
+
+def shift(model, number):
+    """Adds a number to all logits, which changes no probability."""
+    with torch.no_grad():
+        model.transformer.ln_f.weight[0] = 0
+        model.transformer.ln_f.bias[0] = number
 
 
 def their_logits(model, ids):

@@ -1,5 +1,6 @@
 """Imported GPT-2 models give the logits and continuations of the library that they come from."""
 
+import copy
 import json
 import os
 import pathlib
@@ -89,15 +90,22 @@ def test_logits_are_those_of_transformers(gpt2):
     ids[:, 0] = kt.START
     ours = ops.convert_to_numpy(gpt2.generator.model({"token_ids": ids}))[..., kt.END :]
     theirs = reference.their_logits(gpt2.model, gpt2.rows[ids])[..., gpt2.rows[kt.END :]]
-    assert theirs.std() > 1 and theirs.max() < -100
-    np.testing.assert_allclose(ours - ours.mean(), theirs - theirs.mean(), atol=1e-4)
-    np.testing.assert_allclose(ours, theirs, atol=3e-4)  # of numbers of about 200
+    assert theirs.std() > 1
+    np.testing.assert_allclose(ours, theirs, atol=1e-4)
 
 
-def test_ids_that_gpt2_lacks_have_no_probability(gpt2):
-    ours, theirs = gpt2.log_p(20, 30)
+@pytest.mark.parametrize("shift", [-200, 200])
+def test_ids_that_gpt2_lacks_have_no_probability_however_far_from_0_its_logits_are(
+    gpt2, variant, shift
+):
+    model = copy.deepcopy(gpt2.model)
+    reference.shift(model, shift)
+    model.save_pretrained(variant)
+    shutil.copy(gpt2.folder / "tokenizer.json", variant)
+    shifted = Gpt2(variant, model, gpt2.tokenizer)
+    ours, theirs = shifted.log_p(5, 20)
     assert (ours[..., : kt.END] < -90).all()
-    np.testing.assert_allclose(ours[..., kt.END :], theirs[..., kt.END :], atol=2e-4)
+    np.testing.assert_allclose(ours[..., kt.END :], theirs[..., kt.END :], atol=3e-4)
 
 
 def test_greedy_continuations_are_those_of_transformers(gpt2):
@@ -139,10 +147,7 @@ def test_a_model_of_the_true_sizes_is_imported(tmp_path):
     )
     ours, theirs = gpt2.log_p(2, 16)
     assert theirs.std() > 1
-    np.testing.assert_allclose(ours[..., kt.END :], theirs[..., kt.END :], atol=2e-4)
-    prompts = PROMPTS[:3]
-    theirs, _ = reference.their_continuations(gpt2.model, gpt2.tokenizer, prompts, 4)
-    assert gpt2.generator.generate(prompts, max_tokens=4, temperature=0) == theirs
+    np.testing.assert_allclose(ours[..., kt.END :], theirs[..., kt.END :], atol=1e-4)
 
 
 # How folders differ
@@ -151,10 +156,10 @@ def test_a_model_of_the_true_sizes_is_imported(tmp_path):
 @pytest.fixture
 def variant(gpt2, tmp_path):
     """Another folder of the same model; without its weights and its vocabulary."""
-    copy = tmp_path / "variant"
-    copy.mkdir()
-    shutil.copy(gpt2.folder / "config.json", copy)
-    return copy
+    folder = tmp_path / "variant"
+    folder.mkdir()
+    shutil.copy(gpt2.folder / "config.json", folder)
+    return folder
 
 
 def assert_same_model(generator, expected):
@@ -252,6 +257,7 @@ def test_the_file_gives_the_same_texts_on_another_backend(gpt2, tmp_path):
     assert json.loads(result.stdout.splitlines()[-1]) == expected
 
 
+@pytest.mark.slow
 def test_fine_tuning_changes_every_weight_and_is_saved(gpt2, tmp_path):
     generator = importing.from_gpt2(gpt2.folder)
     model = generator.model
