@@ -66,8 +66,8 @@ class ByteLevelTokenizer(Tokenizer):
 
         Raises:
             ImportError: tokenizers is not installed.
-            ValueError: A byte has no token, a token is there twice or is none of byte-level BPE, or
-                a merge is not one of tokens.
+            ValueError: A byte has no token, a token is there twice, is none of byte-level BPE or has
+                no merge, or a merge is not one of tokens.
         """
         return cls(_built(pairs).to_str().encode())
 
@@ -251,6 +251,13 @@ def _built(pairs):
             "A merge must be of tokens, and its result must be one",
             merge=(one[:50], other[:50]),
         )
+    made = alphabet.union(one + other for one, other in pairs.merges)
+    unmade = [token for token in pairs.tokens if token not in made]
+    check(
+        not unmade,
+        "Every token must be one byte, or the result of a merge; some merges are missing",
+        tokens_without_a_merge=len(unmade),
+    )
     library = tokenizers.Tokenizer(models.BPE(vocab=ids, merges=pairs.merges))
     library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     library.decoder = decoders.ByteLevel()

@@ -65,16 +65,23 @@ def write_vocabulary(folder, size=None, seed=5):
 
     Args:
         folder: pathlib.Path.
-        size: int; more tokens than the merges make are never read. None: no others.
+        size: int; there are merges at random for more tokens than were learned. None: no others.
         seed: int.
 
     Returns:
         int, number of tokens; int, the id of the separator.
     """
+    rng = random.Random(seed)
     vocabulary, merges = train_pairs()
-    tokens = [*vocabulary, SEPARATOR]
-    tokens += [f"other{n}" for n in range((size or 0) - len(tokens))]
-    random.Random(seed).shuffle(tokens)
+    tokens = dict.fromkeys([*vocabulary, SEPARATOR])
+    learned = list(vocabulary)
+    while len(tokens) < (size or 0):
+        pair = rng.choices(learned, k=2)
+        if "".join(pair) not in tokens:
+            tokens["".join(pair)] = None
+            merges.append(pair)
+    tokens = list(tokens)
+    rng.shuffle(tokens)
     ids = {token: id for id, token in enumerate(tokens)}
     (folder / "vocab.json").write_text(json.dumps(ids), "utf-8")
     lines = ["#version: 0.2", *(" ".join(pair) for pair in merges), ""]

@@ -106,6 +106,7 @@ def test_a_token_may_not_have_the_name_of_a_special_one():
         ([*BYTES, "th", "th"], [], "Every token must be there once"),
         (BYTES, [("t", "h")], "A merge must be of tokens, and its result must be one"),
         ([*BYTES, "the"], [("th", "e")], "A merge must be of tokens"),
+        ([*BYTES, "th", "the"], [("t", "h")], "merges are missing; .*tokens_without_a_merge=1"),
     ],
 )
 def test_pairs_that_do_not_fit_together_are_refused(tokens, merges, message):

@@ -75,7 +75,8 @@ def _model_config(settings):
     settings.is_one_of("tie_word_embeddings", True, default=True)
     settings.is_one_of("scale_attn_by_inverse_layer_idx", False, default=False)
     settings.is_one_of("add_cross_attention", False, default=False)
-    d_model, dropout = settings.integer("n_embd"), settings.number("resid_pdrop", 0.1)
+    d_model = settings.integer("n_embd")
+    dropout = settings.number("resid_pdrop", 0.1)
     of_embedding = settings.number("embd_pdrop", 0.1)
     check(
         of_embedding == dropout,
@@ -85,20 +86,21 @@ def _model_config(settings):
     )
     has_width = settings.values.get("n_inner") is not None
     activation = settings.is_one_of("activation_function", *ACTIVATIONS, default="gelu_new")
+    options: dict[str, Any] = dict(
+        num_layers=settings.integer("n_layer"),
+        d_model=d_model,
+        num_heads=settings.integer("n_head"),
+        d_ff=settings.integer("n_inner") if has_width else 4 * d_model,
+        dropout=dropout,
+        attention_dropout=settings.number("attn_pdrop", 0.1),
+        activation=ACTIVATIONS[activation],
+        norm_first=True,
+        max_length=settings.integer("n_positions", 2),
+        layer_norm_epsilon=settings.number("layer_norm_epsilon", 1e-5),
+        logits_bias=True,
+    )
     try:
-        return TransformerConfig(
-            num_layers=settings.integer("n_layer"),
-            d_model=d_model,
-            num_heads=settings.integer("n_head"),
-            d_ff=settings.integer("n_inner") if has_width else 4 * d_model,
-            dropout=dropout,
-            attention_dropout=settings.number("attn_pdrop", 0.1),
-            activation=ACTIVATIONS[activation],
-            norm_first=True,
-            max_length=settings.integer("n_positions", 2),
-            layer_norm_epsilon=settings.number("layer_norm_epsilon", 1e-5),
-            logits_bias=True,
-        )
+        return TransformerConfig(**options)
     except ValueError as error:
         raise ValueError(f"{settings.path}: {error}") from None
 

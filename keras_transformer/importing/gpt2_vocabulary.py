@@ -1,5 +1,6 @@
 """The vocabulary of a GPT-2 model as a tokenizer of ours, whose ids have our order."""
 
+import contextlib
 import pathlib
 from typing import NamedTuple
 
@@ -46,12 +47,15 @@ def read_vocabulary(folder: pathlib.Path, separator: int) -> Vocabulary:
         ImportError: tokenizers is not installed.
         ValueError: A file is damaged, or is no byte-level BPE as GPT-2 has it.
     """
-    path = folder / (TOKENIZER if (folder / TOKENIZER).exists() else VOCABULARY)
-    try:
-        if path.name == TOKENIZER:
-            pairs, added = _read_tokenizer(path)
-        else:
-            pairs, added = _read_two_files(path, folder / MERGES)
+    path = folder / TOKENIZER
+    if path.exists():
+        description = read_json(path)
+        with _named(path):
+            pairs, added = byte_pairs_of(description), added_tokens_of(description)
+    else:
+        path, added = folder / VOCABULARY, {}
+        pairs = _read_two_files(path, folder / MERGES)
+    with _named(path):
         check(
             separator < len(pairs.tokens),
             "eos_token_id of config.json must be the id of a token",
@@ -66,20 +70,28 @@ def read_vocabulary(folder: pathlib.Path, separator: int) -> Vocabulary:
         )
         tokens = [token for id, token in enumerate(pairs.tokens) if id != separator]
         tokenizer = ByteLevelTokenizer.of_pairs(BytePairs(tokens, pairs.merges))
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
     ids = range(len(pairs.tokens))
     return Vocabulary(tokenizer, [separator] * 4 + [id for id in ids if id != separator])
 
 
-def _read_tokenizer(path):
-    description = read_json(path)
-    return byte_pairs_of(description), added_tokens_of(description)
-
-
 def _read_two_files(vocabulary, merges):
-    tokens = tokens_in_order(read_json(vocabulary))
-    lines = read_bytes(merges).decode().removesuffix("\n").split("\n")
+    ids, content = read_json(vocabulary), read_bytes(merges)
+    with _named(vocabulary):
+        tokens = tokens_in_order(ids)
+    try:
+        lines = content.decode().removesuffix("\n").split("\n")
+    except UnicodeDecodeError:
+        raise ValueError(f"{merges} must be in UTF-8; it is not. Download it again.") from None
     if lines[0].startswith(VERSION):
         lines = lines[1:]
-    return BytePairs(tokens, pairs_in([line.removesuffix("\r") for line in lines])), {}
+    with _named(merges):
+        return BytePairs(tokens, pairs_in([line.removesuffix("\r") for line in lines]))
+
+
+@contextlib.contextmanager
+def _named(path):
+    """Puts the name of a file before what is wrong with it."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
