@@ -4,6 +4,7 @@ The merges are applied by Hugging Face's library `tokenizers`. What a file says 
 is checked first: this module builds the library's object from tokens and merges alone.
 """
 
+import contextlib
 import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -66,8 +67,8 @@ class ByteLevelTokenizer(Tokenizer):
 
         Raises:
             ImportError: tokenizers is not installed.
-            ValueError: A byte has no token, a token is there twice, is none of byte-level BPE or has
-                no merge, or a merge is not one of tokens.
+            ValueError: A byte has no token, a token is there twice, is none of byte-level BPE or
+                has no merge, or a merge is not one of tokens.
         """
         return cls(_built(pairs).to_str().encode())
 
@@ -111,10 +112,9 @@ class ByteLevelTokenizer(Tokenizer):
         return self._ready().get_vocab_size()
 
     def _read(self, serialized):
-        try:
+        description: Any = None
+        with contextlib.suppress(ValueError, RecursionError):
             description = json.loads(serialized)
-        except (ValueError, RecursionError):
-            description = None
         check(isinstance(description, dict), "Expected a JSON object", start=serialized[:20])
         tokens, merges = byte_pairs_of(description)
         special = list(SPECIAL_TOKENS.values())

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.byte_level import BytePairs, ByteLevelTokenizer
+from keras_transformer.byte_level import ByteLevelTokenizer, BytePairs
 
 tokenizers = pytest.importorskip("tokenizers", reason="this tokenizer is optional")
 

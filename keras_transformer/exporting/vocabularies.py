@@ -34,7 +34,7 @@ def write_vocabularies(task: Task, folder: pathlib.Path) -> None:
         settings |= dataclasses.asdict(task.config)
         settings |= dict(special_ids=dict(special, start=START, end=END))
     elif isinstance(task, TextGenerator):
-        task.tokenizer.save_assets(folder)
+        task.tokenizer.save_assets(str(folder))
         settings |= dict(append_end=task.append_end, window=task.window)
         settings |= dict(special_ids=dict(special, start=START, end=END))
     else:

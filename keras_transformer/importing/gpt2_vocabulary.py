@@ -5,8 +5,8 @@ import pathlib
 from typing import NamedTuple
 
 from ..byte_level import (
-    BytePairs,
     ByteLevelTokenizer,
+    BytePairs,
     added_tokens_of,
     byte_pairs_of,
     pairs_in,
