@@ -276,6 +276,24 @@ def test_fine_tuning_changes_every_weight_and_is_saved(gpt2, tmp_path):
     assert tuned == generator.generate(PROMPTS, 10, 0) != gpt2.generator.generate(PROMPTS, 10, 0)
 
 
+@pytest.mark.slow
+def test_a_training_script_begins_with_it(gpt2, inside, tmp_path):
+    gpt2.generator.save(tmp_path / "model.keras")
+    lines = [text.translate({10: " ", 13: " "}) for text in reference.texts(60) if text.strip()]
+    (tmp_path / "train.txt").write_text("\n".join(lines), "utf-8")
+    command = [sys.executable, ROOT / "scripts" / "train_language_model.py", "--lines"]
+    command += ["--train", tmp_path / "train.txt", "--init-from", tmp_path / "model.keras"]
+    result = inside([*command, "--epochs", "1", "--output", tmp_path / "run"])
+    assert result.returncode == 0, result.stderr
+    tuned = kt.load(tmp_path / "run" / "model.keras")
+    assert tuned.tokenizer.serialized == gpt2.generator.tokenizer.serialized
+    rates = dict(dropout=0.1, attention_dropout=0.1)
+    assert tuned.model.config.replace(**rates) == gpt2.generator.model.config
+    embeddings = [each.model.embedding.embeddings for each in (tuned, gpt2.generator)]
+    one, other = map(ops.convert_to_numpy, embeddings)
+    assert 0 < np.abs(one - other).max() < 0.1
+
+
 def test_bare_weights_come_with_the_vocabulary(gpt2, tmp_path):
     exporting.export(gpt2.generator, tmp_path / "bare", "safetensors")
     config = json.loads((tmp_path / "bare" / "config.json").read_text("utf-8"))
