@@ -452,3 +452,17 @@ def test_what_a_language_model_cannot_express_is_named(gpt2_files, tmp_path):
         changed = {**gpt2_files, "config.json": as_json({**config, key: value})}
         found = refusal(write(tmp_path / str(number), changed), importing.from_gpt2)
         assert message in found and "config.json" in found, found
+
+
+@pytest.mark.parametrize("content", ["<|user|>", "li"])
+def test_tokens_that_a_text_is_searched_for_before_its_bpe_are_refused(
+    gpt2_files, tmp_path, content
+):
+    description = json.loads(gpt2_files["tokenizer.json"])
+    ids = description["model"]["vocab"]
+    added = {"id": ids.get(content, len(ids)), "content": content, "special": False}
+    description["added_tokens"].append(added)
+    files = {**gpt2_files, "tokenizer.json": as_json(description)}
+    found = refusal(write(tmp_path / "model", files), importing.from_gpt2)
+    assert "tokenizer.json: Expected no added tokens but the one that separates texts" in found
+    assert content in found
