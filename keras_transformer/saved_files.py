@@ -23,18 +23,21 @@ import keras
 
 from . import pretrained
 from .atomic import NO_ROOM
+from .byte_level import ByteLevelTokenizer
 from .checks import check, check_at_least
 from .configuration import TransformerConfig
+from .tokenizers import SentencePieceTokenizer
 
 FORMAT_VERSION = 3  # of saved tasks; this package reads it and all before it
 FIRST_SEALED_VERSION = 3
 
 CONFIG, METADATA, WEIGHTS, SEAL = "config.json", "metadata.json", "model.weights.h5", "seal.json"
-VOCABULARY_FILE = "vocabulary.spm"
+TOKENIZERS = {kind.vocabulary_file: kind for kind in (SentencePieceTokenizer, ByteLevelTokenizer)}
 PACKAGE = "keras_transformer>"
 ADDED_OPTIONS = ("layer_norm_epsilon", "logits_bias")  # which older files lack
 MOST_MEMBERS = 100
-MOST_BYTES = {CONFIG: 2**28, METADATA: 2**20, SEAL: 2**20, VOCABULARY_FILE: 2**28, WEIGHTS: 2**38}
+MOST_BYTES = {CONFIG: 2**28, METADATA: 2**20, SEAL: 2**20, WEIGHTS: 2**38}
+MOST_BYTES |= dict.fromkeys(TOKENIZERS, 2**28)
 MOST_EXPANSION = 1000  # bytes of a member per byte that it takes in the archive
 
 
@@ -156,7 +159,7 @@ def _one_sentence(path) -> Iterator[None]:
         )
     try:
         yield
-    except UnsupportedFileError as error:
+    except (UnsupportedFileError, ImportError) as error:
         raise ValueError(f"{path} cannot be loaded: {error}") from error
     except Exception as error:  # zipfile, JSON, h5py and Keras have one for each kind of damage
         if isinstance(error, OSError) and error.errno in NO_ROOM:
@@ -386,16 +389,14 @@ def _check_vocabulary(archive, task, model):
     """The sizes of the vocabulary, which are those of the model."""
     if "vocabulary" in task:
         return _check_words(task, model)
-    import sentencepiece
-
     sizes = {name: model[name] for name in _SIZES if model.get(name) is not None}
     expected = list(sizes.values())
     if task.get("target_tokenizer") and len(expected) == 1:  # two over one embedding
         expected *= 2
     found = [
-        sentencepiece.SentencePieceProcessor(model_proto=archive.read(name)).vocab_size()
+        TOKENIZERS[posixpath.basename(name)](archive.read(name)).vocabulary_size()
         for name in archive.namelist()
-        if posixpath.basename(name) == VOCABULARY_FILE
+        if posixpath.basename(name) in TOKENIZERS
     ]
     _require(
         collections.Counter(found) == collections.Counter(expected),

@@ -24,6 +24,18 @@ BATCH_SIZE = 64
 BEST = 5  # words for a mask
 
 
+class ByteLevel:
+    """A vocabulary of byte-level BPE with the methods of a SentencePiece processor."""
+
+    def __init__(self, path):
+        import tokenizers
+
+        library = tokenizers.Tokenizer.from_file(str(path))
+        self.encode = lambda text: library.encode(text).ids
+        self.decode = lambda ids: library.decode(ids, skip_special_tokens=False)
+        self.id_to_piece = library.id_to_token
+
+
 class Ids:
     """Texts to ids and back, by the files beside the graphs."""
 
@@ -37,6 +49,8 @@ class Ids:
 
             load = sentencepiece.SentencePieceProcessor
             self.vocabulary = {name: load(model_file=path) for name, path in vocabularies.items()}
+        elif (folder / "tokenizer.json").exists():
+            self.vocabulary = {"vocabulary": ByteLevel(folder / "tokenizer.json")}
         else:
             self.words = self._numbered("words")
             self.characters = self._numbered("characters")

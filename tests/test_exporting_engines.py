@@ -19,6 +19,7 @@ from engines import (
     require,
 )
 from keras_transformer import backend, exporting
+from keras_transformer.byte_level import ByteLevelTokenizer, BytePairs
 from keras_transformer.exporting import FORMATS
 from keras_transformer.exporting.graphs import graphs_of
 
@@ -61,6 +62,38 @@ def test_a_generator_continues_beyond_its_window(small_tasks, run_here, one_thre
     answers = run_here(generator, format, PROMPTS, max_tokens=15)
     assert answers == generator.generate(PROMPTS, max_tokens=15, temperature=0)
     assert generator.window == 8 and min(map(len, answers)) > 8
+
+
+@pytest.fixture(scope="module")
+def byte_level(restless):
+    """A generator as those of GPT-2 are: their kind of tokenizer, of positions and of GELU."""
+    tokenizers = pytest.importorskip("tokenizers", reason="this tokenizer is optional")
+    tokens = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    pairs = BytePairs([*tokens, "th", "the", "Ġd"], [("t", "h"), ("th", "e"), ("Ġ", "d")])
+    tokenizer = ByteLevelTokenizer.of_pairs(pairs)
+    sizes = dict(num_layers=1, d_model=16, num_heads=2, d_ff=32, max_length=60)
+    options = dict(norm_first=True, activation="gelu_tanh", logits_bias=True)
+    model = restless(kt.LanguageModel(tokenizer.vocabulary_size(), **sizes, **options), 4)
+    return kt.TextGenerator(model, tokenizer)
+
+
+@pytest.mark.parametrize(
+    "format",
+    ["ctranslate2", *(pytest.param(n, marks=pytest.mark.slow) for n in ("litert", "onnx"))],
+)
+def test_a_generator_with_byte_level_bpe_continues_alike(byte_level, run_here, format):
+    prompts = [*PROMPTS, "</s> 草地\n"]
+    answers = run_here(byte_level, format, prompts, max_tokens=12)
+    assert answers == byte_level.generate(prompts, max_tokens=12, temperature=0)
+    written = {a.removeprefix(p) for a, p in zip(answers, prompts, strict=True)}
+    assert len(written) == len(prompts)
+
+
+def test_a_saved_model_cannot_read_texts_by_byte_level_bpe(byte_level, tmp_path):
+    require("saved_model")
+    with pytest.raises(ValueError, match="needs the vocabulary of a SentencePieceTokenizer; rec"):
+        exporting.export(byte_level, tmp_path / "model", "saved_model")
+    assert not any(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("append_end", [True, False])

@@ -59,6 +59,7 @@ print(sorted(new - {"keras_transformer"} - set(sys.stdlib_module_names)))
     assert result.returncode == 0, result.stderr
     third_party = set(eval(result.stdout.splitlines()[-1]))
     heavy = {"keras_hub", "sentencepiece", "sacrebleu", "tensorflow_datasets", "tensorflow_text"}
+    heavy |= {"tokenizers"}
     heavy |= {"matplotlib", "sklearn", "tyro", "transformers", "safetensors", "google"}
     assert not third_party & heavy
     if keras.backend.backend() != "tensorflow":
