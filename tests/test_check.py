@@ -33,7 +33,12 @@ def test_a_right_one_passes(layer, kind):
     assert len(report.checked) > 2
 
 
-@pytest.mark.parametrize("name", WRONG)
+SLOW = [pytest.mark.slow]  # a fifth of them stays in the quick suite
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=SLOW * (n % 5 > 0)) for n, name in enumerate(WRONG)]
+)
 def test_a_wrong_one_is_named(name):
     layer, kind, words, chapter = WRONG[name]
     report = check_layer(layer, kind)

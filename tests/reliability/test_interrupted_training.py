@@ -143,7 +143,11 @@ def test_a_signal_in_the_last_update_of_an_epoch_lets_the_epoch_end(tmp_path, wh
     assert bits(train(tmp_path, resume=True)[0]) == expected
 
 
-@pytest.mark.parametrize("options", [{}, {"use_ema": True, "ema_momentum": 0.9}])
+@pytest.mark.parametrize(
+    "options",
+    [{}, pytest.param({"use_ema": True, "ema_momentum": 0.9}, marks=pytest.mark.slow)],
+    ids=["plain", "ema"],
+)
 def test_a_run_that_ended_after_its_last_epoch_is_finished(tmp_path, whole, options):
     expected, rows, per_epoch = whole(**options)
     with pytest.raises(SystemExit):
