@@ -9,13 +9,11 @@ import pytest
 
 from engines import (
     ENGINES,
-    GERMAN,
     RUN,
     assert_few_differ,
     assert_same,
     other_tasks,
     require,
-    restless_translator,
 )
 
 
@@ -68,18 +66,6 @@ def test_a_translator_answers_alike(dates_translator, dates, run_freshly, format
 def test_other_tasks_answer_alike(small_tasks, run_freshly, format):
     for task, texts, expected, max_tokens in other_tasks(small_tasks, format):
         assert_same(run_freshly(task, format, texts, "--max-tokens", max_tokens), expected)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("format", ["saved_model", "onnx", "litert"])
-@pytest.mark.parametrize("rotary", [False, True])
-def test_every_option_of_a_translator_is_exported(german, restless, run_freshly, format, rotary):
-    options = dict(rotary=True, activation="gelu") if rotary else dict(max_length=30)
-    translator = restless_translator(german.source_tokenizer, restless, 16, **options)
-    for beams in (1, 4):
-        answers = run_freshly(translator, format, GERMAN, "--beams", beams)
-        assert answers == translator.translate(GERMAN, beams=beams)
-        assert len(set("".join(answers))) > 5
 
 
 @pytest.mark.slow

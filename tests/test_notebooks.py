@@ -74,7 +74,7 @@ def test_any_text_becomes_a_literal(notebooks):
 def test_a_notebook_runs_where_no_file_lies_beside_it(tmp_path):
     pytest.importorskip("nbclient", reason="executing notebooks needs the extra docs")
     pytest.importorskip("ipykernel", reason="executing notebooks needs the extra docs")
-    command = [sys.executable, ROOT / "docs" / "notebooks.py", "5", "--output", tmp_path]
+    command = [sys.executable, ROOT / "docs" / "notebooks.py", "2", "--output", tmp_path]
     result = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert result.returncode == 0, result.stderr[-2000:]
     (path,) = tmp_path.glob("*.ipynb")
