@@ -117,10 +117,8 @@ def offer_notebook(app, page, template, context, doctree):
     """
     executed = pathlib.Path(app.outdir).parent / "jupyter_execute" / f"{page}.ipynb"
     if chapter_of(page) and executed.exists():
-        notebook = notebooks.standalone(nbformat.read(executed, as_version=4), ROOT / page)
-        for cell in notebook.cells:
-            if "outputs" in cell:
-                cell.outputs = [out for out in cell.outputs if out.get("name") != "stderr"]
+        notebook = notebooks.without_notices(nbformat.read(executed, as_version=4))
+        notebook = notebooks.standalone(notebook, ROOT / page)
         for name in (f"_sources/{page}.ipynb", f"notebooks/{page.rpartition('/')[2]}.ipynb"):
             path = pathlib.Path(app.outdir, name)
             path.parent.mkdir(parents=True, exist_ok=True)

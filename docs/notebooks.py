@@ -117,16 +117,22 @@ def from_chapter(path):
 
 
 def executed(notebook, folder):
-    """Runs a notebook in a folder, and leaves out the notices with which backends start."""
+    """Runs a notebook in a folder."""
     from nbclient import NotebookClient
 
     NotebookClient(
         notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
     ).execute()
     for cell in notebook.cells:
+        cell.metadata.pop("execution", None)  # times
+    return without_notices(notebook)
+
+
+def without_notices(notebook):
+    """A notebook without what its cells wrote to stderr: backends write there as they start."""
+    for cell in notebook.cells:
         if "outputs" in cell:
             cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
-            cell.metadata.pop("execution", None)  # times
     return notebook
 
 

@@ -1,10 +1,11 @@
 """The Chinese edition says the same as the English one: pages side by side."""
 
-import importlib.util
 import pathlib
 import re
 
 import pytest
+
+from programs import module_of
 
 ROOT = pathlib.Path(__file__).parents[1]
 CHAPTERS = ROOT / "chapters"
@@ -14,10 +15,7 @@ VERDICTS = {"错": "wrong", "不严谨": "loose", "对，但不完整": "true, b
 
 @pytest.fixture(scope="module")
 def chinese():
-    spec = importlib.util.spec_from_file_location("chinese", ROOT / "docs" / "chinese.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_of(ROOT / "docs" / "chinese.py")
 
 
 def text_of(name):

@@ -6,7 +6,6 @@ import json
 import os
 import pathlib
 import re
-import resource
 import runpy
 import shutil
 import signal
@@ -22,6 +21,7 @@ from keras.saving import load_model
 import keras_transformer as kt
 from keras_transformer import backend, console, evaluation, training
 from keras_transformer.console.lines import ask_for_lines, waiting_lines
+from programs import largest_file
 
 SCRIPTS = pathlib.Path(__file__).parents[1] / "scripts"
 TRANSLATE = [sys.executable, str(SCRIPTS / "translate.py")]
@@ -524,29 +524,21 @@ def test_what_would_fail_after_the_work_fails_before_it(command, sides, options,
 # A full disk
 
 
-@pytest.fixture
-def full_disk():
-    """No file may grow beyond a number of bytes, as on a disk without room for more."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
-    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-
-
-def test_an_average_on_a_full_disk_is_one_sentence(command, models, tmp_path, full_disk):
+def test_an_average_on_a_full_disk_is_one_sentence(command, models, tmp_path):
     run_folder(tmp_path / "run", load_model(models["tagger"], compile=False))
     before = sorted((tmp_path / "run").rglob("*"))
-    full_disk((tmp_path / "run" / "model.keras").stat().st_size - 100)  # enough to load it
-    result = command("average", tmp_path / "run")
+    with largest_file((tmp_path / "run" / "model.keras").stat().st_size - 100):  # enough to load it
+        result = command("average", tmp_path / "run")
     assert_one_sentence(result, "File too large: '", "average-3.keras'")
     assert sorted((tmp_path / "run").rglob("*")) == before
 
 
 def test_a_model_is_not_called_damaged_where_a_full_disk_keeps_it_from_being_loaded(
-    command, models, tmp_path, full_disk
+    command, models, tmp_path
 ):
     copy = shutil.copy(models["translator"], tmp_path / "copy.keras")
-    full_disk(10)
-    result = command("translate", copy, "May")
+    with largest_file(10):
+        result = command("translate", copy, "May")
     assert_one_sentence(
         result, f"no room to load {copy}: Keras unpacks", "Make room, or set TMPDIR."
     )
@@ -554,12 +546,12 @@ def test_a_model_is_not_called_damaged_where_a_full_disk_keeps_it_from_being_loa
 
 @pytest.mark.parametrize("option", ["--translations", "--json"])
 def test_scores_on_a_full_disk_are_printed_before_one_sentence(
-    command, models, translator, sides, tmp_path, monkeypatch, full_disk, option
+    command, models, translator, sides, tmp_path, monkeypatch, option
 ):
     monkeypatch.setattr(translator, "translate", lambda texts, **options: texts)
     monkeypatch.setattr(translator, "score", lambda texts, *_, **__: [-1.0] * len(texts))
-    full_disk(10)
-    result = evaluate(command, models["translator"], sides, option, tmp_path / "out")
+    with largest_file(10):
+        result = evaluate(command, models["translator"], sides, option, tmp_path / "out")
     assert_one_sentence(result, f"File too large: '{tmp_path / 'out'}'")
     assert "BLEU" in result.stdout and not list(tmp_path.iterdir())
 

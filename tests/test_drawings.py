@@ -1,24 +1,18 @@
 """The drawings: docs/drawings.py writes them."""
 
-import importlib.util
 import pathlib
 import re
 import xml.etree.ElementTree as ElementTree
 
 import pytest
 
+from programs import module_of
+
 ROOT = pathlib.Path(__file__).parents[1]
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def load():
-    spec = importlib.util.spec_from_file_location("drawings", ROOT / "docs" / "drawings.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-drawings = load()
+drawings = module_of(ROOT / "docs" / "drawings.py")
 FILES = drawings.drawings()
 
 

@@ -1,4 +1,3 @@
-import importlib.util
 import json
 import math
 import sys
@@ -19,6 +18,7 @@ from keras_transformer.evaluation import (
     sentence_chrf,
     tagging_scores,
 )
+from programs import module_of
 
 METRICS = [exact_match, bleu, chrf]
 
@@ -325,7 +325,5 @@ def test_records_keep_their_names_in_json_and_what_is_not_finite_is_null():
 def test_the_module_can_be_imported_before_the_libraries_it_calls(monkeypatch):
     for library in ("sacrebleu", "scipy", "sklearn"):
         monkeypatch.setitem(sys.modules, library, None)
-    spec = importlib.util.spec_from_file_location("keras_transformer.again", evaluation.__file__)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = module_of(evaluation.__file__, "keras_transformer.again")
     assert module.exact_match(["a"], ["a"]) == 1

@@ -1,11 +1,8 @@
 """Imported models give the logits and the translations of the library that they come from."""
 
 import json
-import os
 import pathlib
 import shutil
-import subprocess
-import sys
 
 import keras
 import numpy as np
@@ -16,6 +13,7 @@ import keras_transformer as kt
 import reference_marian as reference
 from keras_transformer import exporting, importing
 from keras_transformer.importing.joint_vocabulary import read_joint_vocabulary
+from programs import on_backend
 
 torch, transformers = reference.torch, reference.transformers
 
@@ -324,15 +322,8 @@ def test_the_file_gives_the_same_translations_on_another_backend(marian, tmp_pat
         "translator = kt.load('model.keras'); "
         "print(json.dumps([translator.translate(texts, beams=n) for n in (1, 4)]))"
     )
-    environment = {**os.environ, "KERAS_BACKEND": other}
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment["PYTHONPATH"] = os.pathsep.join(paths)
-    command = [sys.executable, "-c", code]
-    options = dict(input=json.dumps(texts), text=True, capture_output=True, timeout=300)
-    result = subprocess.run(command, cwd=tmp_path, env=environment, **options)
-    assert result.returncode == 0, result.stderr
     expected = [marian.translator.translate(texts, beams=beams) for beams in (1, 4)]
-    assert json.loads(result.stdout.splitlines()[-1]) == expected
+    assert on_backend(other, code, texts, tmp_path) == expected
 
 
 @pytest.mark.slow

@@ -2,10 +2,8 @@
 
 import copy
 import json
-import os
 import pathlib
 import shutil
-import subprocess
 import sys
 
 import keras
@@ -17,6 +15,7 @@ import keras_transformer as kt
 import reference_gpt2 as reference
 from keras_transformer import exporting, importing
 from keras_transformer.importing.gpt2_vocabulary import read_vocabulary
+from programs import on_backend
 
 torch, transformers = reference.torch, reference.transformers
 
@@ -246,15 +245,8 @@ def test_the_file_gives_the_same_texts_on_another_backend(gpt2, tmp_path):
         "print(json.dumps(generator.generate(json.load(sys.stdin), 10, 0)))"
     )
     other = "torch" if keras.backend.backend() == "jax" else "jax"
-    environment = {**os.environ, "KERAS_BACKEND": other}
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment["PYTHONPATH"] = os.pathsep.join(paths)
-    command = [sys.executable, "-c", code]
-    options = dict(input=json.dumps(PROMPTS), text=True, capture_output=True, timeout=300)
-    result = subprocess.run(command, cwd=tmp_path, env=environment, **options)
-    assert result.returncode == 0, result.stderr
     expected = gpt2.generator.generate(PROMPTS, 10, 0)
-    assert json.loads(result.stdout.splitlines()[-1]) == expected
+    assert on_backend(other, code, PROMPTS, tmp_path) == expected
 
 
 @pytest.mark.slow

@@ -1,13 +1,14 @@
 """Chapters as notebooks that stand alone: docs/notebooks.py."""
 
 import ast
-import importlib.util
 import json
 import pathlib
 import subprocess
 import sys
 
 import pytest
+
+from programs import module_of
 
 ROOT = pathlib.Path(__file__).parents[1]
 CHAPTERS = sorted((ROOT / "chapters").glob("[0-9]*.py"))
@@ -18,10 +19,7 @@ pytest.importorskip("nbformat", reason="notebooks need the extra docs")
 
 @pytest.fixture(scope="module")
 def notebooks():
-    spec = importlib.util.spec_from_file_location("notebooks", ROOT / "docs" / "notebooks.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_of(ROOT / "docs" / "notebooks.py")
 
 
 def sources(notebook, kind):

@@ -1,5 +1,4 @@
 import csv
-import importlib.util
 import io
 import sys
 import warnings
@@ -19,6 +18,7 @@ from keras_transformer.plots import (
     plot_history,
     plot_positional_encoding,
 )
+from programs import module_of
 
 WEIGHTS = np.array([[0.9, 0.1, 0.0], [0.2, 0.3, 0.5]])
 SOURCE, TARGET = ["a", "b", "c"], ["x", "y"]
@@ -479,7 +479,5 @@ def test_plots_work_without_pyplot_and_its_global_state(monkeypatch):
 
 def test_the_module_can_be_imported_without_matplotlib(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    spec = importlib.util.spec_from_file_location("keras_transformer.again", plots.__file__)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = module_of(plots.__file__, "keras_transformer.again")
     assert "plot_attention" in vars(module)

@@ -130,15 +130,9 @@ def pickled(value):
     return pickle.dumps(value, protocol=2)
 
 
-def mutate(files, rng, done):
-    """The files with one defect, for which none of them can be imported.
-
-    Returns:
-        dict from names to contents; None for a folder in place of a file.
-    """
-    files = dict(files)
-    name = rng.choice(FILES)
-    match rng.randrange(9):
+def spoil(files, name, kind, values, rng, done):
+    """A defect that any folder may have: of a file, or of a value in config.json."""
+    match kind:
         case 0:
             del files[name]
         case 1:
@@ -148,9 +142,22 @@ def mutate(files, rng, done):
         case 3:
             files[name] = rng.choice([rng.randbytes(300), pickled(Harm(done)), *NO_OBJECTS])
         case 4 | 5:
-            key = rng.choice(list(CONFIG))
-            config = {**json.loads(files["config.json"]), key: rng.choice(CONFIG[key])}
+            key = rng.choice(list(values))
+            config = {**json.loads(files["config.json"]), key: rng.choice(values[key])}
             files["config.json"] = as_json(config)
+
+
+def mutate(files, rng, done):
+    """The files with one defect, for which none of them can be imported.
+
+    Returns:
+        dict from names to contents; None for a folder in place of a file.
+    """
+    files = dict(files)
+    name = rng.choice(FILES)
+    match rng.randrange(9):
+        case kind if kind < 6:
+            spoil(files, name, kind, CONFIG, rng, done)
         case 6:
             key = rng.choice(list(SEARCH))
             config = {**json.loads(files["generation_config.json"]), key: rng.choice(SEARCH[key])}
@@ -381,18 +388,8 @@ def mutate_gpt2(files, rng, done):
         del files[name]
     name = rng.choice(["config.json", "model.safetensors", *vocabulary])
     match rng.randrange(8):
-        case 0:
-            del files[name]
-        case 1:
-            files[name] = None
-        case 2:
-            files[name] = files[name][: rng.randrange(len(files[name]) - 8)]
-        case 3:
-            files[name] = rng.choice([rng.randbytes(300), pickled(Harm(done)), *NO_OBJECTS])
-        case 4 | 5:
-            key = rng.choice(list(GPT2_CONFIG))
-            config = {**json.loads(files["config.json"]), key: rng.choice(GPT2_CONFIG[key])}
-            files["config.json"] = as_json(config)
+        case kind if kind < 6:
+            spoil(files, name, kind, GPT2_CONFIG, rng, done)
         case 6:
             name = rng.choice(vocabulary)
             change = {

@@ -6,7 +6,6 @@ A run that is resumed must end with the very bits of one that was never interrup
 import contextlib
 import csv
 import os
-import resource
 import shutil
 import signal
 import subprocess
@@ -19,6 +18,7 @@ import pytest
 import keras_transformer as kt
 from keras_transformer import backend, training
 from keras_transformer.atomic import atomic_write, check_space
+from programs import largest_file
 
 EPOCHS, SEED = 3, 1
 SIZES = dict(num_layers=1, d_model=8, num_heads=2, d_ff=16, dropout=0.2, attention_dropout=0.1)
@@ -197,17 +197,6 @@ def test_a_damaged_or_missing_checkpoint_is_passed_over(tmp_path, whole, capsys,
     assert "Resuming after epoch 2 of 3." in out
     assert damage is os.remove or f"{last} is damaged" in out
     assert bits(model) == expected and history(tmp_path) == rows
-
-
-@contextlib.contextmanager
-def largest_file(num_bytes):
-    """No file may become larger, as on a disk that is full."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_a_full_disk_is_one_sentence_and_the_last_checkpoint_stays(tmp_path, whole):

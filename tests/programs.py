@@ -1,0 +1,47 @@
+"""What tests run: a file as a module, code on another backend, writes to a full disk."""
+
+import contextlib
+import importlib.util
+import json
+import os
+import pathlib
+import resource
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).parents[1]
+
+
+def module_of(path, name=None):
+    """The module of a file, imported again."""
+    spec = importlib.util.spec_from_file_location(name or pathlib.Path(path).stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def on_backend(backend, code, question, folder):
+    """What code prints as JSON in a process on another backend, with a question on its stdin."""
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        input=json.dumps(question),
+        cwd=folder,
+        env={**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": os.pathsep.join(paths)},
+        text=True,
+        capture_output=True,
+        timeout=300,
+    )
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+@contextlib.contextmanager
+def largest_file(num_bytes):
+    """No file may become larger, as on a disk that is full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
