@@ -33,8 +33,8 @@ def from_gpt2(folder: str | os.PathLike, dtype: Any = None) -> TextGenerator:
 
     The folder holds config.json, tokenizer.json (or vocab.json and merges.txt), and the weights in
     model.safetensors (or its shards) or pytorch_model.bin. Nothing of it is run. The logits are
-    those of `transformers.GPT2LMHeadModel` to about 1e-5, and so are greedy continuations, for a
-    prompt that begins with <|endoftext|> there: here it begins with START.
+    those of `transformers.GPT2LMHeadModel` to about 1e-5, and greedy continuations are the same, if
+    the prompt begins with <|endoftext|> there: here it begins with START.
 
     Args:
         folder: path of the folder.
