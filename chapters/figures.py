@@ -1,6 +1,7 @@
-"""Shared by the chapters: figures in one style, a font for Chinese, and the run time."""
+"""Shared by the chapters: figures in one style, a font for Chinese, numbers, and the run time."""
 
 import atexit
+import json
 import pathlib
 import sys
 import time
@@ -18,6 +19,7 @@ CHAPTER = pathlib.Path(sys.argv[0]).stem
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "runs" / "chapters"
 START = time.perf_counter()
+NUMBERS = {}
 
 
 def panels(columns=1, rows=1, width=4.0, height=3.0):
@@ -42,6 +44,18 @@ def show(figure, name):
         display(Image(path, width=round(figure.get_figwidth() * 80)))
     else:
         print(f"figure: {path.relative_to(ROOT)}")
+
+
+def record(tolerance=0.0, **numbers):
+    """Prints numbers, and notes them for the gallery, which quotes them by chapter and name.
+
+    A number may differ by `tolerance` on another machine; by none if it is counted or computed.
+    """
+    for name, number in numbers.items():
+        NUMBERS[name] = [float(number), tolerance]
+        print(f"for the gallery: {name} = {float(number):.6g}")
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    (FOLDER / f"{CHAPTER}.json").write_text(json.dumps(NUMBERS, indent=1) + "\n", "utf-8")
 
 
 def glossed(word, gloss):
