@@ -299,7 +299,7 @@ figures.show(figure, "08_depth")
 # paper, the warm-up of chapter 10, to the same rate.
 
 # %%
-num_batches = 280
+num_batches = 320
 digits = rng.integers(10, size=(32 * num_batches, 8)).astype("int32")
 curves = {}
 warmup = kt.WarmupSchedule.with_peak(6e-3, warmup_steps=80)
@@ -319,26 +319,30 @@ for name, (norm_first, rate) in contestants.items():
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.Adam(rate), loss, metrics=["accuracy"])
     curves[name] = model.fit(
-        digits, digits[:, ::-1], batch_size=32, epochs=14, steps_per_epoch=20, verbose=0
+        digits, digits[:, ::-1], batch_size=32, epochs=16, steps_per_epoch=20, verbose=0
     ).history["accuracy"]
-    print(f"{name:18}: {curves[name][-1]:.0%} of the digits right after {num_batches} steps")
-assert curves["pre-norm"][-1] > 0.95 and curves["pre-norm"][8] > curves["post-norm, warm-up"][8]
-assert curves["post-norm, warm-up"][-1] > 0.75 and curves["post-norm"][-1] < 0.7
+needed = {  # steps until 90 % of the digits are right; 340 if they never are
+    name: 20 * (1 + int(np.argmax(np.array([*curve, 1.0]) > 0.9))) for name, curve in curves.items()
+}
+print("steps to 90 % of the digits:", needed)
+assert needed["pre-norm"] <= 200 and curves["pre-norm"][-1] > 0.95
+assert needed["pre-norm"] < needed["post-norm, warm-up"] <= needed["post-norm"]
 
 # %%
 # extra code – accuracy while training
 figure, panel = figures.panels(width=5.5)
 looks = ("o-", figures.ORANGE), ("s-", figures.GREEN), ("^--", figures.BLUE)
 for (name, curve), (style, color) in zip(curves.items(), looks, strict=True):
-    panel.plot(20 * np.arange(1, 15), curve, style, color=color, label=name, markersize=4)
+    panel.plot(20 * np.arange(1, 17), curve, style, color=color, label=name, markersize=4)
 panel.set(xlabel="training steps", ylabel="digits right", ylim=(0, 1.05))
 panel.legend()
 figures.show(figure, "08_post_or_pre")
 
 # %% [markdown]
-# At this rate pre-norm learns at once, and post-norm lags far behind. Xiong et al. (2020) put it
-# down to large gradients near the output at initialization. The paper's own remedy, to begin with
-# tiny steps, does help: with it post-norm learns the task, too, only later than pre-norm.
+# At this rate pre-norm learns at once, and post-norm lags behind; how far, differs from start to
+# start. Xiong et al. (2020) put it down to large gradients near the output at initialization. The
+# paper's own remedy, to begin with tiny steps, does help: with it post-norm is sooner there, but
+# not as soon as pre-norm, which needs no warm-up.
 #
 # ## The feed-forward network
 #
@@ -508,10 +512,10 @@ np.testing.assert_allclose(*sizes, rtol=1e-3)
 
 # %%
 # extra code – the numbers of the gallery
-after = {name: curve[-1] for name, curve in curves.items()}
-figures.record(0.15, post_norm=after["post-norm"], with_warmup=after["post-norm, warm-up"])
-figures.record(0.03, pre_norm=after["pre-norm"])
-figures.record(layer_means=num_tokens, moved_dimensions=(moves["attention layer"] > 1e-5).sum() - 8)
+off_diagonal = moves["attention layer"][~np.eye(8, dtype=bool)]
+figures.record(80, pre_norm=needed["pre-norm"], with_warmup=needed["post-norm, warm-up"])
+figures.record(200, post_norm=needed["post-norm"])
+figures.record(layer_means=num_tokens, moved_dimensions=(off_diagonal > 1e-5).sum())
 
 # %% [markdown]
 # ## In short

@@ -5,6 +5,10 @@
 # turn the package's attention into `Conv1D`, `Conv2D` and a graph convolution by setting its
 # weights and its mask, and see what each of them cannot do. Run time: about 20 s.
 #
+# *In plain words:* attention, convolution and message passing all do one thing: each place takes a
+# weighted sum of others. They differ in who may be taken (the graph) and in what decides the
+# weight: the distance, or the content.
+#
 # *Paper: section 4 (self-attention beside convolutions). Géron: chapter 16, "Attention Is All You
 # Need"; chapter 14 for convolutions. Article: 000, "Transformer与RNN/CNN".*
 
@@ -446,3 +450,18 @@ for name, scores in (("graph attention", leaky), ("dot product", q @ k.T)):
 layers = next(k for k in range(1, 20) if np.linalg.matrix_power(chain.astype(int), k)[0, -1])
 print(f"{layers} layers for {length} tokens; attention without a mask: 1")
 assert layers == length - 1
+
+# %%
+# extra code – the numbers of the gallery
+figures.record(0.08, both=both, mask_alone=uniform_only, weights_alone=unmasked)
+figures.record(offset_heads=len(offsets))
+
+# %% [markdown]
+# ## In short
+#
+# - A convolution is one head per offset with weights fixed by position; its kernel is $W^V W^O$.
+# - A graph convolution is attention with uniform weights under the adjacency matrix as mask.
+# - The Transformer is a graph network on the full graph whose weights depend on content; mask and
+#   weights do different work, and a task may need both.
+#
+# **Next**: [chapter 13](13_small_data.py) asks which of these networks learns from few examples.

@@ -6,6 +6,8 @@ import pathlib
 import sys
 import time
 
+import numpy as np
+from keras import ops
 from matplotlib import rcParams
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
@@ -46,6 +48,17 @@ def show(figure, name):
         print(f"figure: {path.relative_to(ROOT)}")
 
 
+def who_moves(call, tokens, smallest=1e-5):
+    """[i, j]: whether output i of `call` moves when token j changes; tokens (1, length, width)."""
+    before, columns = ops.convert_to_numpy(call(tokens)), []
+    for j in range(tokens.shape[1]):
+        changed = tokens.copy()
+        changed[:, j] += 1.0
+        change = np.abs(ops.convert_to_numpy(call(changed)) - before)[0]
+        columns.append(change.max(axis=-1) > smallest)
+    return np.stack(columns, axis=1)
+
+
 def record(tolerance=0.0, **numbers):
     """Prints numbers, and notes them for the gallery, which quotes them by chapter and name.
 
@@ -56,6 +69,12 @@ def record(tolerance=0.0, **numbers):
         print(f"for the gallery: {name} = {float(number):.6g}")
     FOLDER.mkdir(parents=True, exist_ok=True)
     (FOLDER / f"{CHAPTER}.json").write_text(json.dumps(NUMBERS, indent=1) + "\n", "utf-8")
+
+
+def sonnets():
+    """Forty of Shakespeare's sonnets (1609, public domain), each a str of 14 lines."""
+    path = ROOT / "chapters" / "sonnets.txt"
+    return path.read_text("utf-8").strip().split("\n\n")
 
 
 def glossed(word, gloss):
