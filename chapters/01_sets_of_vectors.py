@@ -61,6 +61,11 @@ def ids_of(rows, names):
     return ids
 
 
+# %% [markdown]
+# A sentence is two such phrases, each with its own answer. In training the word that decides is at
+# most eight words away.
+
+# %%
 FARTHEST = 8  # words back, in training
 sentences, tags = [], []
 for _ in range(1_920):

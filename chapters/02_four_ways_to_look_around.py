@@ -172,6 +172,12 @@ def attention_graph(n):
     return {(1, t): [(0, s) for s in range(n)] for t in range(n)}
 
 
+# %% [markdown]
+# In such a graph, the steps that must wait for one another are the longest way from any input; a
+# path length is the shortest way from one input.
+
+
+# %%
 def count_dependent_steps(graph):
     steps = {}
     for node, sources in graph.items():  # sources come first
@@ -211,6 +217,10 @@ def stack_until_all_seen(n, growth):
     return convolution_graph(n, dilations)
 
 
+# %% [markdown]
+# Now both numbers for sentences of up to 64 words:
+
+# %%
 lengths = [4, 8, 16, 32, 64]
 longest = {"recurrent": [], "convolutions": [], "dilated": [], "attention": []}
 print("words   dependent steps / longest path:", *(f"{name:>14}" for name in longest))
@@ -297,6 +307,11 @@ at_question["two convolutions"] = h[:, SIDE]
 at_question["fully connected"] = layers.Dense(128, activation="relu")(layers.Flatten()(embed()))
 h = kt.EncoderBlock(num_heads=1, d_ff=64)(kt.PositionalEncoding()(embed()))
 at_question["self-attention"] = h[:, SIDE]
+
+# %% [markdown]
+# On each of these vectors stands one linear layer, which names the letter:
+
+# %%
 names = list(at_question)
 model = keras.Model(sentence, [layers.Dense(len(LETTERS))(h) for h in at_question.values()])
 loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -405,6 +420,11 @@ products = {
     for name, m in models.items()
 }
 assert products == {"recurrent": 6 * D_TIME**2, "attention": 4 * D_TIME**2}  # per word
+
+# %% [markdown]
+# Now the clock, for eight sentences at once:
+
+# %%
 times_at = [16, 64, 256]
 for n in times_at:
     batch = np.ones((8, n, D_TIME), "float32")

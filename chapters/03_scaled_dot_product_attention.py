@@ -220,6 +220,11 @@ np.testing.assert_allclose(gradients[article_001], gradients[unscaled] / 16)
 assert gradients[unscaled] < 0.75 * gradients[paper]
 assert curves[unscaled][0] > 0.9 and curves[article_004][0] < 0.1 < 0.2 < curves[paper][0]
 
+
+# %% [markdown]
+# The fourth form is indeed what Keras's layer computes:
+
+# %%
 tensors = [ops.convert_to_tensor(x, "float32") for x in (queries, keys, keys)]
 _, keras_weights = keras.layers.Attention()(tensors, return_attention_scores=True)
 np.testing.assert_allclose(ops.convert_to_numpy(keras_weights)[:, 0], softmax(scores), atol=1e-4)
@@ -227,7 +232,7 @@ np.testing.assert_allclose(ops.convert_to_numpy(keras_weights)[:, 0], softmax(sc
 # %% [markdown]
 # After the softmax the factor rescues nothing: weights and gradient are those of the unscaled
 # softmax, both of them 16 times smaller. Dividing by $d_k$ errs the other way: the best key gets
-# hardly more than 1/16 = 0.063, and attention begins as a plain mean.
+# hardly more than 1/16, and attention begins as a plain mean.
 
 # %%
 # extra code – who gets how much, from the best key to the worst

@@ -103,6 +103,19 @@ VERBS = lexicon(
 THINGS = lexicon("苹果 apples, 梨 pears, 面包 bread, 鱼 fish, 糖 sweets, 花 flowers, 书 books")
 
 
+def weather(one_of, adverb):
+    day, sky, degree = one_of([None, *DAYS, *PAST]), one_of(SKY), one_of(DEGREES)
+    target = [("It", None), (SKY[sky], sky), (DEGREES[degree], degree)]
+    return day, [sky, adverb, degree], target
+
+
+def people(one_of, adverb):
+    day, subject, verb, thing = (one_of(x) for x in ([None, *DAYS], SUBJECTS, VERBS, THINGS))
+    form = VERBS[verb].split()[int(subject in ("他", "她"))]
+    target = [(SUBJECTS[subject], subject), (form, verb), (THINGS[thing], thing)]
+    return day, [subject, adverb, verb, thing], target
+
+
 # %% [markdown]
 # Each draw notes the links and, for later, how improbable it was:
 
@@ -119,16 +132,10 @@ def draw():
         return choices[rng.integers(len(choices))]
 
     adverb = one_of([None, *ADVERBS])
-    if one_of(["weather", "people"]) == "weather":
-        day, sky, degree = one_of([None, *DAYS, *PAST]), one_of(SKY), one_of(DEGREES)
-        source = [sky, adverb, degree]
-        target = [("It", None), (SKY[sky], sky), (DEGREES[degree], degree)]
+    if one_of([weather, people]) == weather:
+        day, source, target = weather(one_of, adverb)
     else:
-        day, subject = one_of([None, *DAYS]), one_of(SUBJECTS)
-        verb, thing = one_of(VERBS), one_of(THINGS)
-        source = [subject, adverb, verb, thing]
-        form = VERBS[verb].split()[int(subject in ("他", "她"))]
-        target = [(SUBJECTS[subject], subject), (form, verb), (THINGS[thing], thing)]
+        day, source, target = people(one_of, adverb)
     source.insert(rng.integers(2), day)  # before or after the first word: in English all one
     source = [word for word in source if word]
     target += [(word, adverb) for word in ADVERBS.get(adverb, "").split()]

@@ -117,8 +117,8 @@ for name, norm in (("layer", layer_norm), ("batch", batch_norm)):
 # ## A surprise: epsilon
 #
 # $\epsilon$ keeps the division finite. The paper does not mention it; the authors' code has 1e-6,
-# as does the package, and Keras's default is 1e-3. That is as much as the variance of a
-# vector with standard deviation 0.03: quiet tokens come out too quiet.
+# as does the package, and Keras's default is 1e-3. Beside the variance of a quiet token that is not
+# small: such tokens come out too quiet.
 
 # %%
 token = rng.normal(size=(1, 512)).astype("float32")
@@ -321,6 +321,8 @@ for name, (norm_first, rate) in contestants.items():
     curves[name] = model.fit(
         digits, digits[:, ::-1], batch_size=32, epochs=16, steps_per_epoch=20, verbose=0
     ).history["accuracy"]
+
+# %%
 needed = {  # steps until 90 % of the digits are right; 340 if they never are
     name: 20 * (1 + int(np.argmax(np.array([*curve, 1.0]) > 0.9))) for name, curve in curves.items()
 }

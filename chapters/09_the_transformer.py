@@ -227,7 +227,8 @@ assert sum(found.values()) == transformer.count_params() == count_parameters(VOC
 base, big = vars(kt.PRESETS["base"]), vars(kt.PRESETS["big"])
 for preset, paper in ((base, 65), (big, 213)):
     number = count_parameters(37_000, **preset)
-    print(f"d_model {preset['d_model']:4}: {number:11,}; the paper: {paper} million")
+    print(f"d_model {preset['d_model']:4}: {number:11,}, that is {number / 1e6:.1f}", end=" ")
+    print(f"million; the paper: {paper} million")
     assert 1e6 < abs(number - paper * 1e6) < 2e6
 built = kt.Transformer(37_000, config=kt.PRESETS["base"])
 assert built.count_params() == count_parameters(37_000, **base)
@@ -257,6 +258,7 @@ for biases in (False, True):
     print(f"{'with' if biases else 'without'} biases in the attention: ten rows agree on", end=" ")
     print(f"{low:,.0f} to {high:,.0f} ids, big needs {lows[-1]:,.0f} to {highs[-1]:,.0f}")
     assert highs[-1] < 37_000 < low < high
+print(f"with biases: about {round((low + high) / 2, -3):,.0f} ids for the ten rows")
 
 # %% [markdown]
 # The ten rows of base agree on one vocabulary, of 41,000 ids, and big needs fewer than 37,000. No

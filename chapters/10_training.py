@@ -312,6 +312,11 @@ all_of_it = [batches[i] for i in range(len(batches))]
 arrays = {name: np.concatenate([inputs[name] for inputs, _ in all_of_it]) for name in names}
 all_labels = np.concatenate([labels for _, labels in all_of_it])
 valid_inputs, valid_labels = valid_batches[0]
+
+# %% [markdown]
+# Each study is compiled with its schedule, and with a loss for each of its networks:
+
+# %%
 for schedule, outputs in studies:
     study = keras.Model(ids_of, outputs)
     study.compile(
@@ -452,7 +457,7 @@ print(f"floor {floor:.3f} nats, exp(floor) {np.exp(floor):.2f}")
 assert 1.37 < floor < 1.38 and 3.9 < np.exp(floor) < 4
 
 # %% [markdown]
-# 2\. The peak is $(d_{model} \cdot warmup\_steps)^{-0.5}$, so 1,000,000 / 64 = 15,625 steps; or the
+# 2\. The peak is $(d_{model} \cdot warmup\_steps)^{-0.5}$, so $10^6 / 64$ = 15,625 steps; or the
 # same curve times a factor:
 
 # %%

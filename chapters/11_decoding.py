@@ -348,7 +348,7 @@ if importlib.util.find_spec("keras_hub"):
 
 # %% [markdown]
 # *Heavy rain* had finished with 0.360; one more token, and it has 0.036. The sampler of KerasHub
-# 0.32 works like this pool, too.
+# works like this pool, too, in the version that was printed (where it is installed).
 #
 # ## A wider beam can be worse
 #

@@ -95,6 +95,10 @@ def corrupted(ids):
     return given, np.where(chosen, ids, kt.PADDING)
 
 
+# %% [markdown]
+# In the long run, 15 % are asked, and four of five of these are hidden:
+
+# %%
 steps = 300
 drawn = texts[rng.integers(num_test, len(texts), 64 * steps)]
 given, labels = corrupted(drawn)
@@ -147,6 +151,10 @@ def ceiling(place, seen):
     return sum(best.values()) / counts.total()
 
 
+# %% [markdown]
+# And BERT: each word of a test sentence is masked in turn, where there is one.
+
+# %%
 found = {"left only": [], "right only": [], "both sides": [], "BERT": []}
 for place in range(5):
     left, right = range(place), range(place + 1, 5)
@@ -390,7 +398,10 @@ def vit(patches, positions):
     return layers.Dense(len(KINDS))(encoder(1)(x)[:, 0])
 
 
-# Both in one fit: they share no weights.
+# %% [markdown]
+# Both are trained in one fit, since they share no weights.
+
+# %%
 inputs = keras.Input((SIDE**2, PATCH**2))
 both = {"with": vit(inputs, positions=True), "without": vit(inputs, positions=False)}
 alone = keras.Model(inputs, both["with"])

@@ -27,6 +27,10 @@ import figures
 import keras_transformer as kt
 from keras_transformer import backend, data, evaluation, plots
 
+# %% [markdown]
+# The grammars are those of the training scripts:
+
+# %%
 sys.path.append(str(figures.ROOT / "scripts"))
 import generated_english
 

@@ -128,31 +128,25 @@ assert gated.count_params() == weights
 #
 # While a model writes, the keys and values of all it has read must be kept (chapter 11). With
 # grouped-query attention (Ainslie et al. 2023) several heads of queries share one head of keys and
-# values. Here is the whole block, with its switches; a mask comes from outside:
+# values. Here is the attention, with three of the switches:
 
 
 # %%
-class Block(layers.Layer):
-    """A pre-norm block: the paper's parts, each of which can be exchanged."""
+class Attention(layers.Layer):
+    """Multi-head attention whose heads of keys and values may be fewer than those of queries."""
 
-    def __init__(self, rms=False, gated=False, rotary=False, kv_heads=HEADS, biases=True):
+    def __init__(self, rotary, kv_heads, biases):
         super().__init__()
         self.rotary, self.kv_heads = rotary, kv_heads
-        self.norms = [RMSNorm() if rms else layers.LayerNormalization(epsilon=1e-6) for _ in "ab"]
         self.q = layers.Dense(D_MODEL, use_bias=biases)
         self.k, self.v = (layers.Dense(kv_heads * D_K, use_bias=biases) for _ in "kv")
         self.o = layers.Dense(D_MODEL, use_bias=biases)
-        if gated:
-            self.network = [GatedFeedForward(D_FF, biases)]
-        else:
-            self.network = [layers.Dense(D_FF, "relu", use_bias=biases)]
-            self.network += [layers.Dense(D_MODEL, use_bias=biases)]
 
     def heads(self, x, number):
         split = ops.reshape(x, (-1, x.shape[1], number, D_K))
         return ops.transpose(split, (0, 2, 1, 3))  # (batch, head, token, d_k)
 
-    def attention(self, x, mask):
+    def call(self, x, mask):
         q = self.heads(self.q(x), HEADS)
         k, v = (self.heads(part(x), self.kv_heads) for part in (self.k, self.v))
         if self.rotary:
@@ -161,6 +155,25 @@ class Block(layers.Layer):
         output, _ = kt.scaled_dot_product_attention(q, k, v, attention_mask=mask)
         output = ops.transpose(output, (0, 2, 1, 3))
         return self.o(ops.reshape(output, (-1, x.shape[1], D_MODEL)))
+
+
+# %% [markdown]
+# And the block around it, with all five; a mask comes from outside:
+
+
+# %%
+class Block(layers.Layer):
+    """A pre-norm block: the paper's parts, each of which can be exchanged."""
+
+    def __init__(self, rms=False, gated=False, rotary=False, kv_heads=HEADS, biases=True):
+        super().__init__()
+        self.norms = [RMSNorm() if rms else layers.LayerNormalization(epsilon=1e-6) for _ in "ab"]
+        self.attention = Attention(rotary, kv_heads, biases)
+        if gated:
+            self.network = [GatedFeedForward(D_FF, biases)]
+        else:
+            self.network = [layers.Dense(D_FF, "relu", use_bias=biases)]
+            self.network += [layers.Dense(D_MODEL, use_bias=biases)]
 
     def call(self, x, mask):
         x = x + self.attention(self.norms[0](x), mask)
@@ -178,9 +191,10 @@ class Block(layers.Layer):
 mask = kt.look_ahead_mask(5)
 ours, theirs = Block(), kt.EncoderBlock(HEADS, D_FF, norm_first=True)
 ours(x, mask), theirs(x, attention_mask=mask)
-for name, layer in (("query", ours.q), ("key", ours.k), ("value", ours.v)):
-    getattr(theirs.self_attention, name).set_weights(layer.get_weights())
-theirs.self_attention.output_projection.set_weights(ours.o.get_weights())
+pairs = {"query": "q", "key": "k", "value": "v", "output_projection": "o"}
+for name, letter in pairs.items():
+    of_ours = getattr(ours.attention, letter).get_weights()
+    getattr(theirs.self_attention, name).set_weights(of_ours)
 theirs.feed_forward.set_weights([w for layer in ours.network for w in layer.get_weights()])
 error = np.abs(array(ours(x, mask)) - array(theirs(x, attention_mask=mask))).max()
 print(f"our block and kt.EncoderBlock differ by {error:.0e}")
@@ -188,15 +202,14 @@ assert error < 1e-5
 
 grouped, full = Block(kv_heads=1), Block()
 grouped(x, mask), full(x, mask)
-full.q.set_weights(grouped.q.get_weights())
-full.o.set_weights(grouped.o.get_weights())
-for part in ("k", "v"):
-    kernel, bias = getattr(grouped, part).get_weights()
-    getattr(full, part).set_weights([np.tile(kernel, HEADS), np.tile(bias, HEADS)])
+for letter in "qkvo":
+    kernel, bias = getattr(grouped.attention, letter).get_weights()
+    times = HEADS if letter in "kv" else 1
+    getattr(full.attention, letter).set_weights([np.tile(kernel, times), np.tile(bias, times)])
 for one, other in zip(full.network, grouped.network, strict=True):
     one.set_weights(other.get_weights())
 error = np.abs(array(grouped(x, mask)) - array(full(x, mask))).max()
-kept = [2 * block.kv_heads * D_K for block in (full, grouped)]
+kept = [2 * block.attention.kv_heads * D_K for block in (full, grouped)]
 print(f"grouped and repeated differ by {error:.0e}; numbers kept per token: {kept}")
 assert error < 1e-5 and kept[0] == HEADS * kept[1]
 
@@ -253,10 +266,10 @@ variants = {
     "no biases": dict(biases=False),
     "all five": dict(rotary=True, rms=True, gated=True, kv_heads=1, biases=False),
 }
-networks = []  # (embedding, positions, blocks, norm) of each
 
 
 def parts(**options):
+    """The embedding, positions, blocks and last norm of a language model."""
     positions = layers.Identity() if options.get("rotary") else kt.PositionalEncoding()
     norm = RMSNorm() if options.get("rms") else layers.LayerNormalization(epsilon=1e-6)
     blocks = [Block(**options) for _ in range(2)]
@@ -274,6 +287,7 @@ def reader(networks, length):
     return keras.Model(ids, outputs)
 
 
+# %%
 networks = [parts(**options) for options in variants.values()]
 model = reader(networks, LENGTH)
 schedule = keras.optimizers.schedules.CosineDecay(0.0, 190, warmup_target=0.01, warmup_steps=50)
@@ -304,7 +318,7 @@ of_paper = (nats["paper"] + nats["paper, again"]) / 2
 sizes, kept_numbers = {}, {}
 for name, (_, _, blocks, norm) in zip(variants, networks, strict=True):
     sizes[name] = sum(block.count_params() for block in blocks) + norm.count_params()
-    kept_numbers[name] = sum(2 * block.kv_heads * D_K for block in blocks)
+    kept_numbers[name] = sum(2 * block.attention.kv_heads * D_K for block in blocks)
     print(f"{name:13} {nats[name]:.3f} nats per character; {sizes[name]:,} parameters in", end=" ")
     print(f"the blocks; {kept_numbers[name]} numbers kept per token")
 print(f"two starts of the paper's form differ by {spread:.3f}")
