@@ -303,9 +303,11 @@ x = ops.convert_to_tensor(rng.normal(size=(1000, 13, 32)), "float32")  # the wor
 _, weights = kt.MultiHeadAttention(num_heads=4)(x, x, return_attention_scores=True)
 columns = [words.index(word) for word in ("等了", "她", "雨", "水汽")]
 waited, her, rain, mist = np.moveaxis(ops.convert_to_numpy(weights)[:, :, he, columns], -1, 0)
+num_sentences, num_heads = weights.shape[:2]
 as_told = ((np.minimum(waited, her) > rain) & (rain > mist)).mean()
 print(
-    f"4 untrained heads on 1,000 sentences each, in the article's order: {as_told:.3f};",
+    f"{num_heads} untrained heads on {num_sentences:,} sentences each, in the article's order: "
+    f"{as_told:.3f};",
     f"2 of 24 orders: {2 / 24:.3f}",
 )
 assert abs(as_told - 2 / 24) < 0.04

@@ -133,6 +133,13 @@ def test_every_measured_number_of_the_gallery_is_quoted():
     assert not set(typed) - given
 
 
+def test_each_erratum_says_how_far_the_article_is_off():
+    table = GALLERY.read_text("utf-8").split("## What the articles say")[1]
+    rows = [line.split(" | ") for line in table.splitlines() if re.match(r"\| 00\d ", line)]
+    assert len(rows) == 29 and all(len(row) == 5 for row in rows)
+    assert {row[2] for row in rows} == {"wrong", "loose", "true but not the whole story"}
+
+
 def test_the_gallery_links_to_what_exists():
     for page in (GALLERY, ROOT / "docs" / "index.md"):
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text("utf-8")):
