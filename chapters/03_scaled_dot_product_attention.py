@@ -386,6 +386,9 @@ assert own[0] == 1 and own[1] < 0.5
 #    standard deviation 2, and which layer of the Transformer sees to it that they have not?
 # 3. Let the cosine be the score, without any factor. How much weight can one key of 16 get?
 #
+# Write equation 1 yourself, as a function of query, key and value, and have it marked:
+# `kt.check_layer(my_attention)` says in one sentence what is wrong, if anything is.
+#
 # ## Answers
 #
 # **1.** Nothing: $q \cdot (k + b) = q \cdot k + q \cdot b$ moves a whole row by one number, which
@@ -416,6 +419,15 @@ assert abs(variance - 16) < 1.6 and abs(after - 1) < 0.01
 weights = softmax(np.array([1.0] + 15 * [-1.0]))
 print(f"largest weight {weights[0]:.2f}")
 np.testing.assert_allclose(weights[0], np.e / (np.e + 15 / np.e))
+
+def attention_by_cosine(query, key, value):
+    query, key = (x / np.linalg.norm(x, axis=-1, keepdims=True) for x in (query, key))
+    return softmax(query @ key.swapaxes(-1, -2)) @ value
+
+
+report = kt.check_layer(attention_by_cosine)
+print(report)
+assert not report.passed and "cosine" in str(report)
 
 # %%
 # extra code – the numbers of the gallery

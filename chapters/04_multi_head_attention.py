@@ -338,6 +338,9 @@ figures.show(plots.plot_attention(layers, columns, labels), "04_sentence")
 # 2. Silence one of the two trained heads: set its rows of $W^O$ to zero. What is lost?
 # 3. Is "head 1" a name? Exchange heads in `layer` so that the output stays the same.
 #
+# Write the layer yourself, with `keras.layers.Dense` alone, and have it marked:
+# `kt.check_layer(MyMultiHeadAttention)`.
+#
 # ## Answers
 #
 # **1.** Keras keeps an axis for heads where the package has one wide matrix: a reshape.

@@ -368,6 +368,9 @@ figures.show(figure, "05_order")
 # 2. Leave the cosines out. Is a step still a linear map?
 # 3. What is 10000 for? Replace it by 1 and look for the two most alike of 1,000 positions.
 #
+# Write the table yourself, as a function of length and d_model, and have it marked:
+# `kt.check_layer(my_positions)`.
+#
 # ## Answers
 #
 # 1\. Each pair adds $\sin^2 + \cos^2 = 1$: a position has length $\sqrt{d_{model}/2}$. Without the

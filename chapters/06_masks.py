@@ -350,6 +350,9 @@ figures.show(plots.plot_attention(maps, labels, labels), "06_where_they_look")
 #    from left to right. Which entries does it add to the look-ahead mask?
 # 3. Pad a target on the LEFT. What goes wrong with the look-ahead mask alone, and which mask helps?
 #
+# Write the look-ahead mask yourself, as a function of the length, and have it marked:
+# `kt.check_layer(my_mask, "look_ahead_mask")`.
+#
 # ## Answers
 #
 # 1\. Each mask is a comparison of positions: $0 \le i - j < 3$.
@@ -359,6 +362,10 @@ back = np.arange(100)[:, None] - np.arange(100)
 window = (back >= 0) & (back < 3)
 print(f"window {window.sum()}, look-ahead {array(kt.look_ahead_mask(100)).sum()} of {100**2}")
 assert window.sum() == 3 * 100 - 3 and array(kt.look_ahead_mask(100)).sum() == 100 * 101 / 2
+
+report = kt.check_layer(lambda length: np.tri(length, k=1, dtype=bool), "look_ahead_mask")
+print(report)
+assert not report.passed and "leaks by one" in str(report)
 
 # %% [markdown]
 # 2\. One entry: the first word may see the second.

@@ -479,6 +479,9 @@ for name, block in (("encoder", encoder_block), ("decoder", decoder_block)):
 #    which tokens does it agree with layer normalization?
 # 3. Which $d_{ff}$ gives the feed-forward network as many weights as the attention has?
 #
+# Write a block of the encoder yourself, and have it marked: `kt.check_layer(MyEncoderBlock)`. Layer
+# normalization and the feed-forward network can be marked alone: "layer_norm", "feed_forward".
+#
 # ## Answers
 #
 # 1. The padding, yes. The neighbors, no: they are not padding.

@@ -9,11 +9,16 @@ import re
 import sys
 
 import nbformat
+import sphinx.search
+from sphinx.search.en import SearchEnglish
 
 ROOT = pathlib.Path(__file__).parents[1]
 # The chapters and the API reference import this tree's package, installed or not.
 os.environ["PYTHONPATH"] = str(ROOT)
 sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
+
+import drawings  # noqa: E402, beside this file
+import notebooks  # noqa: E402
 
 project = html_title = "keras_transformer"
 author = "The keras_transformer developers"
@@ -22,7 +27,8 @@ include_patterns = [
     "*.md",
     "docs/*.md",
     "docs/api/*.md",
-    "chapters/README.md",
+    "keras_transformer/pretrained/*.md",
+    "chapters/*.md",
     "chapters/[0-9]*.py",
 ]
 
@@ -36,7 +42,10 @@ extensions = [
 ]
 
 # A chapter is a notebook in percent cells; an error in it, or a link to nowhere, ends the build.
-nb_custom_formats = {".py": ["jupytext.reads", {"fmt": "py:percent"}]}
+nb_custom_formats = {
+    ".py": ["jupytext.reads", {"fmt": "py:percent"}],
+    ".zh.md": ["jupytext.reads", {"fmt": "md"}],  # the Chinese edition
+}
 nb_execution_timeout = 180  # seconds per cell
 nb_execution_raise_on_error = True
 nb_output_stderr = "remove"  # the notices with which backends start
@@ -58,6 +67,23 @@ default_role = "code"  # docstrings have Markdown's single backticks
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 80
 
+
+class SearchBoth(SearchEnglish):
+    """English words, and of Chinese, which has no spaces, each two to four characters."""
+
+    def split(self, text):
+        runs = re.findall("[\u4e00-\u9fff]+", text)
+        parts = [
+            run[start : start + size]
+            for run in runs
+            for size in (2, 3, 4)
+            for start in range(len(run) - size + 1)
+        ]
+        return super().split(text) + parts
+
+
+sphinx.search.languages["en"] = SearchBoth
+
 html_theme = "sphinx_book_theme"
 html_theme_options = {"home_page_in_toc": True, "navbar_persistent": []}  # one search box, not two
 html_context = {"default_mode": "auto"}  # light or dark, as the reader's system
@@ -69,6 +95,7 @@ highlight_language = "none"  # commands are no Python
 def setup(app):
     app.connect("source-read", link_programs)
     app.connect("html-page-context", offer_notebook, priority=400)  # before the theme's buttons
+    app.connect("html-page-context", draw)
     app.connect("build-finished", lead_home)
 
 
@@ -77,18 +104,78 @@ def link_programs(app, page, source):
     source[0] = re.sub(r"\]\(([\w./]+/[a-z_]+\.py)\)", r"](path:\1)", source[0])
 
 
+def chapter_of(page):
+    """The program of a page that is a chapter, in English or in Chinese, or None."""
+    path = ROOT / f"{page.removesuffix('.zh')}.py"
+    return path if path.exists() and path.parent.name == "chapters" else None
+
+
 def offer_notebook(app, page, template, context, doctree):
-    """The theme's download button offers a chapter as the notebook that was executed."""
+    """The theme's download button offers a chapter as the notebook that was executed.
+
+    It stands alone; notebooks/ has a copy under a lasting address.
+    """
     executed = pathlib.Path(app.outdir).parent / "jupyter_execute" / f"{page}.ipynb"
-    if executed.exists():
-        notebook = nbformat.read(executed, as_version=4)
+    if chapter_of(page) and executed.exists():
+        notebook = notebooks.standalone(nbformat.read(executed, as_version=4), ROOT / page)
         for cell in notebook.cells:
             if "outputs" in cell:
                 cell.outputs = [out for out in cell.outputs if out.get("name") != "stderr"]
-        path = pathlib.Path(app.outdir, "_sources", f"{page}.ipynb")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        nbformat.write(notebook, path)
+        for name in (f"_sources/{page}.ipynb", f"notebooks/{page.rpartition('/')[2]}.ipynb"):
+            path = pathlib.Path(app.outdir, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            nbformat.write(notebook, path)
         context["ipynb_source"] = f"{page}.ipynb"
+
+
+def draw(app, page, template, context, doctree):
+    """The map of the Transformer, each box a link, in place of its picture and in each chapter."""
+    if "body" not in context:
+        return
+    links = {
+        number: app.builder.get_relative_uri(page, f"chapters/{stem}")
+        for number, (_, stem) in drawings.titles().items()
+    }
+    here = int(chapter_of(page).name[:2]) if chapter_of(page) else None
+    the_map = drawings.Map(here, links).svg()
+    body = re.sub(
+        r"<img[^>]*/transformer\.svg[^>]*>", lambda _: on_a_page(the_map), context["body"]
+    )
+    if here:
+        schematics = [
+            drawings.SCHEMATICS[name]().svg() for name in drawings.IN_CHAPTER.get(here, ())
+        ]
+        head = "".join(map(on_a_page, [the_map, *schematics]))
+        words = f"You are here: chapter {here} on the map of the Transformer"
+        if page.endswith(".zh"):
+            words = f"你在这里：Transformer 全图上的第 {here} 章"
+        head = f"<details open><summary>{words}</summary>{head}</details>"
+        head = way_to_the_notebook(app, page) + head
+        body = body.replace("</h1>", f"</h1>{head}", 1)
+    context["body"] = body
+
+
+def on_a_page(drawing):
+    """A drawing that shrinks with the page; on a telephone it is moved sideways."""
+    drawing = drawing.replace(
+        "<svg ", '<svg style="max-width:100%;min-width:600px;height:auto" ', 1
+    )
+    return f'<div style="overflow-x:auto;margin:1em 0">{drawing}</div>'
+
+
+def way_to_the_notebook(app, page):
+    """Links to download the notebook of a chapter and to open it in Colab."""
+    name = page.rpartition("/")[2]
+    if not pathlib.Path(app.outdir, "notebooks", f"{name}.ipynb").exists():
+        return ""  # chapters were not executed
+    up = "../" * page.count("/")
+    download, in_colab = "Download notebook", "Open in Colab"
+    if page.endswith(".zh"):
+        download, in_colab = "下载 notebook", "在 Colab 中打开"
+    links = [f'<a href="{up}notebooks/{name}.ipynb" download>{download}</a>']
+    if notebooks.colab_link(name):
+        links.append(f'<a href="{notebooks.colab_link(name)}">{in_colab}</a>')
+    return f"<p>{' · '.join(links)}</p>"
 
 
 def lead_home(app, exception):

@@ -4,6 +4,7 @@ from . import data, evaluation, plots, training
 from .attention import MultiHeadAttention, attention_scores, scaled_dot_product_attention
 from .blocks import AddNorm, Decoder, DecoderBlock, Encoder, EncoderBlock, FeedForward
 from .cache import Cache
+from .check import check_layer
 from .configuration import PRESETS, GenerationConfig, SamplingConfig, TransformerConfig
 from .data import (
     TextBatches,
@@ -99,6 +100,7 @@ __all__ = [
     "apply_rotary_embedding",
     "attention_scores",
     "check_file",
+    "check_layer",
     "chunks",
     "data",
     "evaluation",

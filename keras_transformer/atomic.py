@@ -7,6 +7,8 @@ import pathlib
 import shutil
 from collections.abc import Iterator
 
+NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)  # of an OSError: no space, or a limit met
+
 
 @contextlib.contextmanager
 def atomic_write(path: str | os.PathLike) -> Iterator[pathlib.Path]:
@@ -62,34 +64,38 @@ def atomic_folder(path: str | os.PathLike) -> Iterator[pathlib.Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def check_space(path: str | os.PathLike, num_bytes: int) -> None:
-    """Refuses a file for which there is no room, before a library begins to write it.
+def check_space(path: str | os.PathLike, num_bytes: int, number: int = 1) -> None:
+    """Refuses files for which there is no room, before a library begins to write them.
 
     HDF5 ends the process when a disk is full.
 
     Args:
         path: Path of the file to write.
         num_bytes: Its size, or a little more.
+        number: Number of files of this size beside each other.
 
     Raises:
         OSError: There is less space, or a limit for the size of a file is lower.
     """
-    probe = pathlib.Path(path).with_name(f".unfinished.{pathlib.Path(path).name}")
+    path = pathlib.Path(path)
+    probes = [path.with_name(f".unfinished.{n}.{path.name}") for n in range(number)]
     try:
-        with open(probe, "wb") as file:
-            if hasattr(os, "posix_fallocate"):  # not on macOS and Windows
-                os.posix_fallocate(file.fileno(), 0, num_bytes)
+        for probe in probes:
+            with open(probe, "wb") as file:
+                if hasattr(os, "posix_fallocate"):  # not on macOS and Windows
+                    os.posix_fallocate(file.fileno(), 0, num_bytes)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+        if error.errno not in NO_ROOM:
             raise
-        free = os.statvfs(probe.parent)
+        free = os.statvfs(path.parent)
         raise OSError(
-            f"There is no room for {path}: it needs {num_bytes / 1e6:.1f} MB, "
+            f"There is no room for {path}: it needs {number * num_bytes / 1e6:.1f} MB, "
             f"{free.f_bavail * free.f_frsize / 1e6:.1f} MB are free ({os.strerror(error.errno)}). "
             "Files written before it are complete; make room, then resume."
         ) from error
     finally:
-        probe.unlink(missing_ok=True)
+        for probe in probes:
+            probe.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ from typing import Any
 
 import keras
 
+from . import activations
 from .attention import MultiHeadAttention
 from .backend import Linear
 from .checks import check_above_0, check_at_least, check_rates
@@ -41,7 +42,7 @@ class FeedForward(keras.layers.Layer):
         check_at_least(1, d_ff=d_ff)
         check_rates(dropout=dropout)
         self.d_ff = d_ff
-        self.activation = keras.activations.get(activation)
+        self.activation = activations.get(activation)
         self.dropout = dropout
 
     def build(self, x_shape):
@@ -62,7 +63,7 @@ class FeedForward(keras.layers.Layer):
         return {
             **super().get_config(),
             "d_ff": self.d_ff,
-            "activation": keras.activations.serialize(self.activation),
+            "activation": activations.serialize(self.activation),
             "dropout": self.dropout,
         }
 
@@ -161,7 +162,7 @@ class Block(keras.layers.Layer):
         self.d_ff = d_ff
         self.dropout = dropout
         self.attention_dropout = attention_dropout
-        self.activation = keras.activations.get(activation)
+        self.activation = activations.get(activation)
         self.norm_first = norm_first
         self.rotary = rotary
         self.layer_norm_epsilon = layer_norm_epsilon
@@ -205,7 +206,7 @@ class Block(keras.layers.Layer):
             "d_ff": self.d_ff,
             "dropout": self.dropout,
             "attention_dropout": self.attention_dropout,
-            "activation": keras.activations.serialize(self.activation),
+            "activation": activations.serialize(self.activation),
             "norm_first": self.norm_first,
             "rotary": self.rotary,
             "layer_norm_epsilon": self.layer_norm_epsilon,

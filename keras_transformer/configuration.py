@@ -33,7 +33,7 @@ class TransformerConfig(Configuration):
         d_ff: Inner width of the feed-forward networks.
         dropout: Dropout rate on embeddings and sublayer outputs, in [0, 1) (P_drop).
         attention_dropout: Dropout rate on attention weights, in [0, 1).
-        activation: Activation of the feed-forward networks, by its Keras name.
+        activation: Activation of the feed-forward networks, by its Keras name; or gelu_tanh.
         norm_first: Layer normalization before each sublayer (pre-norm), not after it.
         max_length: Number of learned positions, in tokens; without it sinusoids, without a limit.
         rotary: Rotary positions in self-attention, instead of positions added to embeddings.

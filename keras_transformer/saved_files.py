@@ -13,26 +13,31 @@ import hashlib
 import io
 import json
 import os
-import pathlib
 import posixpath
+import tempfile
 import zipfile
 from collections.abc import Iterator
 from typing import Any
 
 import keras
 
+from . import pretrained
+from .atomic import NO_ROOM
+from .byte_level import ByteLevelTokenizer
 from .checks import check, check_at_least
 from .configuration import TransformerConfig
+from .tokenizers import SentencePieceTokenizer
 
 FORMAT_VERSION = 3  # of saved tasks; this package reads it and all before it
 FIRST_SEALED_VERSION = 3
 
 CONFIG, METADATA, WEIGHTS, SEAL = "config.json", "metadata.json", "model.weights.h5", "seal.json"
-VOCABULARY_FILE = "vocabulary.spm"
+TOKENIZERS = {kind.vocabulary_file: kind for kind in (SentencePieceTokenizer, ByteLevelTokenizer)}
 PACKAGE = "keras_transformer>"
 ADDED_OPTIONS = ("layer_norm_epsilon", "logits_bias")  # which older files lack
 MOST_MEMBERS = 100
-MOST_BYTES = {CONFIG: 2**28, METADATA: 2**20, SEAL: 2**20, VOCABULARY_FILE: 2**28, WEIGHTS: 2**38}
+MOST_BYTES = {CONFIG: 2**28, METADATA: 2**20, SEAL: 2**20, WEIGHTS: 2**38}
+MOST_BYTES |= dict.fromkeys(TOKENIZERS, 2**28)
 MOST_EXPANSION = 1000  # bytes of a member per byte that it takes in the archive
 
 
@@ -69,7 +74,7 @@ def check_file(path: str | os.PathLike) -> FileSummary:
     """Checks the .keras file of a task without loading it: nothing that it names is run.
 
     Args:
-        path: the file.
+        path: the file, or the name of a model in `keras_transformer.pretrained`.
 
     Returns:
         `FileSummary`.
@@ -79,6 +84,7 @@ def check_file(path: str | os.PathLike) -> FileSummary:
         ValueError: It is damaged, was altered after it was saved, is of a newer format, or holds
             anything but a task of this package whose values, weights and vocabulary fit together.
     """
+    path = pretrained.find(path)
     with _one_sentence(path), zipfile.ZipFile(path) as archive:
         sizes = _check_members(archive)
         config, metadata = _read_json(archive, CONFIG), _read_json(archive, METADATA)
@@ -111,9 +117,10 @@ def load(path: str | os.PathLike) -> Any:
     """Loads the task of a .keras file, after `check_file`.
 
         translator = keras_transformer.load("runs/en-de/model.keras")
+        translator = keras_transformer.load("dates")  # comes with the package
 
     Args:
-        path: the file.
+        path: the file, or the name of a model in `keras_transformer.pretrained`.
 
     Returns:
         `Translator`, `TextGenerator`, `Tagger`, `Classifier` or `MaskFiller`.
@@ -121,8 +128,9 @@ def load(path: str | os.PathLike) -> Any:
     Raises: as `check_file`.
     """
     check_file(path)
+    path = pretrained.find(path)
     with _one_sentence(path):
-        return keras.saving.load_model(pathlib.Path(path), compile=False)
+        return keras.saving.load_model(path, compile=False)
 
 
 def seal(path: str | os.PathLike) -> None:
@@ -138,11 +146,12 @@ def seal(path: str | os.PathLike) -> None:
 @contextlib.contextmanager
 def _one_sentence(path) -> Iterator[None]:
     """Turns whatever a damaged file raises into one sentence that names it."""
-    path, expected = pathlib.Path(path), "Expected a .keras file"
+    expected = "Expected a .keras file"
     if path.is_dir():
         raise ValueError(f"{expected}; received the folder {path}. Try {path / 'model.keras'}.")
     if not path.exists():
-        raise FileNotFoundError(f"There is no model at {path}.")
+        names = ", ".join(pretrained.NAMES)
+        raise FileNotFoundError(f"There is no model at {path}; {names} come with the package.")
     if path.suffix == ".h5":
         raise ValueError(
             f"{expected}; received {path}, which holds weights without their model. Use the "
@@ -150,9 +159,14 @@ def _one_sentence(path) -> Iterator[None]:
         )
     try:
         yield
-    except UnsupportedFileError as error:
+    except (UnsupportedFileError, ImportError) as error:
         raise ValueError(f"{path} cannot be loaded: {error}") from error
     except Exception as error:  # zipfile, JSON, h5py and Keras have one for each kind of damage
+        if isinstance(error, OSError) and error.errno in NO_ROOM:
+            raise OSError(
+                f"There is no room to load {path}: Keras unpacks it into "
+                f"{tempfile.gettempdir()} ({os.strerror(error.errno)}). Make room, or set TMPDIR."
+            ) from error
         raise ValueError(
             f"{expected} of this package; {path} cannot be loaded: {first_line(error)}. Restore "
             "it from a copy, or save the model again."
@@ -375,16 +389,14 @@ def _check_vocabulary(archive, task, model):
     """The sizes of the vocabulary, which are those of the model."""
     if "vocabulary" in task:
         return _check_words(task, model)
-    import sentencepiece
-
     sizes = {name: model[name] for name in _SIZES if model.get(name) is not None}
     expected = list(sizes.values())
     if task.get("target_tokenizer") and len(expected) == 1:  # two over one embedding
         expected *= 2
     found = [
-        sentencepiece.SentencePieceProcessor(model_proto=archive.read(name)).vocab_size()
+        TOKENIZERS[posixpath.basename(name)](archive.read(name)).vocabulary_size()
         for name in archive.namelist()
-        if posixpath.basename(name) == VOCABULARY_FILE
+        if posixpath.basename(name) in TOKENIZERS
     ]
     _require(
         collections.Counter(found) == collections.Counter(expected),

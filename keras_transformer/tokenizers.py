@@ -1,7 +1,7 @@
-"""Text to ids and back with a SentencePiece vocabulary.
+"""Text to ids and back: what every tokenizer does, and how SentencePiece does it.
 
-`SentencePieceTokenizer` takes and returns plain lists, the same on every backend. It is a Keras
-layer so that a saved model carries it: the vocabulary is an asset of the `.keras` file.
+A tokenizer takes and returns plain lists, the same on every backend. It is a Keras layer so that a
+saved model carries it: the vocabulary is an asset of the `.keras` file.
 """
 
 import contextlib
@@ -20,14 +20,130 @@ from .ids import END, PADDING, START, UNKNOWN, check_ids
 
 MODEL_TYPES = ("bpe", "unigram", "char", "byte")
 DEFAULT_SIZE = 8000  # for some ten thousand sentences; the paper has 37,000 for 4.5 million
-VOCABULARY_FILE = "vocabulary.spm"
 SPACE_MARK = "\u2581"  # SentencePiece writes a space as this character,
 RESERVED = "\u2585"  # and keeps this one for unknown characters: it cannot be learned
 
 
+class Tokenizer(keras.layers.Layer):
+    """What a task needs of a vocabulary of any kind: 0 is padding, 1 unknown, 2 start, 3 end.
+
+    A subclass has the methods `encode`, `unknown_share` and `vocabulary_size`, and those by which
+    this class reads a vocabulary: `_read`, `_texts` and `_token`.
+
+    Args:
+        serialized: bytes, the vocabulary as its library writes it; None: `load_assets` will provide
+            it.
+
+    Raises:
+        ValueError: It is no such vocabulary, or has other special ids.
+    """
+
+    vocabulary_file = ""  # its name among the assets of a .keras file
+
+    def __init__(self, serialized: bytes | None = None, dtype: Any = "int32", **kwargs: Any):
+        super().__init__(dtype=dtype, **kwargs)
+        self.built = True
+        self.serialized: Any = None  # bytes, once there is a vocabulary
+        if serialized is not None:
+            self._set(serialized)
+
+    def encode(
+        self,
+        texts: Iterable[str],
+        sample: bool = False,
+        alpha: float = 0.1,
+        seed: int | Sequence[int] = 0,
+    ) -> list[list[int]]:
+        """The ids of each text, without START, END or padding; see the subclass."""
+        raise NotImplementedError
+
+    def unknown_share(self, texts: Iterable[str]) -> float:
+        """The fraction of the characters of texts that are read as unknown, in [0, 1]."""
+        raise NotImplementedError
+
+    def vocabulary_size(self) -> int:
+        """int, number of ids, the four special ones included."""
+        raise NotImplementedError
+
+    def decode(self, sequences: Any) -> list[str]:
+        """The text of each sequence of ids, up to its first END; padding and START are dropped.
+
+        Args:
+            sequences: Sequences of int: lists of any lengths, or an array or tensor (number,
+                length).
+
+        Returns:
+            List of str, one per sequence. The unknown id becomes U+2047, a double question mark.
+
+        Raises:
+            ValueError: An id is not in the vocabulary (its row and position are named).
+        """
+        self._ready()
+        rows = [ids[: ids.index(END)] if END in ids else ids for ids in _as_lists(sequences)]
+        check_ids("sequences", rows, self.vocabulary_size())
+        return self._texts([[i for i in ids if i not in (PADDING, START)] for ids in rows])
+
+    def tokens(self, ids: Any) -> list[str]:
+        """The string of each id, to label an axis.
+
+        Args:
+            ids: int, (length,): one sequence.
+
+        Returns:
+            List of str, one per id, as the vocabulary writes it.
+
+        Raises:
+            ValueError: An id is not in the vocabulary (its position is named).
+        """
+        self._ready()
+        rows = _as_lists([ids])
+        check_ids("ids", rows, self.vocabulary_size())
+        return [self._token(i) for i in rows[0]]
+
+    def save_assets(self, dir_path: str) -> None:
+        """Writes the vocabulary into a folder; `Model.save` calls this."""
+        self._ready()
+        pathlib.Path(dir_path, self.vocabulary_file).write_bytes(self.serialized)
+
+    def load_assets(self, dir_path: str) -> None:
+        """Reads the vocabulary from a folder; `load_model` calls this."""
+        self._set(pathlib.Path(dir_path, self.vocabulary_file).read_bytes())
+
+    def get_config(self) -> dict[str, Any]:
+        """The layer's own configuration; the vocabulary is an asset."""
+        return super().get_config()
+
+    def _set(self, serialized):
+        self._processor = self._read(serialized)
+        self.serialized = serialized
+
+    def _ready(self):
+        """The library's object that holds the vocabulary."""
+        if self.serialized is None:
+            raise ValueError(
+                "The tokenizer has no vocabulary yet: learn one with train_tokenizer, "
+                "or load the model that contains it."
+            )
+        return self._processor
+
+    def _read(self, serialized):
+        """The library's object of a serialized vocabulary; a ValueError if it has other ids."""
+        raise NotImplementedError
+
+    def _texts(self, rows):
+        """The text of each list of ids, among which is neither padding, START nor END."""
+        raise NotImplementedError
+
+    def _token(self, id):
+        """The string of an id of the vocabulary."""
+        raise NotImplementedError
+
+
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class SentencePieceTokenizer(keras.layers.Layer):
+class SentencePieceTokenizer(Tokenizer):
     """A SentencePiece vocabulary: 0 is padding, 1 unknown, 2 start, 3 end.
+
+    U+2581 (a low bar) marks a space in `tokens`; the special ids are <pad>, <unk>, <s> and </s>.
 
         tokenizer = train_tokenizer(["the cat sat", "the mat"])
         tokenizer.decode(tokenizer.encode(["the cat"]))  # ["the cat"]
@@ -41,12 +157,15 @@ class SentencePieceTokenizer(keras.layers.Layer):
     Source: Kudo and Richardson 2018.
     """
 
+    vocabulary_file = "vocabulary.spm"
+
     def __init__(self, proto: bytes | None = None, dtype: Any = "int32", **kwargs: Any):
-        super().__init__(dtype=dtype, **kwargs)
-        self.built = True
-        self.proto: Any = None  # bytes, once there is a vocabulary
-        if proto is not None:
-            self._set_proto(proto)
+        super().__init__(proto, dtype, **kwargs)
+
+    @property
+    def proto(self) -> bytes | None:
+        """bytes, the serialized SentencePiece model, once there is a vocabulary."""
+        return self.serialized
 
     def encode(
         self,
@@ -86,41 +205,6 @@ class SentencePieceTokenizer(keras.layers.Layer):
                     rows[number] = _with_unused(processor, texts[number], ids)
         return rows
 
-    def decode(self, sequences: Any) -> list[str]:
-        """The text of each sequence of ids, up to its first END; padding and START are dropped.
-
-        Args:
-            sequences: Sequences of int: lists of any lengths, or an array or tensor (number,
-                length).
-
-        Returns:
-            List of str, one per sequence. The unknown id becomes U+2047, a double question mark.
-
-        Raises:
-            ValueError: An id is not in the vocabulary (its row and position are named).
-        """
-        processor = self._ready()
-        rows = [ids[: ids.index(END)] if END in ids else ids for ids in _as_lists(sequences)]
-        check_ids("sequences", rows, self.vocabulary_size())
-        return [processor.decode([i for i in ids if i not in (PADDING, START)]) for ids in rows]
-
-    def tokens(self, ids: Any) -> list[str]:
-        """The string of each id, to label an axis; U+2581 (a low bar) marks a space.
-
-        Args:
-            ids: int, (length,): one sequence.
-
-        Returns:
-            List of str, one per id; the special ids are <pad>, <unk>, <s> and </s>.
-
-        Raises:
-            ValueError: An id is not in the vocabulary (its position is named).
-        """
-        processor = self._ready()
-        rows = _as_lists([ids])
-        check_ids("ids", rows, self.vocabulary_size())
-        return [processor.id_to_piece(i) for i in rows[0]]
-
     def unknown_share(self, texts: Iterable[str]) -> float:
         """The fraction of the characters of texts that are read as unknown, in [0, 1]."""
         texts = checked_texts(texts)
@@ -149,23 +233,10 @@ class SentencePieceTokenizer(keras.layers.Layer):
 
         return keras_hub.tokenizers.SentencePieceTokenizer(proto=self.proto)
 
-    def save_assets(self, dir_path: str) -> None:
-        """Writes the vocabulary into a folder; `Model.save` calls this."""
-        self._ready()
-        pathlib.Path(dir_path, VOCABULARY_FILE).write_bytes(self.proto)
-
-    def load_assets(self, dir_path: str) -> None:
-        """Reads the vocabulary from a folder; `load_model` calls this."""
-        self._set_proto(pathlib.Path(dir_path, VOCABULARY_FILE).read_bytes())
-
-    def get_config(self) -> dict[str, Any]:
-        """The layer's own configuration; the vocabulary is an asset."""
-        return super().get_config()
-
-    def _set_proto(self, proto):
+    def _read(self, serialized):
         import sentencepiece
 
-        processor = sentencepiece.SentencePieceProcessor(model_proto=proto)
+        processor = sentencepiece.SentencePieceProcessor(model_proto=serialized)
         special = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
         if special != (PADDING, UNKNOWN, START, END):
             raise ValueError(
@@ -173,18 +244,14 @@ class SentencePieceTokenizer(keras.layers.Layer):
                 f"received {special}, where -1 means missing. Learn it with train_tokenizer, or "
                 "with SentencePiece's pad_id=0, unk_id=1, bos_id=2, eos_id=3."
             )
-        self.proto = proto
-        self._processor = processor
         self._has_unused = any(map(processor.is_unused, range(processor.vocab_size())))
+        return processor
 
-    def _ready(self):
-        """The `sentencepiece` processor of the vocabulary."""
-        if self.proto is None:
-            raise ValueError(
-                "The tokenizer has no vocabulary yet: learn one with train_tokenizer, "
-                "or load the model that contains it."
-            )
-        return self._processor
+    def _texts(self, rows):
+        return [self._processor.decode(ids) for ids in rows]
+
+    def _token(self, id):
+        return self._processor.id_to_piece(id)
 
 
 def train_tokenizer(

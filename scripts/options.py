@@ -153,7 +153,8 @@ class FineTuningOptions(TrainingOptions):
     """Fine-tuning: training a saved model further on other data.
 
     Args:
-        init_from: Saved model that provides vocabulary, sizes and initial weights. Without
+        init_from: Saved model, or the name of one that comes with the package, that provides
+            vocabulary, sizes and initial weights. Without
             --recipe a model of the same task uses the recipe fine-tune.
         freeze: Layers that keep their weights: embedding, encoder, decoder/block_1, ...
         lora_rank: LoRA: rank of the updates to the kernels of attention and feed-forward network;

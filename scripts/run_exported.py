@@ -24,6 +24,18 @@ BATCH_SIZE = 64
 BEST = 5  # words for a mask
 
 
+class ByteLevel:
+    """A vocabulary of byte-level BPE with the methods of a SentencePiece processor."""
+
+    def __init__(self, path):
+        import tokenizers
+
+        library = tokenizers.Tokenizer.from_file(str(path))
+        self.encode = lambda text: library.encode(text).ids
+        self.decode = lambda ids: library.decode(ids, skip_special_tokens=False)
+        self.id_to_piece = library.id_to_token
+
+
 class Ids:
     """Texts to ids and back, by the files beside the graphs."""
 
@@ -37,6 +49,8 @@ class Ids:
 
             load = sentencepiece.SentencePieceProcessor
             self.vocabulary = {name: load(model_file=path) for name, path in vocabularies.items()}
+        elif (folder / "tokenizer.json").exists():
+            self.vocabulary = {"vocabulary": ByteLevel(folder / "tokenizer.json")}
         else:
             self.words = self._numbered("words")
             self.characters = self._numbered("characters")
@@ -307,12 +321,40 @@ def ctranslate2(folder, options):
     return answer
 
 
+def marian(folder, options):
+    """Hugging Face's MarianMTModel: text in, text out."""
+    import torch
+    import transformers
+
+    torch.set_num_threads(options.threads)
+    tokenizer = transformers.MarianTokenizer.from_pretrained(folder)
+    model = transformers.MarianMTModel.from_pretrained(folder).eval()
+    search = dict(num_beams=options.beams, do_sample=False)
+    search |= dict(length_penalty=0.0) if options.beams > 1 else {}  # its penalty is another one
+
+    def answer(texts):
+        answers = [""] * len(texts)
+        numbers = [n for n, text in enumerate(texts) if text.strip()]
+        if numbers:
+            tokens = tokenizer([texts[n] for n in numbers], return_tensors="pt", padding=True)
+            found = tokenizer.batch_decode(
+                model.generate(**tokens, **search), skip_special_tokens=True
+            )
+            for n, each in zip(numbers, found, strict=True):
+                answers[n] = each
+        return answers
+
+    return answer
+
+
 def engine_of(folder):
     """The function that runs what a folder holds."""
     if (folder / "saved_model.pb").exists():
         return saved_model
     if (folder / "model.bin").exists():
         return ctranslate2
+    if (folder / "config.json").exists() and (folder / "source.spm").exists():
+        return marian
     if any(folder.glob("*.onnx")):
         return onnx
     if any(folder.glob("*.tflite")):

@@ -52,6 +52,9 @@ if backend.name() == "tensorflow" and not full_xla:
     tf.function = lambda *args, jit_compile=None, **kwargs: plain_function(*args, **kwargs)
 
 
+pytest_plugins = ["engines"]
+
+
 def pytest_collection_modifyitems(items):
     """The scripts first: the file that takes longest must not be the last one to begin."""
     items.sort(key=lambda item: item.path.name != "test_scripts.py")

@@ -112,7 +112,7 @@ def test_linear_has_the_gradients_of_dense(normal, gradients, pair):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("mode", ["int8", "int4", "float8"])
+@pytest.mark.parametrize("mode", [pytest.param("int8", marks=pytest.mark.slow), "int4", "float8"])
 def test_linear_is_quantized_like_dense(numpy, normal, pair, mode):
     x = normal(2, 5, 4)
     linear, dense = pair()

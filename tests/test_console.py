@@ -1,10 +1,12 @@
 """The command `keras-transformer`, within this process; what needs another one is slow."""
 
+import contextlib
 import io
 import json
 import os
 import pathlib
 import re
+import resource
 import runpy
 import shutil
 import signal
@@ -279,6 +281,31 @@ def test_a_line_that_is_not_utf_8_is_named(command, models):
     assert_one_sentence(result, "Line 2 of the input is not UTF-8 (byte 2)")
 
 
+def test_among_random_bytes_each_line_is_its_text_or_the_first_that_is_none_is_named():
+    """1,000 streams of bytes that often begin a character and seldom end it."""
+    seen, random = set(), np.random.default_rng(0)
+    pieces = [b"a", b" ", b"\n", b"\r\n", "ü".encode(), "猫".encode(), "🐈".encode(), b"\xff"]
+    pieces += ["猫".encode()[:2], b"\x80", b"\xed\xa0\x80", b"\xc0\x80", b"\0"]
+    for _ in range(1_000):
+        odds = np.where(np.arange(len(pieces)) < 7, 1, random.choice([0, 0.02, 0.2]))
+        chosen = random.choice(len(pieces), random.integers(40), p=odds / odds.sum())
+        lines = io.BytesIO(b"".join(pieces[number] for number in chosen)).readlines()
+        texts, error = [], None
+        for number, line in enumerate(lines, start=1):
+            try:
+                texts.append(line.decode().rstrip("\r\n"))
+            except UnicodeDecodeError as wrong:
+                error = rf"Line {number} of the input is not UTF-8 \(byte {wrong.start + 1}\)"
+                break
+        found = []
+        with contextlib.nullcontext() if error is None else pytest.raises(SystemExit, match=error):
+            for batch in waiting_lines(io.BytesIO(b"".join(lines)), 3):
+                found += batch
+        assert found == texts
+        seen.add(error is None)
+    assert seen == {True, False}
+
+
 def test_waiting_lines_come_together_and_never_more_than_asked_for():
     lines = [f"{number}\n".encode() for number in range(10)]
     batches = list(waiting_lines(io.BytesIO(b"".join(lines)), 4))
@@ -492,6 +519,49 @@ def test_a_file_to_score_that_is_not_there_is_named(command, models, sides):
 def test_what_would_fail_after_the_work_fails_before_it(command, sides, options, expected):
     # There is no model: it is not even looked for.
     assert_one_sentence(evaluate(command, "nowhere.keras", sides, *options), expected)
+
+
+# A full disk
+
+
+@pytest.fixture
+def full_disk():
+    """No file may grow beyond a number of bytes, as on a disk without room for more."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_an_average_on_a_full_disk_is_one_sentence(command, models, tmp_path, full_disk):
+    run_folder(tmp_path / "run", load_model(models["tagger"], compile=False))
+    before = sorted((tmp_path / "run").rglob("*"))
+    full_disk((tmp_path / "run" / "model.keras").stat().st_size - 100)  # enough to load it
+    result = command("average", tmp_path / "run")
+    assert_one_sentence(result, "File too large: '", "average-3.keras'")
+    assert sorted((tmp_path / "run").rglob("*")) == before
+
+
+def test_a_model_is_not_called_damaged_where_a_full_disk_keeps_it_from_being_loaded(
+    command, models, tmp_path, full_disk
+):
+    copy = shutil.copy(models["translator"], tmp_path / "copy.keras")
+    full_disk(10)
+    result = command("translate", copy, "May")
+    assert_one_sentence(
+        result, f"no room to load {copy}: Keras unpacks", "Make room, or set TMPDIR."
+    )
+
+
+@pytest.mark.parametrize("option", ["--translations", "--json"])
+def test_scores_on_a_full_disk_are_printed_before_one_sentence(
+    command, models, translator, sides, tmp_path, monkeypatch, full_disk, option
+):
+    monkeypatch.setattr(translator, "translate", lambda texts, **options: texts)
+    monkeypatch.setattr(translator, "score", lambda texts, *_, **__: [-1.0] * len(texts))
+    full_disk(10)
+    result = evaluate(command, models["translator"], sides, option, tmp_path / "out")
+    assert_one_sentence(result, f"File too large: '{tmp_path / 'out'}'")
+    assert "BLEU" in result.stdout and not list(tmp_path.iterdir())
 
 
 # average

@@ -12,6 +12,7 @@ FILES = [
     *sorted(ROOT.glob("*.md")),
     *sorted(ROOT.glob("docs/*.md")),
     ROOT / "chapters" / "README.md",
+    ROOT / "chapters" / "sayings.md",
 ]
 FILES.remove(ROOT / "tests" / "test_english.py")
 FILES.remove(ROOT / "README.zh-CN.md")

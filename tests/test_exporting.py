@@ -83,6 +83,15 @@ def test_activations_have_other_names_there(restless_translator, dates, tmp_path
     np.testing.assert_allclose(scores, expected, rtol=1e-4)
 
 
+def test_the_two_kinds_of_gelu_are_not_confused(restless_translator, dates, tmp_path):
+    tanh = restless_translator(activation="gelu_tanh")
+    exact = kt.Translator(tanh.transformer.copy(activation="gelu"), tanh.source_tokenizer)
+    pairs = dates.test.source[:20], dates.test.target[:20]
+    ours = np.array([each.score(*pairs, length_penalty=0.0) for each in (tanh, exact)])
+    theirs = [engine_scores(each, dates, tmp_path / each.name) for each in (tanh, exact)]
+    assert np.abs(theirs - ours).max() < 0.2 * np.abs(ours[0] - ours[1]).max()
+
+
 OPTIONS = {
     "learned_pre_norm": dict(norm_first=True, max_length=60, activation="gelu"),
     "rotary": dict(rotary=True),

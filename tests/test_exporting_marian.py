@@ -10,6 +10,8 @@ import keras_transformer as kt
 import reference_marian as reference
 from keras_transformer import exporting, importing
 
+pytestmark = pytest.mark.slow  # transformers takes long to import; test_importing is quick
+
 transformers = reference.transformers
 
 SIZES = dict(num_layers=2, d_model=16, num_heads=2, d_ff=32)

@@ -7,6 +7,8 @@ model.
 """
 
 import argparse
+import contextlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -86,4 +88,5 @@ class _Parser(argparse.ArgumentParser):
 
 def _discard_output():
     """Keeps what is left in the buffer from failing once more as the process ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with contextlib.suppress(io.UnsupportedOperation):  # it need not be a file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -12,17 +12,23 @@ import json
 import sys
 
 from ..saved_files import check_file
+from .files import MODEL
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options to a parser."""
     add = parser.add_argument
-    add("model", metavar="MODEL", help="path of a .keras file")
+    add("model", metavar="MODEL", help=MODEL)
     add("--json", action="store_true", help="one JSON object instead of lines")
 
 
 def run(options: argparse.Namespace) -> None:
     """Prints what the file holds."""
+    if options.model.endswith(".py"):
+        sys.exit(
+            f"{options.model} is a program, not a saved model; to mark layers that you have "
+            "written: python -m keras_transformer.check FILE.py"
+        )
     try:
         summary = check_file(options.model)
     except (ValueError, FileNotFoundError) as error:

@@ -21,14 +21,14 @@ import numpy as np
 from .. import data, evaluation
 from ..atomic import write_text
 from ..tasks import Translator
-from .files import check_output, load_task
+from .files import MODEL, check_output, load_task
 from .translate import add_search_options
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options to a parser."""
     add = parser.add_argument
-    add("model", metavar="MODEL", help="translation model: path of a .keras file")
+    add("model", metavar="MODEL", help=f"translation model: {MODEL}")
     add("--source", required=True, metavar="FILE", help="sentences, one per line, plain or .gz")
     add("--reference", required=True, metavar="FILE", help="their translations, line by line")
     add_search_options(parser)

@@ -4,9 +4,11 @@ import os
 import pathlib
 import sys
 
+from .. import pretrained
 from ..saved_files import load
 from ..tasks import Classifier, MaskFiller, Tagger, Task, TextGenerator, Translator
 
+MODEL = f".keras file, or one of {', '.join(pretrained.NAMES)}, which come with the package"
 TRAINING_SCRIPTS = {
     Task: "scripts/train_*.py",
     Translator: "scripts/train_translation.py",
@@ -18,10 +20,10 @@ TRAINING_SCRIPTS = {
 
 
 def load_task(path: str | os.PathLike, kind: type[Task] = Task) -> Task:
-    """Loads the task of a .keras file, or ends the process with one sentence.
+    """Loads a task, or ends the process with one sentence.
 
     Args:
-        path: the file.
+        path: the file, or a name in `keras_transformer.pretrained`.
         kind: `Task`, or the subclass that the file must hold.
 
     Raises:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, BinaryIO
 
 from ..tasks import Task
+from .files import MODEL
 
 MAX_WAITING = 10_000  # lines read ahead of their answers
 
@@ -21,7 +22,7 @@ def add_model_and_text(parser: argparse.ArgumentParser, model: str, text: str) -
         model: str, the kind of model, for the help.
         text: str, what the text is, for the help.
     """
-    parser.add_argument("model", metavar="MODEL", help=f"{model}: path of a .keras file")
+    parser.add_argument("model", metavar="MODEL", help=f"{model}: {MODEL}")
     parser.add_argument("text", nargs="*", metavar="TEXT", help=f"{text} (default: standard input)")
 
 
@@ -82,6 +83,9 @@ def waiting_lines(stream: BinaryIO, most: int) -> Iterator[list[str]]:
 
     Yields:
         list of 1 to `most` str: the next line, once it is there, and those that wait behind it.
+
+    Raises:
+        SystemExit: A line is not UTF-8; those before it have been yielded.
     """
     lines = queue.Queue(MAX_WAITING)
 
@@ -93,21 +97,19 @@ def waiting_lines(stream: BinaryIO, most: int) -> Iterator[list[str]]:
     threading.Thread(target=read, daemon=True).start()
     number = 0
     while (line := lines.get()) is not None:
-        batch = []
+        batch, problem = [], None
         while line is not None:
             number += 1
-            batch.append(_as_text(line, number))
-            if len(batch) == most or lines.empty():
+            try:
+                batch.append(line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n"))
+            except UnicodeDecodeError as error:
+                problem = f"Line {number} of the input is not UTF-8 (byte {error.start + 1})"
+            if problem or len(batch) == most or lines.empty():
                 break
             line = lines.get()
-        yield batch
+        if batch:
+            yield batch
+        if problem:
+            sys.exit(f"{problem}; convert it to UTF-8.")
         if line is None:
             return
-
-
-def _as_text(line, number):
-    try:
-        return line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-    except UnicodeDecodeError as error:
-        byte = error.start + 1
-        sys.exit(f"Line {number} of the input is not UTF-8 (byte {byte}); convert it to UTF-8.")

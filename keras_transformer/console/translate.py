@@ -1,6 +1,6 @@
 """Translate with a saved model: one line of input, one line of output.
 
-  keras-transformer translate runs/dates/model.keras "April 22, 2019"
+  keras-transformer translate dates "April 22, 2019"
   keras-transformer translate runs/dates/model.keras < dates.txt > iso.txt
   keras-transformer translate runs/en-de/model.keras --beams 4 --n-best 3 --scores < test.en
   keras-transformer translate runs/en-de/model.keras "A dog runs." --attention dog.png

@@ -21,8 +21,8 @@ MAX_LENGTH = 1024  # rows of the sinusoid table, since CTranslate2 stores a tabl
 def write(task: Task, folder: pathlib.Path, quantization: str | None = None) -> None:
     """Writes a `Translator` or a `TextGenerator` for ctranslate2.Translator or .Generator.
 
-    CTranslate2 reads tokens, not text: encode with the SentencePiece model beside it, without END,
-    which a Translator adds; a Generator wants the START before a prompt. Taggers, classifiers and
+    CTranslate2 reads tokens, not text: encode with the vocabulary beside it, without END, which a
+    Translator adds; a Generator wants the START before a prompt. Taggers, classifiers and
     mask fillers have no place in it: they read the characters of words by a convolution, for which
     it has no layer.
 
@@ -108,7 +108,8 @@ def generator_spec(
 def _specs_and_options(config):
     """CTranslate2's module of specifications, and the options of its stacks."""
     specs = imported("ctranslate2", "CTranslate2").specs
-    activation = {"silu": "SWISH"}.get(config.activation, str(config.activation).upper())
+    names = {"silu": "SWISH", "gelu_tanh": "GELUTanh"}
+    activation = names.get(str(config.activation), str(config.activation).upper())
     if activation not in specs.Activation.__members__:
         known = ", ".join(specs.Activation.__members__).lower()
         raise ValueError(

@@ -44,7 +44,7 @@ FORMATS = {
     "saved_model": Format("TensorFlow", (Task,), (), "saved_model", "tensorflow"),
     "onnx": Format("ONNX Runtime", (Task,), ("int8",), "onnx", "tensorflow"),
     "litert": Format("LiteRT", (Task,), ("float16", "int8"), "litert", "tensorflow"),
-    "keras": Format("Keras", (Task,), ("int8",), "keras_file"),
+    "keras": Format("Keras", (Task,), ("float16", "int8"), "keras_file"),
     "marian": Format("Hugging Face's MarianMTModel", (Translator,), (), "marian"),
     "safetensors": Format("safetensors", (Task,), (), "safetensors"),
 }

@@ -1,6 +1,6 @@
 """LiteRT (once TensorFlow Lite): one file per search, for phones and other small machines.
 
-A graph takes and returns ids, as in ONNX; SentencePiece models or words lie beside it.
+A graph takes and returns ids, as in ONNX; vocabularies or words lie beside it.
 """
 
 import pathlib

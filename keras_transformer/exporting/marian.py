@@ -24,7 +24,7 @@ from ..importing.marian import (
 from ..importing.marian_weights import EMBEDDINGS, LOGITS_BIAS, in_halves, marian_weights
 from ..tasks import Translator
 from .safetensors import save_weights
-from .vocabularies import write_json
+from .vocabularies import sentencepiece_model, write_json
 
 MAX_LENGTH = 1024  # rows of the sinusoid table that their model makes
 FIRST_TOKEN = END + 1  # our id of the first token that is not special
@@ -42,8 +42,8 @@ def write(translator: Translator, folder: pathlib.Path, quantization: str | None
     """
     _check_expressible(translator)
     source, target = translator.source_tokenizer, translator.target_tokenizer
-    (folder / SOURCE).write_bytes(source.proto)
-    (folder / TARGET).write_bytes(target.proto)
+    (folder / SOURCE).write_bytes(sentencepiece_model(source, "Marian"))
+    (folder / TARGET).write_bytes(sentencepiece_model(target, "Marian"))
     size = target.vocabulary_size()
     # Their ids: END, unknown, all that are not special, and START as padding.
     rows = [END, UNKNOWN, *range(FIRST_TOKEN, size), START]

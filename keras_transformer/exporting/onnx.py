@@ -1,6 +1,6 @@
 """ONNX: one graph per search, for ONNX Runtime and other engines.
 
-A graph takes and returns ids; SentencePiece models or words lie beside it. docs/exporting.md shows
+A graph takes and returns ids; vocabularies or words lie beside it. docs/exporting.md shows
 the programs that run it.
 """
 

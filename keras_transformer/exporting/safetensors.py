@@ -8,7 +8,7 @@ from keras import ops
 
 from ..ids import END, PADDING, START, UNKNOWN
 from ..tasks import Task
-from ..tokenizers import VOCABULARY_FILE, SentencePieceTokenizer
+from ..tokenizers import Tokenizer
 from ..vocabulary import MASK
 from .tracing import imported
 from .vocabularies import write_json
@@ -23,21 +23,21 @@ def write(task: Task, folder: pathlib.Path, quantization: str | None = None) -> 
     "encoder/block_1/self_attention/query/kernel" (inputs, outputs), in the dtype of the weight.
     config.json names the classes, the arguments of the model, the settings of the task, the special
     ids and the versions. A vocabulary is a file named after its part of the task: a SentencePiece
-    model such as source_tokenizer.vocabulary.spm, or the words and characters in the order of their
-    ids, vocabulary.json.
+    model such as source_tokenizer.vocabulary.spm, a tokenizer.tokenizer.json of byte-level BPE, or
+    the words and characters in the order of their ids, vocabulary.json.
 
     Args, raises: see `keras_transformer.exporting.export`.
     """
     from .. import __version__
 
     special_ids = {"padding": PADDING, "unknown": UNKNOWN, "start": START, "end": END}
-    vocabularies, of_proto = {}, {}
+    vocabularies, of_tokenizer = {}, {}
     for name in task.parts:
         part = getattr(task, name)
-        if isinstance(part, SentencePieceTokenizer):
+        if isinstance(part, Tokenizer):
             # Two sides with one tokenizer share its file.
-            file = of_proto.setdefault(id(part), f"{name}.{VOCABULARY_FILE}")
-            (folder / file).write_bytes(part.proto)
+            file = of_tokenizer.setdefault(id(part), f"{name}.{part.vocabulary_file}")
+            (folder / file).write_bytes(part.serialized)
             vocabularies[name] = file
         elif part is not task.model:
             special_ids = {"padding": PADDING, "unknown": UNKNOWN, "mask": MASK}

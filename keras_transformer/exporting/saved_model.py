@@ -12,6 +12,7 @@ from ..tasks import Classifier, MaskFiller, Tagger, Task, TextGenerator, Transla
 from ..vocabulary import FIRST, MASK, MASKED, WORD
 from . import graphs
 from .tracing import imported, quiet, save, traced
+from .vocabularies import sentencepiece_model
 
 WORD_CHARACTERS = r"\p{L}\p{N}_"  # \w and \s of Python, as RE2 knows them
 SPACES = r"\t-\r\x1c-\x20\x{85}\p{Z}"
@@ -158,7 +159,7 @@ def _tokenizer(tokenizer, add_end=False):
     import tensorflow_text
 
     return tensorflow_text.SentencepieceTokenizer(
-        tokenizer.proto, out_type=tf.int32, add_eos=add_end
+        sentencepiece_model(tokenizer, "A SavedModel"), out_type=tf.int32, add_eos=add_end
     )
 
 

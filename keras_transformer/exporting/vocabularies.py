@@ -7,13 +7,17 @@ from typing import Any
 
 from ..ids import END, PADDING, START, UNKNOWN
 from ..tasks import Task, TextGenerator, Translator
+from ..tokenizers import SentencePieceTokenizer, Tokenizer
 from ..vocabulary import FIRST, MASK, WORD
 
 SETTINGS = "settings.json"
 
 
 def write_vocabularies(task: Task, folder: pathlib.Path) -> None:
-    """Writes SentencePiece models, or the words and characters, and settings.json.
+    """Writes the vocabularies of tokenizers, or the words and characters, and settings.json.
+
+    Those of SentencePiece are vocabulary.spm, or source.spm and target.spm; those of byte-level BPE
+    are tokenizer.json, or source.json and target.json.
 
     Args:
         task: any task.
@@ -22,13 +26,15 @@ def write_vocabularies(task: Task, folder: pathlib.Path) -> None:
     special = dict(padding=PADDING, unknown=UNKNOWN)
     settings: dict[str, Any] = {"task": type(task).__name__}
     if isinstance(task, Translator):
-        (folder / "source.spm").write_bytes(task.source_tokenizer.proto)
-        (folder / "target.spm").write_bytes(task.target_tokenizer.proto)
+        for side in ("source", "target"):
+            tokenizer = getattr(task, f"{side}_tokenizer")
+            suffix = pathlib.PurePath(tokenizer.vocabulary_file).suffix
+            (folder / f"{side}{suffix}").write_bytes(tokenizer.serialized)
         settings |= dict(normalization=task.normalization, lowercase=task.lowercase)
         settings |= dataclasses.asdict(task.config)
         settings |= dict(special_ids=dict(special, start=START, end=END))
     elif isinstance(task, TextGenerator):
-        (folder / "vocabulary.spm").write_bytes(task.tokenizer.proto)
+        task.tokenizer.save_assets(str(folder))
         settings |= dict(append_end=task.append_end, window=task.window)
         settings |= dict(special_ids=dict(special, start=START, end=END))
     else:
@@ -42,6 +48,20 @@ def write_vocabularies(task: Task, folder: pathlib.Path) -> None:
             characters=vocabulary.characters,
         )
     write_json(folder / SETTINGS, settings)
+
+
+def sentencepiece_model(tokenizer: Tokenizer, engine: str) -> bytes:
+    """The SentencePiece model of a tokenizer, for an engine that reads no other vocabulary.
+
+    Raises:
+        ValueError: The tokenizer is of another kind.
+    """
+    if not isinstance(tokenizer, SentencePieceTokenizer):
+        raise ValueError(
+            f"{engine} needs the vocabulary of a SentencePieceTokenizer; received a "
+            f"{type(tokenizer).__name__}. Choose a format that takes ids, such as onnx."
+        )
+    return tokenizer.serialized
 
 
 def write_json(path: pathlib.Path, value: dict[str, Any]) -> None:

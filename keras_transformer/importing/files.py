@@ -10,6 +10,7 @@ import math
 import os
 import pathlib
 import pickle
+import re
 import zipfile
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -178,24 +179,28 @@ class Weights:
         return sorted(self._readers)
 
 
-def open_weights(folder: pathlib.Path) -> Weights:
+def open_weights(folder: pathlib.Path, left_out: str | None = None) -> Weights:
     """The weights in a folder.
+
+    Args:
+        folder: pathlib.Path.
+        left_out: str, a regular expression: names of tensors that are no weights; None: there are
+            none.
 
     Raises:
         FileNotFoundError: There are none, or a shard is missing.
         ImportError: safetensors or PyTorch is needed and not installed.
         ValueError: A file is damaged, or holds anything but tensors.
     """
-    if (folder / SAFETENSORS).exists():
-        return Weights(folder / SAFETENSORS, _safetensors(folder / SAFETENSORS))
-    if (folder / SHARDS).exists():
-        return Weights(folder / SHARDS, _shards(folder / SHARDS))
-    if (folder / PICKLE).exists():
-        return Weights(folder / PICKLE, _pickle(folder / PICKLE))
+    kinds = {SAFETENSORS: _safetensors, SHARDS: _shards, PICKLE: _pickle}
+    for name, readers_of in kinds.items():
+        if (folder / name).exists():
+            pattern = re.compile(left_out or r"(?!)")
+            return Weights(folder / name, readers_of(folder / name, pattern))
     raise FileNotFoundError(f"There is neither {SAFETENSORS} nor {PICKLE} in {folder}.")
 
 
-def _safetensors(path):
+def _safetensors(path, left_out):
     try:
         import ml_dtypes  # noqa: F401  gives NumPy bfloat16
         from safetensors import safe_open
@@ -208,14 +213,15 @@ def _safetensors(path):
         raise ValueError(f"Expected a file; received the folder {path}.")
     with one_sentence(path):
         file = safe_open(str(path), framework="numpy")
-        kinds = {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
+        names = [name for name in file.keys() if not left_out.fullmatch(name)]  # noqa: SIM118
+        kinds = {name: file.get_slice(name).get_dtype() for name in names}
     for name, kind in kinds.items():
         if kind not in NUMBERS:
             raise ValueError(f"{path}: expected floating-point numbers; {name} is of type {kind}.")
     return {name: lambda name=name: file.get_tensor(name) for name in kinds}
 
 
-def _shards(index):
+def _shards(index, left_out):
     """The readers of all shards that an index names."""
     names = read_json(index).get("weight_map")
     if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
@@ -229,16 +235,17 @@ def _shards(index):
             )
         if not (index.parent / name).exists():
             raise FileNotFoundError(f"There is no {index.parent / name}, which {index} names.")
-        readers |= _safetensors(index.parent / name)
-    if readers.keys() != names.keys():
-        differing = min(readers.keys() ^ names.keys())
+        readers |= _safetensors(index.parent / name, left_out)
+    listed = {name for name in names if not left_out.fullmatch(name)}
+    if readers.keys() != listed:
+        differing = min(readers.keys() ^ listed)
         raise ValueError(
             f"{index} must list the weights of its files; it differs in {differing:.100}."
         )
     return readers
 
 
-def _pickle(path):
+def _pickle(path, left_out):
     """The tensors of a `pytorch_model.bin`; what would run code is refused by PyTorch."""
     try:
         import torch
@@ -256,10 +263,14 @@ def _pickle(path):
     for name, tensor in tensors.items():
         if not (isinstance(name, str) and isinstance(tensor, torch.Tensor)):
             raise ValueError(f"{path} must hold tensors by name; {name!r:.100} is none.")
-        if not tensor.dtype.is_floating_point:
+        if not tensor.dtype.is_floating_point and not left_out.fullmatch(name):
             kind = tensor.dtype
             raise ValueError(f"{path}: expected floating-point numbers; {name} is of type {kind}.")
-    return {name: lambda t=tensor: t.float().numpy() for name, tensor in tensors.items()}
+    return {
+        name: lambda t=tensor: t.float().numpy()
+        for name, tensor in tensors.items()
+        if not left_out.fullmatch(name)
+    }
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ from typing import Any, Self
 
 import keras
 
+from .. import activations
 from ..checks import check
 from ..configuration import TransformerConfig
 from ..positions import LearnedPositionalEncoding, PositionalEncoding
@@ -133,8 +134,7 @@ def split_options(config: TransformerConfig, options: dict) -> tuple[Transformer
     kwargs = {name: value for name, value in options.items() if name in own}
     changes = {name: value for name, value in options.items() if name not in own}
     if "activation" in changes:
-        activation = keras.activations.get(changes["activation"])
-        changes["activation"] = keras.activations.serialize(activation)
+        changes["activation"] = activations.serialize(activations.get(changes["activation"]))
     return config.replace(**changes), kwargs
 
 

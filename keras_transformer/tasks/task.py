@@ -101,7 +101,7 @@ class Task(keras.Model):
         The vocabulary of a task that is being loaded comes after its constructor has run, so tasks
         check again when they encode.
         """
-        if tokenizer.proto is not None:
+        if tokenizer.serialized is not None:
             check(
                 tokenizer.vocabulary_size() == vocabulary_size,
                 f"The tokenizer must have the {vocabulary_size} ids of the model",

@@ -14,7 +14,7 @@ from ..data.lengths import group_by_length, next_power_of_two, pad
 from ..generation import Decoding
 from ..ids import END, PADDING
 from ..models import LanguageModel
-from ..tokenizers import SentencePieceTokenizer, checked_texts
+from ..tokenizers import Tokenizer, checked_texts
 from .task import LONGEST, Task
 
 
@@ -50,7 +50,7 @@ class TextGenerator(Task):
 
     Args:
         model: `LanguageModel`.
-        tokenizer: `SentencePieceTokenizer`, see `train_tokenizer`.
+        tokenizer: `Tokenizer`, such as `train_tokenizer` returns.
         window: int from 2, maximum number of tokens that the model reads at once: the length it
             was trained on. None: its learned positions, or 8,192.
         append_end: bool, whether its training texts end with END; False: they were chunks of
@@ -71,7 +71,7 @@ class TextGenerator(Task):
     def __init__(
         self,
         model: LanguageModel,
-        tokenizer: SentencePieceTokenizer,
+        tokenizer: Tokenizer,
         window: int | None = None,
         append_end: bool = True,
         batch_size: int = 64,

@@ -17,7 +17,7 @@ from ..generation import Decoding
 from ..generation import length_penalty as penalty_of
 from ..ids import END, START
 from ..models import Transformer
-from ..tokenizers import SentencePieceTokenizer, checked_texts
+from ..tokenizers import Tokenizer, checked_texts
 from .task import Task
 
 MORE_TOKENS = 16  # that a translation may have beyond its ratio to the source
@@ -62,8 +62,8 @@ class Translator(Task):
 
     Args:
         transformer: `Transformer`.
-        source_tokenizer: `SentencePieceTokenizer`, see `train_tokenizer`.
-        target_tokenizer: `SentencePieceTokenizer`; None: that of the source.
+        source_tokenizer: `Tokenizer`, such as `train_tokenizer` returns.
+        target_tokenizer: `Tokenizer`; None: that of the source.
         normalization: str, the Unicode normal form of the training data, which every text to
             translate is brought into, see `data.clean`; None: none.
         lowercase: bool, whether every text to translate is lowercased, as the training data was.
@@ -84,8 +84,8 @@ class Translator(Task):
     def __init__(
         self,
         transformer: Transformer,
-        source_tokenizer: SentencePieceTokenizer,
-        target_tokenizer: SentencePieceTokenizer | None = None,
+        source_tokenizer: Tokenizer,
+        target_tokenizer: Tokenizer | None = None,
         *,
         normalization: str | None = None,
         lowercase: bool = False,

@@ -110,7 +110,7 @@ class EpochCheckpoint(keras.callbacks.Callback):
         # An optimizer that is built within the first step makes TensorFlow trace that step twice.
         model.optimizer.build(model.trainable_variables)
         self.folder.parent.mkdir(parents=True, exist_ok=True)
-        check_space(self.folder, (self.keep + 1) * _num_bytes(model))
+        check_space(self.folder, _num_bytes(model), self.keep + 1)
         if self.paths:
             load_checkpoint(model, self.paths[-1])
         if self._paths_within(self.finished_epochs):  # TensorFlow makes metrics on demand

@@ -10,6 +10,7 @@ import tempfile
 import time
 
 import keras_transformer as kt
+from keras_transformer import pretrained
 from keras_transformer.exporting import FORMATS
 from keras_transformer.exporting.graphs import beams_of
 
@@ -25,19 +26,26 @@ Each model is exported to every format with every number type, and each export r
 of its own without Keras (scripts/run_exported.py), with one thread, in batches of 64 texts,
 greedily and, for translators, by beam search. `equal` counts the answers that are those of the task
 itself, which runs in a process of its own, too, as the row "ours", on the backend of this command.
-CTranslate2's length penalty is another one: its beam search is compared without any.
+CTranslate2 and transformers have other length penalties: their beam search is compared without
+any. safetensors holds bare weights, which run nothing; tests compare them bit by bit.
+
+--least 1 ends with code 1 if an export in float32 has another answer to any text, for a run every
+night.
 """
 SCRIPTS = pathlib.Path(__file__).parents[1]
-NEEDS = {  # transformers runs Marian folders, safetensors holds bare weights: tests compare these
+NEEDS = {
     "saved_model": "tensorflow, tensorflow-text",
     "onnx": "onnxruntime, sentencepiece",
     "litert": "ai-edge-litert, sentencepiece",
     "ctranslate2": "ctranslate2, sentencepiece",
     "keras": "keras_transformer",
+    "marian": "transformers, torch, sentencepiece",
+    "safetensors": "safetensors; a model to put the weights into",
 }
+NO_PENALTY = ("ctranslate2", "marian")  # their length penalty is another one
 ENGINES = (
     "tensorflow", "tensorflow-text", "onnx", "onnxruntime", "tf2onnx", "ai-edge-litert",
-    "ctranslate2",
+    "ctranslate2", "transformers", "torch",
 )  # fmt: skip
 MAX_TOKENS = 20  # new ones of a text generator
 
@@ -141,14 +149,14 @@ def measure_model(path, texts, formats):
     ours = {beams: in_own_process(own_answers, path, texts, asked[beams]) for beams in asked}
     expected = {beams: ours[beams]["answers"] for beams in asked}
     plain = dict(expected)  # without a length penalty
-    if "ctranslate2" in formats and is_translator:
+    if is_translator and set(NO_PENALTY) & set(formats):
         for beams in asked:
             options = {**asked[beams], "length_penalty": 0.0}
             plain[beams] = in_own_process(own_answers, path, texts, options)["answers"]
     for beams in asked:
         row = {**of_model, "beams": beams, "format": "ours", "kind": "float32"}
         speed = ours[beams]["texts_per_second"]
-        size = pathlib.Path(path).stat().st_size / 1e6
+        size = pretrained.find(path).stat().st_size / 1e6
         yield {**row, "equal": len(texts), "mb": size, "texts_per_second": speed}
     for format in formats:
         for kind in (None, *FORMATS[format].quantizations):
@@ -159,11 +167,14 @@ def measure_model(path, texts, formats):
             with tempfile.TemporaryDirectory() as parent:
                 folder = pathlib.Path(parent, "exported")
                 try:
-                    seconds = exported(path, format, kind, folder)
+                    row["seconds"] = exported(path, format, kind, folder)
+                    if format == "safetensors":
+                        yield {**row, "beams": "", "mb": size_of(folder, 1), "needs": NEEDS[format]}
+                        continue
                     for beams, options in asked.items():
-                        answers = plain[beams] if format == "ctranslate2" else expected[beams]
+                        answers = (plain if format in NO_PENALTY else expected)[beams]
                         cell = measure_cell(folder, texts, format, beams, options, answers)
-                        yield {**row, "beams": beams, "seconds": seconds, **cell}
+                        yield {**row, "beams": beams, **cell}
                 except RuntimeError as error:
                     yield {**row, "beams": "", "reason": str(error)}
                     if kind is None:
@@ -190,16 +201,16 @@ def print_table(rows):
     print("| model | beams | format | numbers | equal | MB | export | texts per second | needs |")
     print("|---|---|---|---|---|---|---|---|---|")
     for row in rows:
-        name = f"{row['task']} {pathlib.Path(row['model']).parent.name}".strip()
+        path = pathlib.Path(row["model"])
+        name = f"{row['task']} {path.parent.name or path.name}"
         start = f"| {name} | {row['beams']} | {row['format']} | {row['kind']} |"
         if "reason" in row:
             print(f"{start} not possible: {row['reason']} |||||")
             continue
         export = f"{row['seconds']:.0f} s" if "seconds" in row else ""
-        print(
-            f"{start} {row['equal']:,} of {row['number']:,} | {row['mb']:.2f} | {export} | "
-            f"{row['texts_per_second']:,.0f} | {row.get('needs', '')} |"
-        )
+        equal = f"{row['equal']:,} of {row['number']:,}" if "equal" in row else ""
+        speed = f"{row['texts_per_second']:,.0f}" if "equal" in row else ""
+        print(f"{start} {equal} | {row['mb']:.2f} | {export} | {speed} | {row.get('needs', '')} |")
 
 
 def run(args):
@@ -211,6 +222,13 @@ def run(args):
     engines = {name: version_of(name) for name in ENGINES}
     print("\nEngines: " + ", ".join(f"{name} {engines[name]}" for name in ENGINES) + ".")
     report(args, rows, engines=engines)
+    for row in rows:
+        least = args.least * row["number"] if row["kind"] == "float32" else 0
+        if row.get("equal", least) < least:
+            sys.exit(
+                f"{row['model']} as {row['format']}, beam {row['beams']}: {row['equal']} of "
+                f"{row['number']} answers are equal; expected at least {least:g}."
+            )
 
 
 def version_of(name):
@@ -236,9 +254,11 @@ def add_command(commands, formatter):
     one_line = "exports of models: equal answers, size, texts per second"
     command = commands.add_parser("export", help=one_line, description=EXPORTS_HELP, **formatter)
     add = command.add_argument
-    add("models", nargs="+", metavar="MODEL", help="paths of .keras files")
+    add("models", nargs="+", metavar="MODEL", help="paths of .keras files, or names")
     add("--texts", metavar="FILE", help="validation inputs, one per line (default: dates)")
     add("--number", type=int, default=1000, metavar="N", help="inputs per model (default: 1000)")
     add("--formats", nargs="+", choices=NEEDS, default=list(NEEDS), help="formats to measure")
+    least = "least share of equal answers of an export in float32 (default: 0)"
+    add("--least", type=float, default=0.0, metavar="SHARE", help=least)
     add("--json", metavar="FILE", help="JSON file for the rows and their circumstances")
     command.set_defaults(run=run)

@@ -33,11 +33,13 @@ of each in turn; the table shows the median over the rounds. Contenders:
   keras-attention            keras.layers.MultiHeadAttention, assembled as in chapter 16 of
                              Géron's book (heads of d_model / num_heads, no attention dropout)
   torch                      torch.nn.Transformer, eager, torch.optim.Adam (torch backend only)
+  limit                      no model: the matrix products of such a step and nothing else
 
 Ours trains with TokenCrossEntropy, label smoothing 0.1. The others on Keras are timed with it and
 with keras.losses.SparseCategoricalCrossentropy(from_logits=True), and on TensorFlow all are timed
 with jit_compile False and True; the table shows the fastest variant of each.
-`ratio` is seconds / seconds of the fastest other contender: below 1 is faster.
+`ratio` is seconds / seconds of the fastest other model: below 1 is faster. `x limit` is seconds /
+seconds of the products alone, which no implementation of these sizes can do without.
 """
 
 
@@ -109,6 +111,58 @@ def keras_attention(config, vocabulary_size):
         y = attend(y, y, use_causal_mask=True)
         y = feed_forward(attend(y, x, attention_mask=source_mask))
     return keras.Model(inputs, embedding(y, reverse=True))
+
+
+def products_of(config, vocabulary_size, batch_size, length):
+    """The products of a step, each as (matrices, rows, inner, columns), forward and backward."""
+    tokens, d_model, d_ff = batch_size * length, config.d_model, config.d_ff
+    heads, d_k = batch_size * config.num_heads, d_model // config.num_heads
+    projection = (1, tokens, d_model, d_model)
+    attention = [*[projection] * 4, (heads, length, d_k, length), (heads, length, length, d_k)]
+    feed_forward = [(1, tokens, d_model, d_ff), (1, tokens, d_ff, d_model)]
+    blocks = 3 * attention + 2 * feed_forward  # of an encoder and of a decoder
+    forward = [*config.num_layers * blocks, (1, tokens, d_model, vocabulary_size)]
+    for number, m, k, n in forward:  # C = A B; dA = dC B^T; dB = A^T dC
+        yield from ((number, m, k, n), (number, m, n, k), (number, k, m, n))
+
+
+def limit_step(config, vocabulary_size, batch):
+    """The bare products: a function without arguments that waits for their end.
+
+    Each has operands of its own: a compiler computes equal products once.
+    """
+    rng = np.random.default_rng(0)
+    dtype = keras.config.dtype_policy().compute_dtype
+    pairs = [
+        [
+            ops.convert_to_tensor(rng.normal(size=shape).astype("float32"), dtype)
+            for shape in ((number, m, k), (number, k, n))
+        ]
+        for number, m, k, n in products_of(config, vocabulary_size, *batch.shape[1:])
+    ]
+
+    def products(pairs):
+        return [ops.matmul(*pair) for pair in pairs]
+
+    if keras.backend.backend() == "jax":
+        import jax
+
+        run = jax.jit(products)
+        return lambda: jax.block_until_ready(run(pairs))
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        run = tf.function(products)
+        return lambda: run(pairs)[-1].numpy()
+    import torch
+
+    def step():
+        with torch.inference_mode():
+            products(pairs)
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+
+    return step
 
 
 CONTENDERS = {
@@ -197,6 +251,9 @@ def variants(name, config, args, batch):
     if name == "torch":
         yield "eager", torch_step(config, args.vocabulary_size, batch)
         return
+    if name == "limit":
+        yield "", limit_step(config, args.vocabulary_size, batch)
+        return
     # "auto" leaves torch eager and compiles JAX, the default of Keras.
     choices = ("auto",)
     if keras.backend.backend() == "tensorflow":
@@ -247,28 +304,33 @@ def train(args):
                 step()
             steps.append((name, how, step))
     best = fastest_variants(race([step for _, _, step in steps], args.rounds), steps)
-    peer = min((r["seconds"] for n, r in best.items() if not n.startswith("ours")), default=None)
+    models = {name: row for name, row in best.items() if name != "limit"}
+    peer = min((r["seconds"] for n, r in models.items() if not n.startswith("ours")), default=None)
+    limit = best["limit"]["seconds"] if "limit" in best else None
 
     batches = f"batch {args.batch_size} x {args.length}, dropout {config.dropout:g}, {args.dtype}"
     print(f"Training step, {stack_of(config, args.vocabulary_size)}, {batches}\n")
     print(
-        "| contender | variant | seconds per step (quartiles) | target tokens per second | ratio |"
+        "| contender | variant | seconds per step (quartiles) | target tokens per second | ratio "
+        "| x limit |"
     )
-    print("|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|")
     for name, row in best.items():
         row["tokens_per_second"] = args.batch_size * args.length / row["seconds"]
         row["ratio"] = row["seconds"] / peer if peer else None
         seconds = f"{row['seconds']:.4f} ({row['low']:.4f} to {row['high']:.4f})"
         ratio = f"{row['ratio']:.2f}" if peer else ""
+        row["over_limit"] = row["seconds"] / limit if limit else None
+        over = f"{row['over_limit']:.2f}" if limit else ""
         tokens = f"{row['tokens_per_second']:,.0f}"
-        print(f"| {name} | {row['variant']} | {seconds} | {tokens} | {ratio} |")
+        print(f"| {name} | {row['variant']} | {seconds} | {tokens} | {ratio} | {over} |")
     report(args, list(best.values()), two_threads_over_one=quiet)
 
 
 def add_command(commands, formatter):
     one_line = "seconds per training step"
     command = commands.add_parser("train", help=one_line, description=TRAIN_HELP, **formatter)
-    everyone = [*CONTENDERS, *["torch"] * (keras.backend.backend() == "torch")]
+    everyone = [*CONTENDERS, *["torch"] * (keras.backend.backend() == "torch"), "limit"]
     add = command.add_argument
     contenders = "contenders to measure (default: all)"
     add("--contenders", nargs="+", choices=everyone, default=everyone, help=contenders)

@@ -10,10 +10,11 @@ import random
 import numpy as np
 import pytest
 
+import reference_gpt2
 import reference_marian as reference
 from keras_transformer import importing
 
-MUTATIONS = 240
+MUTATIONS, GPT2_MUTATIONS = 240, 160
 FILES = ("config.json", "vocab.json", "source.spm", "target.spm", "model.safetensors")
 NO_OBJECTS = (b"", b"[]", b"null", b"7", b"\xff\xfe{}", b"[" * 100_000, b'{"a": 1', b"{'a': 1}")
 NUMBERS = (None, 0, -1, 1.5, "2", True, [], {}, 2**40)
@@ -119,7 +120,9 @@ def changed_weights(content, rng):
         case 4:
             weights[name].flat[rng.randrange(weights[name].size)] = rng.choice([np.nan, np.inf])
         case 5:
-            weights["lm_head.weight"] = weights["model.shared.weight"] + 1
+            embedding = "model.shared.weight"
+            embedding = embedding if embedding in weights else "transformer.wte.weight"
+            weights["lm_head.weight"] = weights[embedding] + 1
     return save(weights)
 
 
@@ -169,11 +172,11 @@ def write(folder, files):
     return folder
 
 
-def refusal(folder):
+def refusal(folder, read=importing.from_marian):
     """The sentence with which a folder is refused, after what is demanded of every one."""
     before = sorted(folder.rglob("*"))
     with pytest.raises((ValueError, FileNotFoundError)) as error:
-        importing.from_marian(folder)
+        read(folder)
     message = str(error.value)
     assert type(error.value) in (ValueError, FileNotFoundError), repr(error.value)
     assert str(folder) in message and message.endswith("."), message
@@ -280,3 +283,186 @@ def test_what_is_not_expressible_is_named_with_what_was_expected(files, tmp_path
         changed = {**files, "config.json": as_json({**config, key: value})}
         found = refusal(write(tmp_path / str(number), changed))
         assert message in found and "config.json" in found, found
+
+
+# GPT-2
+
+GPT2_CONFIG = {
+    "model_type": ("gpt", "gpt_neo", None, 3, {}),
+    "n_embd": (*NUMBERS, 31, 64),
+    "n_layer": (*NUMBERS, 1, 3),
+    "n_head": (*NUMBERS, 3, 5),
+    "n_inner": (*NUMBERS[1:], 63),
+    "n_positions": (*NUMBERS, 1, 95, 97),
+    "vocab_size": (*NUMBERS, 3, 1000),
+    "activation_function": ("quick_gelu", "GELU", None, 3, ["relu"]),
+    "resid_pdrop": (1.0, -0.1, 0.2, "x", None, []),
+    "embd_pdrop": (1.0, -0.1, 0.2, "x", None, []),
+    "attn_pdrop": (1.0, -0.1, "x", None, []),
+    "layer_norm_epsilon": (0, -1e-5, "x", None, []),
+    "scale_attn_weights": (*SWITCHES, False),
+    "tie_word_embeddings": (*SWITCHES, False),
+    "scale_attn_by_inverse_layer_idx": (*SWITCHES[1:], True),
+    "add_cross_attention": (*SWITCHES[1:], True),
+    "bos_token_id": (-1, 10**6, "3", [0]),
+    "eos_token_id": (None, -1, 10**6, "3", [0], 7),
+}
+
+
+@pytest.fixture(scope="module")
+def gpt2_files(tmp_path_factory):
+    """The content of each file of a small GPT-2, tokenizer.json and the two files of before."""
+    folder = tmp_path_factory.mktemp("gpt2")
+    reference_gpt2.write_gpt2(folder)
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def changed_description(content, rng):
+    """tokenizer.json such that it is no byte-level BPE, or does not fit the model."""
+    description = json.loads(content)
+    model = description["model"]
+    token = next(token for token in model["vocab"] if len(token) == 1)
+    match rng.randrange(11):
+        case 0:
+            del description[rng.choice(["model", "pre_tokenizer", "decoder"])]
+        case 1:
+            name = rng.choice(["model", "pre_tokenizer", "decoder", "added_tokens"])
+            description[name] = rng.choice([3, "x", [[]], True, {"x": None}])
+        case 2:
+            description["normalizer"] = {"type": "NFC"}
+        case 3:
+            description["pre_tokenizer"] = {"type": "Split", "pattern": {"Regex": "(a+)+$"}}
+        case 4:
+            model["type"] = rng.choice(["Unigram", "WordPiece", None, 3])
+        case 5:
+            added = {"id": len(model["vocab"]), "content": "<|user|>", "special": True}
+            description["added_tokens"].append(added)
+        case 6:
+            del model["vocab"][token]
+        case 7:
+            model["vocab"][token] = rng.choice([-1, 1.5, "3", None, [], 2**70, len(model["vocab"])])
+        case 8:
+            merge = rng.choice([["zz", "yy"], ["a"], "a", "a b c", 3, None, [1, 2], ["", "a"], {}])
+            model["merges"].insert(rng.randrange(len(model["merges"])), merge)
+        case 9:
+            name = rng.choice(["dropout", "continuing_subword_prefix", "end_of_word_suffix"])
+            model[name] = rng.choice([0.1, "##", [], {}])
+        case 10:
+            id = model["vocab"].pop(token)
+            model["vocab"][rng.choice(["", "\0", "草", "\ud800", "a b"])] = id
+    return as_json(description)
+
+
+def changed_merges(content, rng):
+    """merges.txt such that it does not fit vocab.json."""
+    lines = content.decode().split("\n")
+    wrong = rng.choice(["zz yy", "a", "a b c", "", " ", "a\0 b", "\ufffd a"])
+    lines.insert(rng.randrange(1, len(lines) - 1), wrong)
+    return "\n".join(lines).encode()
+
+
+def changed_ids(content, rng):
+    """vocab.json with a wrong or missing id."""
+    ids = json.loads(content)
+    one, other = rng.sample(sorted(token for token in ids if len(token) == 1), 2)
+    if rng.random() < 0.3:
+        del ids[one]
+    else:
+        wrong = [ids[other], "3", 1.5, None, -1, True, [], 2**70, len(ids)]
+        ids[one] = rng.choice(wrong)
+    return as_json(ids)
+
+
+def mutate_gpt2(files, rng, done):
+    """As `mutate`, for the files of a GPT-2, with either kind of its vocabulary."""
+    files = dict(files)
+    vocabulary = rng.choice([["tokenizer.json"], ["vocab.json", "merges.txt"]])
+    for name in {"tokenizer.json", "vocab.json", "merges.txt"}.difference(vocabulary):
+        del files[name]
+    name = rng.choice(["config.json", "model.safetensors", *vocabulary])
+    match rng.randrange(8):
+        case 0:
+            del files[name]
+        case 1:
+            files[name] = None
+        case 2:
+            files[name] = files[name][: rng.randrange(len(files[name]) - 8)]
+        case 3:
+            files[name] = rng.choice([rng.randbytes(300), pickled(Harm(done)), *NO_OBJECTS])
+        case 4 | 5:
+            key = rng.choice(list(GPT2_CONFIG))
+            config = {**json.loads(files["config.json"]), key: rng.choice(GPT2_CONFIG[key])}
+            files["config.json"] = as_json(config)
+        case 6:
+            name = rng.choice(vocabulary)
+            change = {
+                "tokenizer.json": changed_description,
+                "vocab.json": changed_ids,
+                "merges.txt": changed_merges,
+            }[name]
+            files[name] = change(files[name], rng)
+        case 7:
+            files["model.safetensors"] = changed_weights(files["model.safetensors"], rng)
+    return files
+
+
+@pytest.mark.parametrize("first", range(0, GPT2_MUTATIONS, 80))
+def test_a_folder_of_gpt2_with_a_defect_is_refused_in_one_sentence(gpt2_files, tmp_path, first):
+    done = tmp_path / "done"
+    for number in range(first, first + 80):
+        changed = mutate_gpt2(gpt2_files, random.Random(number), done)
+        folder = write(tmp_path / str(number), changed)
+        try:
+            refusal(folder, importing.from_gpt2)
+        except BaseException as error:
+            raise AssertionError(f"mutation {number}") from error
+    assert not done.exists()
+
+
+def test_the_unchanged_folder_of_gpt2_is_imported(gpt2_files, tmp_path):
+    importing.from_gpt2(write(tmp_path / "one", gpt2_files))
+    two = {name: each for name, each in gpt2_files.items() if name != "tokenizer.json"}
+    importing.from_gpt2(write(tmp_path / "two", two))
+
+
+def test_a_pickle_that_would_run_code_is_refused_for_gpt2_too(gpt2_files, tmp_path):
+    done, weights = tmp_path / "done", tmp_path / "weights"
+    mask = "h.0.attn.bias"  # a name that is left out is no way in
+    files = {name: each for name, each in gpt2_files.items() if name != "model.safetensors"}
+    for number, name in enumerate(("wte.weight", mask)):
+        reference.torch.save({name: Harm(done)}, weights)
+        changed = {**files, "pytorch_model.bin": weights.read_bytes()}
+        folder = write(tmp_path / str(number), changed)
+        assert "pytorch_model.bin" in refusal(folder, importing.from_gpt2)
+    assert not done.exists()
+
+
+def test_what_a_language_model_cannot_express_is_named(gpt2_files, tmp_path):
+    config = json.loads(gpt2_files["config.json"])
+    for number, (key, value, message) in enumerate(
+        [
+            ("model_type", "llama", 'expected model_type to be "gpt2"; received "llama"'),
+            ("tie_word_embeddings", False, "expected tie_word_embeddings to be true"),
+            ("embd_pdrop", 0.3, "expected embd_pdrop and resid_pdrop to be one rate"),
+            ("add_cross_attention", True, "expected add_cross_attention to be false"),
+            ("bos_token_id", 3, "expected bos_token_id to be"),
+            ("n_head", 5, "num_heads must divide d_model"),
+        ]
+    ):
+        changed = {**gpt2_files, "config.json": as_json({**config, key: value})}
+        found = refusal(write(tmp_path / str(number), changed), importing.from_gpt2)
+        assert message in found and "config.json" in found, found
+
+
+@pytest.mark.parametrize("content", ["<|user|>", "li"])
+def test_tokens_that_a_text_is_searched_for_before_its_bpe_are_refused(
+    gpt2_files, tmp_path, content
+):
+    description = json.loads(gpt2_files["tokenizer.json"])
+    ids = description["model"]["vocab"]
+    added = {"id": ids.get(content, len(ids)), "content": content, "special": False}
+    description["added_tokens"].append(added)
+    files = {**gpt2_files, "tokenizer.json": as_json(description)}
+    found = refusal(write(tmp_path / "model", files), importing.from_gpt2)
+    assert "tokenizer.json: Expected no added tokens but the one that separates texts" in found
+    assert content in found

@@ -7,6 +7,7 @@ import contextlib
 import csv
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -91,17 +92,18 @@ class Raise(keras.callbacks.Callback):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """The bits and the history of a run that nothing interrupts, by its options."""
-    runs = {}
+    """The bits and the history of a run that nothing interrupts, by its options; `copy` has it."""
+    runs, folders = {}, {}
 
     def run(**options):
         key = repr(options)
         if key not in runs:
-            folder = tmp_path_factory.mktemp("whole") / "run"
+            folders[key] = folder = tmp_path_factory.mktemp("whole") / "run"
             model, batches = train(folder, **options)
             runs[key] = bits(model), history(folder), len(batches)
         return runs[key]
 
+    run.copy = lambda folder: shutil.copytree(folders["{}"], folder, dirs_exist_ok=True)
     return run
 
 
@@ -141,7 +143,11 @@ def test_a_signal_in_the_last_update_of_an_epoch_lets_the_epoch_end(tmp_path, wh
     assert bits(train(tmp_path, resume=True)[0]) == expected
 
 
-@pytest.mark.parametrize("options", [{}, {"use_ema": True, "ema_momentum": 0.9}])
+@pytest.mark.parametrize(
+    "options",
+    [{}, pytest.param({"use_ema": True, "ema_momentum": 0.9}, marks=pytest.mark.slow)],
+    ids=["plain", "ema"],
+)
 def test_a_run_that_ended_after_its_last_epoch_is_finished(tmp_path, whole, options):
     expected, rows, per_epoch = whole(**options)
     with pytest.raises(SystemExit):
@@ -182,7 +188,7 @@ def flip(path):
 @pytest.mark.parametrize("damage", [cut, empty, flip, os.remove])
 def test_a_damaged_or_missing_checkpoint_is_passed_over(tmp_path, whole, capsys, damage):
     expected, rows, _ = whole()
-    train(tmp_path)
+    whole.copy(tmp_path)
     last = tmp_path / "checkpoint" / "epoch-0003.weights.h5"
     damage(last)
     capsys.readouterr()
@@ -280,4 +286,8 @@ def test_room_is_looked_for_before_a_library_writes(tmp_path):
     message = "no room for .*file: it needs 1000000000000.0 MB"
     with pytest.raises(OSError, match=message):
         check_space(tmp_path / "file", 10**18)
+    with largest_file(10_000):  # a limit of each file, not of all together
+        check_space(tmp_path / "file", 10_000, number=3)
+    with largest_file(9_999), pytest.raises(OSError, match="needs 0.0 MB, .* MB are free .File"):
+        check_space(tmp_path / "file", 10_000, number=3)
     assert not list(tmp_path.iterdir())

@@ -57,6 +57,13 @@ def loader():
     return torch.utils.data.DataLoader(rows, batch_size=4)
 
 
+def grain_dataset():
+    import grain
+
+    rows = [({name: x[n] for name, x in INPUTS.items()}, LABELS[n]) for n in range(12)]
+    return grain.MapDataset.source(rows).batch(4).to_iter_dataset()
+
+
 def tensors():
     return backend.to_tensors(INPUTS), backend.to_tensors(LABELS)
 
@@ -68,6 +75,7 @@ SOURCES = {
     "py_dataset": (Batches, None),
     "tf_data": (dataset, "tensorflow"),
     "data_loader": (loader, "torch"),
+    "grain": (grain_dataset, "grain"),
 }
 
 
@@ -168,3 +176,21 @@ def test_the_summary_counts_every_weight(model):
     lines = []
     model.summary(print_fn=lambda line, **_: lines.append(line))
     assert f"{model.count_params():,}" in "".join(lines)
+
+
+def test_keras_draws_a_model(model):
+    drawn = keras.utils.model_to_dot(model, show_shapes=True, show_layer_names=True)
+    text = drawn.to_string()
+    for name in ("source_ids", "encoder", "decoder"):
+        assert name in text
+
+
+@pytest.mark.slow
+def test_keras_exports_a_model(model, tmp_path, numpy):
+    tf = pytest.importorskip("tensorflow", reason="it writes them", exc_type=ImportError)
+    if backend.name() == "torch":
+        pytest.skip("Keras on PyTorch writes a SavedModel through torch_xla alone")
+    model.export(tmp_path / "served", format="tf_saved_model", verbose=False)
+    served = tf.saved_model.load(str(tmp_path / "served"))
+    inputs = {name: x[:3, :4] for name, x in INPUTS.items()}
+    np.testing.assert_allclose(served.serve(inputs).numpy(), numpy(model(inputs)), atol=1e-5)

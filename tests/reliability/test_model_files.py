@@ -3,6 +3,7 @@
 Every mutation is drawn from a seed, so a failure names the number that repeats it.
 """
 
+import importlib.util
 import io
 import json
 import pathlib
@@ -17,6 +18,7 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
+from keras_transformer.byte_level import ByteLevelTokenizer, BytePairs
 from keras_transformer.saved_files import CONFIG, FORMAT_VERSION, METADATA, SEAL, WEIGHTS, seal
 
 OLD = pathlib.Path(__file__).parents[1] / "saved_by_0.1.0"
@@ -26,11 +28,25 @@ VALUES = [None, 0, -1, 1, 2, 7, 1e308, "x", "", [], {}, True, False, 2**40, "os.
 VALUES.append({"module": "keras.layers", "class_name": "Lambda", "config": {}})
 
 
+def byte_level_generator():
+    """A text generator with the other kind of tokenizer."""
+    import tokenizers
+
+    tokens = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = ByteLevelTokenizer.of_pairs(BytePairs([*tokens, "th"], [("t", "h")]))
+    sizes = dict(num_layers=1, d_model=4, num_heads=2, d_ff=8, activation="gelu_tanh")
+    model = kt.LanguageModel(tokenizer.vocabulary_size(), **sizes, logits_bias=True)
+    return kt.TextGenerator(model, tokenizer)
+
+
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     """The bytes of one file of each task, as it is saved today."""
     folder = tmp_path_factory.mktemp("files")
     contents = {}
+    if importlib.util.find_spec("tokenizers"):
+        byte_level_generator().save(folder / "model.keras")
+        contents["byte_level_generator"] = (folder / "model.keras").read_bytes()
     for name in NAMES:
         kt.load(OLD / f"{name}.keras").save(folder / f"{name}.keras")
         contents[name] = (folder / f"{name}.keras").read_bytes()
@@ -112,7 +128,7 @@ def mutated(content, files, rng):
             path = rng.choice(list(places(config)))
             members[name] = json.dumps(replaced(config, path, rng.choice(VALUES))).encode()
         case 7:
-            others = members_of(files[rng.choice(NAMES)])
+            others = members_of(files[rng.choice(list(files))])
             name = rng.choice(list(others))
             members[name] = others[name]
     return packed(members)
@@ -133,7 +149,7 @@ def test_a_mutated_file_is_refused_in_one_sentence_or_is_the_same(files, tmp_pat
     refused = 0
     for number in range(first, min(first + SAMPLE, MUTATIONS)):
         rng = random.Random(number)
-        original = files[rng.choice(NAMES)]
+        original = files[rng.choice(list(files))]
         content = mutated(original, files, rng)
         path.write_bytes(content)
         try:
@@ -230,6 +246,28 @@ def test_a_bomb_is_refused_before_it_is_unpacked(files, tmp_path):
     with pytest.raises(ValueError, match="is too large"):
         kt.check_file(path)
     assert time.perf_counter() - start < 5
+
+
+@pytest.mark.parametrize("kind", ["of another size", "of the other kind", "none"])
+def test_a_vocabulary_of_bytes_that_does_not_fit_is_refused(files, tmp_path, kind):
+    if "byte_level_generator" not in files:
+        pytest.skip("this tokenizer is optional")
+    members = members_of(files["byte_level_generator"])
+    (name,) = (name for name in members if name.startswith("assets/"))
+    description = json.loads(members[name])
+    if kind == "of another size":
+        del description["model"]["vocab"]["th"]
+        description["model"]["merges"] = []
+        members[name] = json.dumps(description).encode()
+    else:
+        del members[name]
+    if kind == "of the other kind":
+        others = members_of(files["text_generator"])
+        (other,) = (other for other in others if other.startswith("assets/"))
+        members[other] = others[other]
+    path = resealed(tmp_path / "model.keras", members)
+    with pytest.raises(ValueError, match=r"expected vocabularies of \[261\] ids"):
+        kt.check_file(path)
 
 
 def test_weights_may_not_be_a_link_to_another_file(files, tmp_path):

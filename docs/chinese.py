@@ -1,0 +1,58 @@
+"""Copies the code of the chapters into their Chinese edition, whose prose stays as it is.
+
+The command, after a change of a chapter: python docs/chinese.py
+
+The Chinese edition of chapters/NN_name.py is chapters/NN_name.zh.md, a notebook in Markdown. Code
+cells are compared in order; where a chapter has more of them or fewer, blocks are added or removed
+where the two differ, and the prose around them is left to the translator.
+"""
+
+import difflib
+import pathlib
+import re
+
+CHAPTERS = pathlib.Path(__file__).resolve().parents[1] / "chapters"
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
+
+
+def code_of(program):
+    """The code cells of a program in percent cells."""
+    parts = re.split(r"^# %%(.*)\n", program, flags=re.M)[1:]
+    cells = zip(parts[::2], parts[1::2], strict=True)
+    return [code.strip() + "\n" for mark, code in cells if not mark.strip()]
+
+
+def block(code):
+    return f"```python\n{code}```"
+
+
+def in_step(markdown, program):
+    """The Markdown with the code of the program."""
+    prose = BLOCK.split(markdown)[::2]
+    old, new = BLOCK.findall(markdown), code_of(program)
+    if len(old) == len(new):
+        codes = [[code] for code in new]
+    else:
+        codes = [[] for _ in old]
+        opcodes = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+        for _, start, end, first, last in opcodes:
+            cells = new[first:last]
+            for place in range(start, end):
+                is_last = place == end - 1
+                codes[place] += cells if is_last else cells[:1]
+                cells = [] if is_last else cells[1:]
+            if start == end:
+                codes[max(start - 1, 0)] += cells
+    text = prose[0]
+    for cells, after in zip(codes, prose[1:], strict=True):
+        text += "\n\n".join(map(block, cells)) + after
+    return text
+
+
+if __name__ == "__main__":
+    for path in sorted(CHAPTERS.glob("[0-9]*.zh.md")):
+        program = path.with_name(path.name.removesuffix(".zh.md") + ".py")
+        text = path.read_text("utf-8")
+        new = in_step(text, program.read_text("utf-8"))
+        path.write_text(new, "utf-8")
+        print(f"{path.name}: {'changed' if new != text else 'in step'}")

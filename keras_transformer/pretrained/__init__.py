@@ -1,0 +1,3 @@
+from .names import FOLDER, NAMES, find
+
+__all__ = ["FOLDER", "NAMES", "find"]

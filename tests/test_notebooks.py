@@ -1,0 +1,91 @@
+"""Chapters as notebooks that stand alone: docs/notebooks.py."""
+
+import ast
+import importlib.util
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+CHAPTERS = sorted((ROOT / "chapters").glob("[0-9]*.py"))
+
+pytest.importorskip("jupytext", reason="notebooks need the extra docs")
+pytest.importorskip("nbformat", reason="notebooks need the extra docs")
+
+
+@pytest.fixture(scope="module")
+def notebooks():
+    spec = importlib.util.spec_from_file_location("notebooks", ROOT / "docs" / "notebooks.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def sources(notebook, kind):
+    return [cell.source for cell in notebook.cells if cell.cell_type == kind]
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+def test_a_notebook_has_the_cells_of_its_chapter_and_two_more(notebooks, path):
+    install, shared, *own = sources(notebooks.from_chapter(path), "code")
+    assert "google.colab" in install and '"keras3-transformer[chapters]' in install
+    ast.parse(shared)
+    assert (ROOT / "chapters" / "figures.py").read_text("utf-8") in shared
+    text = path.read_text("utf-8")
+    assert own and all(source in text for source in own)
+
+
+def test_the_shared_files_are_written_where_they_can_be_imported(notebooks, tmp_path):
+    _, shared, *_ = sources(notebooks.from_chapter(CHAPTERS[2]), "code")
+    program = f"{shared}\nimport figures\nprint(figures.FOLDER)"
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert result.returncode == 0, result.stderr
+    folder = tmp_path / "keras_transformer_chapters"
+    assert str(folder / "runs" / "chapters") in result.stdout
+    figures = ROOT / "chapters" / "figures.py"
+    assert (folder / "chapters" / "figures.py").read_bytes() == figures.read_bytes()
+
+
+def test_links_to_colab_need_a_repository(notebooks, monkeypatch):
+    monkeypatch.delenv("GITHUB_REPOSITORY", raising=False)
+    assert "Colab" not in sources(notebooks.from_chapter(CHAPTERS[0]), "markdown")[0]
+    monkeypatch.setenv("GITHUB_REPOSITORY", "someone/transformer")
+    notebook = notebooks.from_chapter(CHAPTERS[0])
+    address = "https://colab.research.google.com/github/someone/transformer/blob/notebooks"
+    assert f"({address}/{CHAPTERS[0].stem}.ipynb)" in sources(notebook, "markdown")[0]
+    assert "@ git+https://github.com/someone/transformer" in sources(notebook, "code")[0]
+
+
+def test_any_text_becomes_a_literal(notebooks):
+    for text in ("a\n", "\\n 'a' \"b\"\n", "'''\n", "ends with '", "ends with \\"):
+        assert ast.literal_eval(notebooks.as_literal(text)) == text
+
+
+@pytest.mark.slow
+def test_a_notebook_runs_where_no_file_lies_beside_it(tmp_path):
+    pytest.importorskip("nbclient", reason="executing notebooks needs the extra docs")
+    pytest.importorskip("ipykernel", reason="executing notebooks needs the extra docs")
+    command = [sys.executable, ROOT / "docs" / "notebooks.py", "2", "--output", tmp_path]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert result.returncode == 0, result.stderr[-2000:]
+    (path,) = tmp_path.glob("*.ipynb")
+    cells = json.loads(path.read_text("utf-8"))["cells"]
+    outputs = [output for cell in cells for output in cell.get("outputs", [])]
+    assert any("image/png" in output.get("data", {}) for output in outputs)
+    assert not any(output["output_type"] == "error" for output in outputs)
+
+
+def test_the_chinese_edition_leads_to_the_notebook_beside_it(notebooks):
+    for path in (ROOT / "chapters").glob("[0-9]*.zh.md"):
+        name = path.name.removesuffix(".zh.md")
+        assert f"[English]({name}.ipynb)" in sources(notebooks.from_chapter(path), "markdown")[0]
+        assert sources(notebooks.from_chapter(path), "code")[1].endswith(f'"{name}.py"')
