@@ -1,17 +1,60 @@
 """Runs one chapter as a reader would, and checks it: python .ci/chapter.py chapters/NN_name.py
 
-It must take less than a minute of processor time, pass every assertion of its text, and draw
-figures that are not blank and lack no character.
+It must take less than a minute of processor time, pass every assertion of its text, draw figures
+that are not blank and lack no character, and print every number that its prose quotes.
 """
 
 import ast
+import contextlib
+import io
 import pathlib
+import re
 import sys
 import time
 import warnings
 
 LIMIT = 60  # seconds of processor time: waiting on a busy machine does not count
 ROOT = pathlib.Path(__file__).parents[1]
+
+
+# What looks like a measurement: 0.25, 1,336,320, 38 %. Formulas, code and sections are none.
+QUOTED = re.compile(r"(?<![\w.,/])(\d{1,3}(?:,\d{3})+(?![\d,])|\d+\.\d+(?![\d.])|\d+(?= %))( %)?")
+NO_QUOTES = re.compile(r"\$\$.*?\$\$|\$[^$]*\$|`[^`]*`|[Ss]ections? \d\.\d(?:\.\d)?", re.DOTALL)
+PRINTED = re.compile(r"-?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]\d+)?")
+
+
+def prose_and_code(text):
+    """The Markdown cells but for the first, as one text, and the code cells, as another."""
+    cells = re.split(r"^# %%(.*)\n", text, flags=re.MULTILINE)[1:]
+    pairs = list(zip(cells[::2], cells[1::2], strict=True))
+    prose = [re.sub(r"\s*\n# ?", " ", cell) for mark, cell in pairs if mark.strip()]
+    return "\n".join(prose[1:]), "\n".join(cell for mark, cell in pairs if not mark.strip())
+
+
+def unprinted(text, output):
+    """The numbers in a chapter's prose that neither its code contains nor its output shows."""
+    prose, code = prose_and_code(text)
+    code = code.replace("_", "")
+    shown = [float(each.replace(",", "")) for each in PRINTED.findall(output + "\n" + code)]
+    missing = []
+    for number, percent in QUOTED.findall(NO_QUOTES.sub(" ", prose)):
+        decimals, value = len(number.partition(".")[2]), float(number.replace(",", ""))
+        scales = (1, 100) if percent else (1,)
+        if not any(round(scale * each, decimals) == value for scale in scales for each in shown):
+            missing.append(number + percent)
+    return missing
+
+
+class Tee(io.TextIOBase):
+    """Writes to several streams."""
+
+    def __init__(self, *streams):
+        self.streams = streams
+
+    def write(self, text):
+        for stream in self.streams:
+            stream.write(text)
+        return len(text)
 
 
 class Counting(ast.NodeTransformer):
@@ -50,11 +93,15 @@ def main():
     counting, passed = Counting(), set()
     tree = counting.visit(ast.parse(path.read_text("utf-8"), path.name))
     program = compile(ast.fix_missing_locations(tree), path, "exec")
-    exec(program, {"__name__": "__main__", "__file__": str(path), "_passed": passed})
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(Tee(sys.stdout, printed)):
+        exec(program, {"__name__": "__main__", "__file__": str(path), "_passed": passed})
 
     seconds = time.process_time()
     skipped = sorted(counting.lines - passed)
     assert counting.lines and not skipped, f"assertions that did not run: lines {skipped}"
+    missing = unprinted(path.read_text("utf-8"), printed.getvalue())
+    assert not missing, f"numbers in prose that the program does not print: {missing}"
     assert shown and all(name.startswith(path.name[:3]) for name in shown), f"figures: {shown}"
     for name in shown:
         check_picture(figures.FOLDER / f"{name}.png")

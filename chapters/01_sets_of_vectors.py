@@ -6,6 +6,11 @@
 # there, and give it to a layer that sees one word, to one that sees a window, and to
 # self-attention; then turn the N outputs into one label, and into M of them. Run time: about 20 s.
 #
+# *In plain words:* what a word is depends on its neighbors, so a network that labels words has to
+# look around. One that sees a few neighbors is blind beyond them; attention looks everywhere. Two
+# of its parts, the encoder block and the positions, are black boxes here: chapters 3 to 8 open
+# them.
+#
 # *Paper: the opening of section 3, and section 4. Géron: chapter 15, "Input and Output Sequences",
 # and chapter 16, "Sentiment Analysis" and "An Encoder–Decoder Network for Neural Machine
 # Translation". Article: 001.*
@@ -56,6 +61,11 @@ def ids_of(rows, names):
     return ids
 
 
+# %% [markdown]
+# A sentence is two such phrases, each with its own answer. In training the word that decides is at
+# most eight words away.
+
+# %%
 FARTHEST = 8  # words back, in training
 sentences, tags = [], []
 for _ in range(1_920):
@@ -371,3 +381,21 @@ except ValueError as error:
     refused = True
     print("flattened:", str(error).splitlines()[0])
 assert refused and convolution.count_params() == 3 * 3 * 3 + 1
+
+# %%
+# extra code – the numbers of the gallery
+figures.record(beyond=accuracy["window_11"][distances > 5].mean())
+figures.record(no_positions=no_positions)
+figures.record(0.1, positions=positions)
+figures.record(0.08, attention=accuracy["attention"][:FARTHEST].mean())
+
+# %% [markdown]
+# ## In short
+#
+# - Equal words in, equal vectors out: neither a layer per word nor attention alone can distinguish
+#   the two "saw". It takes neighbors with an order.
+# - A window is right as far as it reaches and a coin toss beyond; its parameters grow with its
+#   width, those of attention do not.
+# - N vectors become N labels, one label by pooling, or M words by a decoder.
+#
+# **Next**: [chapter 2](02_four_ways_to_look_around.py) compares four ways to look around.

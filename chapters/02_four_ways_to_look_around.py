@@ -6,6 +6,10 @@
 # the way, train all four on a task in which only the distance matters, and measure the time. Run
 # time: about 35 s.
 #
+# *In plain words:* news can travel from mouth to mouth, in small groups, or by a call to everybody.
+# A recurrent layer is the first, a convolution the second, attention the third. The more stations
+# on the way, the longer it takes and the less arrives.
+#
 # *Paper: section 4 and Table 1. Géron: chapter 15, "Handling Long Sequences", and chapter 16,
 # "Bidirectional RNNs". Articles: 000, 001, 002 and 004.*
 
@@ -168,6 +172,12 @@ def attention_graph(n):
     return {(1, t): [(0, s) for s in range(n)] for t in range(n)}
 
 
+# %% [markdown]
+# In such a graph, the steps that must wait for one another are the longest way from any input; a
+# path length is the shortest way from one input.
+
+
+# %%
 def count_dependent_steps(graph):
     steps = {}
     for node, sources in graph.items():  # sources come first
@@ -207,6 +217,10 @@ def stack_until_all_seen(n, growth):
     return convolution_graph(n, dilations)
 
 
+# %% [markdown]
+# Now both numbers for sentences of up to 64 words:
+
+# %%
 lengths = [4, 8, 16, 32, 64]
 longest = {"recurrent": [], "convolutions": [], "dilated": [], "attention": []}
 print("words   dependent steps / longest path:", *(f"{name:>14}" for name in longest))
@@ -293,6 +307,11 @@ at_question["two convolutions"] = h[:, SIDE]
 at_question["fully connected"] = layers.Dense(128, activation="relu")(layers.Flatten()(embed()))
 h = kt.EncoderBlock(num_heads=1, d_ff=64)(kt.PositionalEncoding()(embed()))
 at_question["self-attention"] = h[:, SIDE]
+
+# %% [markdown]
+# On each of these vectors stands one linear layer, which names the letter:
+
+# %%
 names = list(at_question)
 model = keras.Model(sentence, [layers.Dense(len(LETTERS))(h) for h in at_question.values()])
 loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -401,6 +420,11 @@ products = {
     for name, m in models.items()
 }
 assert products == {"recurrent": 6 * D_TIME**2, "attention": 4 * D_TIME**2}  # per word
+
+# %% [markdown]
+# Now the clock, for eight sentences at once:
+
+# %%
 times_at = [16, 64, 256]
 for n in times_at:
     batch = np.ones((8, n, D_TIME), "float32")
@@ -477,3 +501,19 @@ unordered.fit(train_ids, train_answers, batch_size=64, epochs=7, verbose=0)
 answers = unordered.predict(test_ids, batch_size=len(offsets) * 25, verbose=0).argmax(axis=-1)
 print(f"without positions {(answers == test_answers).mean():.0%} are right")
 assert (answers == test_answers).mean() > 0.9
+
+# %%
+# extra code – the numbers of the gallery
+figures.record(recurrent=longest["recurrent"][-1], convolutions=longest["convolutions"][-1])
+figures.record(attention=longest["attention"][-1])
+
+# %% [markdown]
+# ## In short
+#
+# - Between two words lie as many steps as there are words (recurrent), a fraction of them
+#   (convolutions), or one (attention).
+# - What is many steps away is learned late, or never; attention learns all distances together.
+# - Short paths have a price: attention compares all pairs.
+#
+# **Next**: how does a word choose among all the others? [Chapter
+# 3](03_scaled_dot_product_attention.py) builds the attention that was a black box until now.

@@ -5,6 +5,10 @@
 # build equation 1 of the paper three times (a loop, an `einsum`, the package), then break it in the
 # ways that circulate and measure what each costs. Run time: about 20 s.
 #
+# *In plain words:* a word asks a question, every word holds up a sign, and the better a sign fits
+# the question, the more of that word is taken over. Dividing by √d_k keeps the first impression
+# from deciding everything before anything is learned.
+#
 # *Paper: section 3.2.1, equation 1 and footnote 4. Géron: chapter 16, "Attention Mechanisms" and
 # "Multi-head attention". Articles: all five.*
 
@@ -216,6 +220,11 @@ np.testing.assert_allclose(gradients[article_001], gradients[unscaled] / 16)
 assert gradients[unscaled] < 0.75 * gradients[paper]
 assert curves[unscaled][0] > 0.9 and curves[article_004][0] < 0.1 < 0.2 < curves[paper][0]
 
+
+# %% [markdown]
+# The fourth form is indeed what Keras's layer computes:
+
+# %%
 tensors = [ops.convert_to_tensor(x, "float32") for x in (queries, keys, keys)]
 _, keras_weights = keras.layers.Attention()(tensors, return_attention_scores=True)
 np.testing.assert_allclose(ops.convert_to_numpy(keras_weights)[:, 0], softmax(scores), atol=1e-4)
@@ -223,7 +232,7 @@ np.testing.assert_allclose(ops.convert_to_numpy(keras_weights)[:, 0], softmax(sc
 # %% [markdown]
 # After the softmax the factor rescues nothing: weights and gradient are those of the unscaled
 # softmax, both of them 16 times smaller. Dividing by $d_k$ errs the other way: the best key gets
-# hardly more than 1/16 = 0.063, and attention begins as a plain mean.
+# hardly more than 1/16, and attention begins as a plain mean.
 
 # %%
 # extra code – who gets how much, from the best key to the worst
@@ -411,7 +420,6 @@ weights = softmax(np.array([1.0] + 15 * [-1.0]))
 print(f"largest weight {weights[0]:.2f}")
 np.testing.assert_allclose(weights[0], np.e / (np.e + 15 / np.e))
 
-
 def attention_by_cosine(query, key, value):
     query, key = (x / np.linalg.norm(x, axis=-1, keepdims=True) for x in (query, key))
     return softmax(query @ key.swapaxes(-1, -2)) @ value
@@ -420,3 +428,21 @@ def attention_by_cosine(query, key, value):
 report = kt.check_layer(attention_by_cosine)
 print(report)
 assert not report.passed and "cosine" in str(report)
+
+# %%
+# extra code – the numbers of the gallery
+figures.record(row_sum=totals[article_001], ratio=gradients[paper] / gradients[article_001])
+figures.record(best_by_d_k=curves[article_004][0], best_by_root=curves[paper][0], half=half)
+figures.record(median=np.median(at_query), largest=at_query.max())
+figures.record(cosine_1=cosines[0, 0], cosine_2=cosines[0, 1], dot_1=dots[0, 0], dot_2=dots[0, 1])
+figures.record(direct=20 * 20 * d_model, projected=2 * 20 * d_model * d_k + 20 * 20 * d_k)
+
+# %% [markdown]
+# ## In short
+#
+# - Scores by dot product, weights by softmax, the weighted mean of the values: that is all.
+# - Dividing the *scores* by $\sqrt{d_k}$ keeps their variance at 1 and the softmax awake; dividing
+#   the weights afterwards rescues nothing.
+# - $W^Q$ and $W^K$ are there so that a word need not find itself first.
+#
+# **Next**: one attention takes one mean. [Chapter 4](04_multi_head_attention.py) takes several.

@@ -6,6 +6,10 @@
 # Transformer's attentions, and train one head and two on a task with two relations, over the
 # sentence of article 003. Run time: about 25 s.
 #
+# *In plain words:* one attention takes one mixture, and a word may need two things at once. So the
+# vector is cut into parts, and each part asks its own question. It costs nothing, since the parts
+# together are as wide as before.
+#
 # *Paper: sections 3.2.2 and 3.2.3. Géron: chapter 16, "Attention Is All You Need: The Original
 # Transformer Architecture" ("Multi-head attention"). Articles: all but 001, above all 003 and 004.*
 
@@ -120,34 +124,24 @@ for kind, (query, value, causal) in kinds.items():
     assert weights.shape == (1, 4, query.shape[1], value.shape[1])
 
 # %% [markdown]
-# What can each output know? Let's change one input token after the other and see which outputs
-# move:
-
+# What can each output know? `figures.who_moves` changes one input token after the other and notes
+# which outputs move:
 
 # %%
-def moves(call, tokens):
-    """[i, j] is True if output i moves when input token j does."""
-    before, columns = ops.convert_to_numpy(call(tokens)), []
-    for j in range(tokens.shape[1]):
-        changed = tokens.copy()
-        changed[:, j] += rng.normal(size=tokens.shape[-1])
-        columns.append(np.abs(ops.convert_to_numpy(call(changed)) - before)[0].max(axis=-1) > 1e-4)
-    return np.stack(columns, axis=1)
-
-
 hears = {
-    "self: source to source": moves(lambda x: attend(x, x), source),
-    "masked: target to target": moves(lambda x: attend(x, x, use_causal_mask=True), target),
-    "cross: memory to target": moves(lambda x: attend(target, x), source),
-    "cross: target to target": moves(lambda x: attend(x, source), target),
+    "self: source to source": figures.who_moves(lambda x: attend(x, x), source),
+    "masked: target to target": figures.who_moves(
+        lambda x: attend(x, x, use_causal_mask=True), target
+    ),
+    "cross: memory to target": figures.who_moves(lambda x: attend(target, x), source),
+    "cross: target to target": figures.who_moves(lambda x: attend(x, source), target),
 }
-for wanted, found in zip(
-    (np.ones((5, 5)), np.tri(3), np.ones((3, 5)), np.eye(3)), hears.values(), strict=True
-):
-    np.testing.assert_array_equal(found, wanted)
+wanted = np.ones((5, 5)), np.tri(3), np.ones((3, 5)), np.eye(3)
+for matrix, found in zip(wanted, hears.values(), strict=True):
+    np.testing.assert_array_equal(found, matrix)
 
 block = kt.DecoderBlock(num_heads=4, d_ff=64)
-np.testing.assert_array_equal(moves(lambda x: block(x, source), target), np.tri(3))
+np.testing.assert_array_equal(figures.who_moves(lambda x: block(x, source), target), np.tri(3))
 
 # %%
 # extra code – who hears whom
@@ -230,7 +224,7 @@ def share_right():
     return shares
 
 
-right = share_right()
+right = first_right = share_right()
 for name in ("one", "two", "one_hidden"):
     before, after = right[f"{name}_before"], right[f"{name}_after"]
     print(f"{name:10}: the word before right {before:.2f}, the word after {after:.2f}")
@@ -309,9 +303,11 @@ x = ops.convert_to_tensor(rng.normal(size=(1000, 13, 32)), "float32")  # the wor
 _, weights = kt.MultiHeadAttention(num_heads=4)(x, x, return_attention_scores=True)
 columns = [words.index(word) for word in ("等了", "她", "雨", "水汽")]
 waited, her, rain, mist = np.moveaxis(ops.convert_to_numpy(weights)[:, :, he, columns], -1, 0)
+num_sentences, num_heads = weights.shape[:2]
 as_told = ((np.minimum(waited, her) > rain) & (rain > mist)).mean()
 print(
-    f"4 untrained heads on 1,000 sentences each, in the article's order: {as_told:.3f};",
+    f"{num_heads} untrained heads on {num_sentences:,} sentences each, in the article's order: "
+    f"{as_told:.3f};",
     f"2 of 24 orders: {2 / 24:.3f}",
 )
 assert abs(as_told - 2 / 24) < 0.04
@@ -388,3 +384,21 @@ order = np.concatenate([np.arange(32)[i] for i in reversed(slices)])
 columns = [part[..., order] for part in (W_Q, b_Q, W_K, b_K, W_V, b_V)]
 layer.set_weights([*columns, W_O[order], b_O])
 np.testing.assert_allclose(ops.convert_to_numpy(layer(x, x)), expected, atol=1e-5)
+
+# %%
+# extra code – the numbers of the gallery
+figures.record(0.12, one_before=first_right["one_before"], one_after=first_right["one_after"])
+figures.record(0.05, two_before=first_right["two_before"], two_after=first_right["two_after"])
+figures.record(0.1, hidden=min(first_right["one_hidden_before"], first_right["one_hidden_after"]))
+figures.record(0.03, bare=bare, one_head=one, eight_heads=eight, as_told=as_told)
+figures.record(by_chance=2 / 24)
+
+# %% [markdown]
+# ## In short
+#
+# - A head is a slice of the projections with its rows of $W^O$; the output is the sum of what the
+#   heads found, at the cost of one wide head.
+# - One head mixes two relations in one mean; two heads keep them apart.
+# - A heat map of untrained heads means nothing; a trained head attends to what its task rewards.
+#
+# **Next**: all of this holds for a bag of words. [Chapter 5](05_positions.py) brings the order in.

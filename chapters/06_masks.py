@@ -6,6 +6,10 @@
 # train the same small model with the look-ahead mask and without: the one without has a loss that
 # is too good to be true. Run time: about 25 s.
 #
+# *In plain words:* in training the whole answer lies on the table. The mask is the hand that covers
+# what comes next, so that all words can be asked at once and none can be copied. A loss that is too
+# good is a sign that the hand has slipped.
+#
 # *Paper: sections 3.1 (the shift) and 3.2.3 (the mask). Géron: chapter 16, "Multi-head attention"
 # (its padding and causal masks) and "An Encoder–Decoder Network for Neural Machine Translation"
 # (the shift). Articles: 000, 002 and 003.*
@@ -25,8 +29,7 @@ array = ops.convert_to_numpy
 
 
 def softmax(scores):
-    exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return exponentials / exponentials.sum(axis=-1, keepdims=True)
+    return array(ops.softmax(scores))
 
 
 # %% [markdown]
@@ -79,10 +82,11 @@ def three_ways(scores):
 
 
 other_K = np.concatenate([K[:3], -K[3:]])
-changed = three_ways(Q @ other_K.T / 8**0.5)
+changed, ahead_by, moved_by = three_ways(Q @ other_K.T / 8**0.5), {}, {}
 for way, weights in three_ways(scores).items():
     sums, ahead = weights.sum(axis=-1), weights[~mask].sum()
     moved = np.abs(weights - changed[way])[:3, :3].max()
+    ahead_by[way], moved_by[way] = ahead, moved
     print(f"{way:9}: rows sum to {sums.round(2)}, ahead {ahead:.2f}, exchange moves {moved:.3f}")
     assert np.allclose(sums, 1) == (way != "weights 0")
     assert (ahead > 0) == (way == "scores 0")
@@ -119,19 +123,15 @@ assert np.isnan(0 * rows["−∞"]).all()
 #
 # ## The future cannot reach back
 #
-# Now a whole block of the decoder. Let's change one word after the other and see which outputs
-# move. The table that results should be the mask itself. A block of the encoder has no such mask:
+# Now a whole block of the decoder. Let's see once more which outputs move with which word: the
+# table that results should be the mask itself. A block of the encoder has no such mask.
 
 # %%
 x, memory = rng.normal(size=(2, 1, 4, 16)).astype("float32")
 decoder_block, encoder_block = (B(num_heads=2, d_ff=32) for B in (kt.DecoderBlock, kt.EncoderBlock))
 blocks = {"decoder": lambda x: decoder_block(x, memory), "encoder": encoder_block}
 for name, block in blocks.items():
-    moves = np.zeros((4, 4), bool)
-    for j in range(4):
-        other = x.copy()
-        other[:, j] += 1
-        moves[:, j] = np.abs(array(block(other)) - array(block(x)))[0].max(axis=-1) > 1e-5
+    moves = figures.who_moves(block, x)
     print(f"{name}: output i (row) moves with word j", *moves.astype(int), sep="\n  ")
     assert (moves == mask).all() if name == "decoder" else moves.all()
 
@@ -282,6 +282,10 @@ def write(model, lines):
     return ids
 
 
+# %% [markdown]
+# Two of them start from the same weights, and train on the same lines:
+
+# %%
 losses, shares, models = {}, {}, {}
 for name, look_ahead in (("with the mask", True), ("without", False)):
     keras.utils.set_random_seed(6)  # the same weights to begin with
@@ -386,3 +390,20 @@ print(
     f"two places of padding on the left: {errors[0]:.2f} without the mask, {errors[1]:.0e} with it"
 )
 assert errors[0] > 0.01 and errors[1] < 1e-5
+
+# %%
+# extra code – the numbers of the gallery
+figures.record(floor=floor)
+figures.record(0.05, with_mask=losses["with the mask"][-1], without=losses["without"][-1])
+figures.record(0.25, right_without=shares["without"][-1], right_with=shares["with the mask"][-1])
+figures.record(moved=moved_by["weights 0"], ahead=ahead_by["scores 0"])
+
+# %% [markdown]
+# ## In short
+#
+# - Masks work on scores, before the softmax: $-\infty$ there is a column that does not exist.
+# - The look-ahead mask lets one pass train all positions; the padding mask of cross-attention is
+#   the source's.
+# - A loss below what the data allow is a leak: such a model cannot write.
+#
+# **Next**: [chapter 7](07_cross_attention.py) lets the decoder look at the source.

@@ -6,6 +6,10 @@
 # translator on it, and compare where it looks with where it should; then we shuffle what it looks
 # at, and take it away. Run time: about 40 s.
 #
+# *In plain words:* the encoder leaves one vector for every word of the source on a shelf. For each
+# word that it writes, the decoder walks along the shelf and takes what it needs. Where it stops is
+# an alignment that nobody has shown it.
+#
 # *Paper: section 3.2.3, first point, and Figure 1, right. Géron: chapter 16, "Attention
 # Mechanisms" (whose alignment model is the ancestor of this) and "Attention Is All You Need: The
 # Original Transformer Architecture". Articles: 003, section 五, and 000.*
@@ -99,6 +103,24 @@ VERBS = lexicon(
 THINGS = lexicon("苹果 apples, 梨 pears, 面包 bread, 鱼 fish, 糖 sweets, 花 flowers, 书 books")
 
 
+def weather(one_of, adverb):
+    day, sky, degree = one_of([None, *DAYS, *PAST]), one_of(SKY), one_of(DEGREES)
+    target = [("It", None), (SKY[sky], sky), (DEGREES[degree], degree)]
+    return day, [sky, adverb, degree], target
+
+
+def people(one_of, adverb):
+    day, subject, verb, thing = (one_of(x) for x in ([None, *DAYS], SUBJECTS, VERBS, THINGS))
+    form = VERBS[verb].split()[int(subject in ("他", "她"))]
+    target = [(SUBJECTS[subject], subject), (form, verb), (THINGS[thing], thing)]
+    return day, [subject, adverb, verb, thing], target
+
+
+# %% [markdown]
+# Each draw notes the links and, for later, how improbable it was:
+
+
+# %%
 def draw():
     """Source words, target words, links (target index, source index), -log probability."""
     nats = 0.0
@@ -110,16 +132,10 @@ def draw():
         return choices[rng.integers(len(choices))]
 
     adverb = one_of([None, *ADVERBS])
-    if one_of(["weather", "people"]) == "weather":
-        day, sky, degree = one_of([None, *DAYS, *PAST]), one_of(SKY), one_of(DEGREES)
-        source = [sky, adverb, degree]
-        target = [("It", None), (SKY[sky], sky), (DEGREES[degree], degree)]
+    if one_of([weather, people]) == weather:
+        day, source, target = weather(one_of, adverb)
     else:
-        day, subject = one_of([None, *DAYS]), one_of(SUBJECTS)
-        verb, thing = one_of(VERBS), one_of(THINGS)
-        source = [subject, adverb, verb, thing]
-        form = VERBS[verb].split()[int(subject in ("他", "她"))]
-        target = [(SUBJECTS[subject], subject), (form, verb), (THINGS[thing], thing)]
+        day, source, target = people(one_of, adverb)
     source.insert(rng.integers(2), day)  # before or after the first word: in English all one
     source = [word for word in source if word]
     target += [(word, adverb) for word in ADVERBS.get(adverb, "").split()]
@@ -145,6 +161,8 @@ ARTICLE = [
     ),
     ("我 爱 苹果".split(), "I love apples".split(), [(0, 0), (1, 1), (2, 2)]),
 ]
+
+# %%
 test = {" ".join(pair[0]): pair for pair in (draw() for _ in range(300))}
 test |= {" ".join(source): (source, target, links, np.nan) for source, target, links in ARTICLE}
 train = [pair for pair in (draw() for _ in range(4000)) if " ".join(pair[0]) not in test]
@@ -202,6 +220,11 @@ def translator(encoder_blocks, decoder_blocks, num_heads, d_model=32):
     return model
 
 
+# %% [markdown]
+# Two helpers read a model: where it looks, and how many of the next words it has right.
+
+
+# %%
 def looks(model, inputs):
     """Weights of the cross-attention of the first block: (batch, head, target, source)."""
     return array(kt.attention_scores(model, inputs)["decoder/block_1/cross_attention"])
@@ -316,6 +339,7 @@ def where_it_looks(weights):
 
 
 it = where_it_looks(weights[:, 0])
+the_day, aligned_share = it["the day"], aligned(weights[:, 0])
 print(", ".join(f"{kind} {weight:.2f}" for kind, weight in it.items()))
 assert it["the day"] < 0.25
 
@@ -358,7 +382,8 @@ assert min(by_head) < aligned(weights[:, 0]) - 0.15
 source, target, links, _ = test[-2]
 source = [figures.glossed(word, GLOSSES[word]) for word in source] + ["</s>"]
 seen = {"decoder": heads[:, -2, : len(target) + 1, : len(source)]}
-figures.show(plots.plot_attention(seen, source, [*target, "</s>"]), "07_heads")
+figure = plots.plot_attention(seen, source, [*target, "</s>"], row_label=plots.BEING_WRITTEN)
+figures.show(figure, "07_heads")
 
 # %% [markdown]
 # A picture of one head of such a model shows what that head read, not which word made the model
@@ -439,7 +464,7 @@ assert share > 0.8
 # %%
 y, memory = rng.normal(size=(1, 20, 16)), rng.normal(size=(1, 100, 16))
 _, weights = cross_attention(y, memory, return_attention_scores=True)
-assert weights.shape == (1, 1, 20, 100) and 20 * 100 == 2_000
+assert weights.shape == (1, 1, 20, 100) and ops.size(weights) == 2_000
 
 # %% [markdown]
 # 3. Yes: most looks go where they should, and a stray one is seldom the surest of the four.
@@ -448,3 +473,22 @@ assert weights.shape == (1, 1, 20, 100) and 20 * 100 == 2_000
 surest = aligned(heads.max(axis=0))
 print(f"the largest of four {surest:.2f}, the worst head {min(by_head):.2f}")
 assert surest > min(by_head)
+
+# %%
+# extra code – the numbers of the gallery
+figures.record(0.12, aligned=aligned_share)
+figures.record(0.1, untrained=aligned(untrained[:, 0]))
+figures.record(0.03, diagonal=diagonal)
+figures.record(0.2, the_day=the_day)
+
+# %% [markdown]
+# ## In short
+#
+# - Cross-attention takes queries from the decoder, keys and values from the memory; the order of
+#   the memory's rows does not matter to it.
+# - In a model with one head and no encoder the weights become the alignment; with an encoder and
+#   several heads a picture of one head shows less.
+# - The query that writes a word comes from the word before, not from the word itself.
+#
+# **Next**: between the attentions stand two more boxes. [Chapter
+# 8](08_add_norm_and_feed_forward.py) opens them.

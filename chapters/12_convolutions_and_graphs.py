@@ -5,6 +5,10 @@
 # turn the package's attention into `Conv1D`, `Conv2D` and a graph convolution by setting its
 # weights and its mask, and see what each of them cannot do. Run time: about 20 s.
 #
+# *In plain words:* attention, convolution and message passing all do one thing: each place takes a
+# weighted sum of others. They differ in who may be taken (the graph) and in what decides the
+# weight: the distance, or the content.
+#
 # *Paper: section 4 (self-attention beside convolutions). Géron: chapter 16, "Attention Is All You
 # Need"; chapter 14 for convolutions. Article: 000, "Transformer与RNN/CNN".*
 
@@ -69,6 +73,10 @@ def rotation(offset):
     return R
 
 
+# %% [markdown]
+# The layer gets its identities and its kernel; only $W^Q$, with the rotations, is still missing.
+
+# %%
 print("ranks of the three slices:", np.linalg.matrix_rank(kernel), "for d_model", d_model)
 positions = array(kt.sinusoids(length + 2, d_model))
 np.testing.assert_allclose(positions[:-3] @ rotation(3), positions[3:], atol=1e-5)
@@ -88,6 +96,10 @@ def as_convolution(sharpness, queries, keys, value, offsets=offsets):
     return array(output)[0], array(weights)[0]
 
 
+# %% [markdown]
+# The sharper the queries, the more each head looks at its one offset and nowhere else:
+
+# %%
 pictures, errors = {}, []
 for sharpness in (1, 10, 100, 1000):
     output, weights = as_convolution(sharpness, positions[1:-1], positions, padded)
@@ -302,6 +314,12 @@ h, a = nodes @ W, rng.normal(size=8)
 additive = np.add.outer(h @ a[:4], h @ a[4:])
 leaky = np.where(additive > 0, additive, 0.2 * additive)
 np.testing.assert_allclose(messages(0 * leaky, h, loops), by_matrix, atol=1e-12)  # a = 0: uniform
+
+# %% [markdown]
+# With dot products for scores the same loop is the package's layer, on this graph and on the full
+# one:
+
+# %%
 layer = kt.MultiHeadAttention(num_heads=1)
 (h_tensor,) = tensors(h[None])
 for name, graph in (("this graph", loops), ("full graph", np.ones((7, 7), bool))):
@@ -370,6 +388,11 @@ labels = np.take_along_axis(features[..., 1], largest, axis=1)[..., None]
 features, labels = features.astype("float32"), labels.astype("float32")
 
 
+# %% [markdown]
+# One function trains all three; a switch holds the queries at zero, another leaves out the mask.
+
+
+# %%
 def trained(uniform=False, masked=True):
     keras.utils.set_random_seed(1)
     x, mask = keras.Input((8, 2)), keras.Input((8, 8), dtype="bool")
@@ -446,3 +469,18 @@ for name, scores in (("graph attention", leaky), ("dot product", q @ k.T)):
 layers = next(k for k in range(1, 20) if np.linalg.matrix_power(chain.astype(int), k)[0, -1])
 print(f"{layers} layers for {length} tokens; attention without a mask: 1")
 assert layers == length - 1
+
+# %%
+# extra code – the numbers of the gallery
+figures.record(0.08, both=both, mask_alone=uniform_only, weights_alone=unmasked)
+figures.record(offset_heads=len(offsets))
+
+# %% [markdown]
+# ## In short
+#
+# - A convolution is one head per offset with weights fixed by position; its kernel is $W^V W^O$.
+# - A graph convolution is attention with uniform weights under the adjacency matrix as mask.
+# - The Transformer is a graph network on the full graph whose weights depend on content; mask and
+#   weights do different work, and a task may need both.
+#
+# **Next**: [chapter 13](13_small_data.py) asks which of these networks learns from few examples.

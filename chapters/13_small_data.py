@@ -4,12 +4,18 @@
 # **Which of MLP, CNN and Transformer learns from few examples, and what do weight decay and weight
 # sharing do about overfitting?** Let's make two tasks that differ in how far apart the words stand
 # that decide, and train three networks of one size on 50 to 800 examples of each. Then we take the
-# sharing out of the convolution, and help the MLP. Run time: about 40 s.
+# sharing out of the convolution, and help the MLP. Run time: about 50 s.
+#
+# *In plain words:* a network with few examples falls back on what its shape assumes. If the shape
+# is right (neighbors mean the same everywhere), a handful of examples is enough; if it is wrong, no
+# number is. Weight decay and shared weights are two more ways to say what we expect.
 #
 # *Paper: sections 3.4 (shared embeddings) and 5.4 (regularization). Géron: chapter 11, "Avoiding
 # Overfitting Through Regularization", beside chapter 16. Article: 004, its last section.*
 
 # %%
+import itertools
+
 import keras
 import numpy as np
 from keras import layers, ops
@@ -54,16 +60,17 @@ def far(number):
 
 
 tasks = {"near": near, "far": far}
-train = {name: task(800) for name, task in tasks.items()}
+draws = [{name: task(800) for name, task in tasks.items()} for _ in range(3)]
 test = {name: task(1000) for name, task in tasks.items()}
-for name, (ids, labels) in train.items():
+for name, (ids, labels) in draws[0].items():
     print(f"{name:5}", *(f"{words[name][i]:2}" for i in ids[0]), " class", labels[0])
 
 # %% [markdown]
-# ## Three networks of 13,500 parameters
+# ## Three networks of one size
 #
 # The MLP has weights of its own for every place. The CNN looks through a window of three words,
-# twice, and averages over places; the Transformer is one encoder block, with the same average.
+# twice, and averages over places; the Transformer is one encoder block, with the same average. We
+# keep the first weights of each, to start again from them.
 
 # %%
 starts = {}
@@ -85,6 +92,10 @@ def mlp():
     return [*body, layers.Dense(32, "relu"), layers.Dense(24, "relu")]
 
 
+# %% [markdown]
+# Their widths are chosen so that all three have nearly the same number of parameters:
+
+# %%
 networks = {
     "MLP": network(*mlp()),
     "CNN": network(
@@ -105,38 +116,62 @@ print(sizes)
 assert max(sizes.values()) < 1.03 * min(sizes.values())
 
 # %% [markdown]
-# Each starts from its first weights, takes 100 steps of 64 sentences, drawn from 50, 200 or 800
-# training examples, and is tested on 1,000 sentences that it has never seen.
+# Each starts from its first weights and takes steps of 64 sentences, drawn from 50, 200 or 800
+# training examples, until it has all of the last 25 steps right; 350 steps are the most. Only then
+# may we compare: a network that is still learning has not overfitted yet. It is tested on 1,000
+# sentences that it has never seen, and all of it is done for three draws of the training data.
 
 
 # %%
-def fit(model, ids, labels, steps=100, **options):
+class StopWhenLearned(keras.callbacks.Callback):
+    """Ends the training after an epoch without a mistake."""
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.model.stop_training = logs["accuracy"] == 1
+
+
+def restart(model):
     for variable, value in starts[model]:
         variable.assign(value)
-    drawn = rng.integers(len(ids), size=64 * steps)
-    return model.fit(ids[drawn], labels[drawn], batch_size=64, verbose=0, **options).history
+
+
+def learn(model, ids, labels, most_steps=350):
+    """Epochs of 25 steps; returns the accuracy in each."""
+    restart(model)
+    drawn = rng.integers(len(ids), size=64 * 25)
+    options = dict(batch_size=64, epochs=most_steps // 25, verbose=0)
+    options["callbacks"] = [StopWhenLearned()]
+    return model.fit(ids[drawn], labels[drawn], **options).history["accuracy"]
 
 
 def accuracies(model, ids, labels, name):
     """On these examples, and on the test set."""
     sentences = np.concatenate([ids, test[name][0]])
-    right = model.predict(sentences, batch_size=150, verbose=0).argmax(-1)
+    right = model.predict(sentences, batch_size=600, verbose=0).argmax(-1)
     return (right[: len(ids)] == labels).mean(), (right[len(ids) :] == test[name][1]).mean()
 
 
+# %%
 numbers = [50, 200, 800]
-few = {(name, n): [array[:n] for array in train[name]] for name in tasks for n in numbers}
-found = {}
+found = {}  # {(network, task): accuracies, (draw, number of examples, training or test)}
 for kind, model in networks.items():
     for name in tasks:
-        for n in numbers:
-            fit(model, *few[name, n])
-            found[kind, name, n] = accuracies(model, *few[name, n], name)
-        line = ("{}: {:.2f} / {:.2f}".format(n, *found[kind, name, n]) for n in numbers)
-        print(f"{name:5} {kind:12} train / test accuracy at", ", ".join(line))
+        table = np.zeros((len(draws), len(numbers), 2))
+        for of_draw, draw in zip(table, draws, strict=True):
+            for i, n in enumerate(numbers):
+                few = [array[:n] for array in draw[name]]
+                learn(model, *few)
+                of_draw[i] = accuracies(model, *few, name)
+        found[kind, name] = table
+        line = (
+            f"{n}: {table[:, i, 0].min():.2f} / {table[:, i, 1].min():.2f}"
+            f" to {table[:, i, 1].max():.2f}"
+            for i, n in enumerate(numbers)
+        )
+        print(f"{name:5}{kind:12} least training / test accuracy at", ", ".join(line))
 
 # %%
-# extra code – training and test accuracy against the number of examples
+# extra code – test accuracy against the number of examples, the band of three draws
 figure, panels = figures.panels(2, width=4.2)
 styles = {
     "MLP": (figures.ORANGE, "o"),
@@ -146,56 +181,94 @@ styles = {
 titles = {"near": "near: the order of three neighbors", "far": "far: a question and its answer"}
 for panel, name in zip(panels, tasks, strict=True):
     for kind, (color, marker) in styles.items():
-        curves = np.array([found[kind, name, n] for n in numbers])
-        panel.plot(numbers, curves[:, 1], marker + "-", color=color, label=f"{kind}, test")
-        panel.plot(numbers, curves[:, 0], marker + ":", color=color, alpha=0.6, mfc="none")
+        of_test = found[kind, name][:, :, 1]
+        panel.fill_between(numbers, of_test.min(0), of_test.max(0), color=color, alpha=0.2, lw=0)
+        panel.plot(numbers, of_test.mean(0), marker + "-", color=color, label=kind)
     panel.axhline(1 / CLASSES, color="0.7", linewidth=0.8, zorder=0)
     panel.text(numbers[0], 0.27, "chance", color="0.4", va="top")
     panel.set(xscale="log", xlabel="training examples", ylim=(0.2, 1.05), title=titles[name])
     panel.set_xticks(numbers, numbers)
     panel.minorticks_off()
-panels[0].set_ylabel("accuracy")
+panels[0].set_ylabel("test accuracy")
 handles, names = panels[0].get_legend_handles_labels()
-handles += panels[0].plot([], [], "D:", color="0.5", mfc="none")
-figure.legend(handles, [*names, "on the training set"], loc="outside upper center", ncols=4)
+figure.legend(handles, names, loc="outside upper center", ncols=3)
 figures.show(figure, "13_small_data")
 
 # %% [markdown]
-# Dotted: every network learns 50 sentences by heart. Solid: what it knows of others. So the MLP
-# overfits, as article 004 says, but not it alone: from 50 and 200 examples the Transformer overfits
-# *near* as badly (for 800 its 100 steps are too few: it has not even learned these). 004 says that
-# the CNN generalizes better. In *near* it does, from 50 examples, where the MLP needs 800; in *far*
-# it stays at chance with any number.
+# Every network learns its training examples by heart, but for the CNN with 800 examples of *far*,
+# so what is missing in the picture is not training but generalization. Article 004 says that MLPs
+# overfit and CNNs generalize better. In *near* that is so: the CNN needs 50 examples, the MLP 800.
+# But the Transformer is no better there than the MLP, and in *far* the order is another: the
+# Transformer needs 200 examples, the MLP 800, and the CNN stays at chance with any number.
 
 # %%
-assert min(found[kind, name, 50][0] for kind in networks for name in tasks) > 0.95
-assert found["CNN", "near", 50][1] > 0.85
-assert max(found[kind, "near", 50][1] for kind in ("MLP", "Transformer")) < 0.6
-assert found["Transformer", "far", 200][1] > 0.85 and found["MLP", "far", 200][1] < 0.55
-assert max(found["CNN", "far", n][1] for n in numbers) < 0.45
+least = {key: table.min(axis=0) for key, table in found.items()}  # of the three draws
+most = {key: table.max(axis=0) for key, table in found.items()}
+for kind, name in found:
+    learned = least[kind, name][:, 0]
+    assert learned[:2].min() > 0.98 and (learned[2] > 0.95 or (kind, name) == ("CNN", "far"))
+assert least["CNN", "near"][0, 1] > 0.85
+for kind in ("MLP", "Transformer"):
+    assert most[kind, "near"][0, 1] < 0.6 and most[kind, "near"][1, 1] < 0.9
+    assert least[kind, "near"][2, 1] > 0.95
+assert least["Transformer", "far"][1, 1] > 0.9 > 0.7 > most["MLP", "far"][1, 1]
+assert least["MLP", "far"][2, 1] > 0.95 and most["CNN", "far"][:, 1].max() < 0.45
 
 # %% [markdown]
-# So it should: two windows of three words reach over five, question and answer are at least six
-# places apart, and the average adds up what windows contribute one by one. In *far*, no window has
-# any information without the question, so its best guess by this loss is chance. An architecture
-# generalizes where its assumption is true: here, that a neighborhood means the same wherever it
-# stands.
+# Why does the CNN fail? Two windows of three words reach over five, question and answer are at
+# least six places apart, and the average adds up what windows contribute one by one. In *far*, no
+# window has any information without the question, so its best guess by this loss is chance.
 #
-# 004 also says that the Transformer has the larger capacity. One measure is how fast it learns by
-# heart where there is nothing else to learn: 800 sentences with labels drawn at random.
+# (The loss leads there, not the structure alone. A score that adds one number for the question and
+# one for the items can be right more often than chance, if it is content to be badly wrong
+# elsewhere. Let's draw such scores at random and keep the best of them:)
 
 # %%
-drawn_labels, by_heart = rng.integers(CLASSES, size=800), {}
-for kind, model in networks.items():
-    fit(model, train["near"][0], drawn_labels)
-    by_heart[kind], _ = accuracies(model, train["near"][0], drawn_labels, "near")
-print("random labels learned in 100 steps:", {k: f"{share:.2f}" for k, share in by_heart.items()})
-assert by_heart["MLP"] > max(by_heart["CNN"], by_heart["Transformer"]) + 0.1
+orders = np.array(list(itertools.permutations(range(3))))  # the shapes of r, g and b
+right_class = orders.T  # (question, order of shapes)
+of_question, of_items = rng.normal(size=(2, 20_000, 6, CLASSES))
+totals = of_question[:, :3, None] + of_items[:, None]  # (draw, question, order, class)
+share = (totals.argmax(axis=-1) == right_class).mean(axis=(1, 2))
+print(f"sums drawn at random: the best of 20,000 is right in {share.max():.2f} of the 18 cases")
+assert share.max() > 0.5
 
 # %% [markdown]
-# With the same parameters the MLP learns by heart fastest, the Transformer about as slowly as the
-# CNN. What is larger in a Transformer is not the speed of its memory but what it can relate: only
-# it, and at 800 examples the MLP, ever answered the question in *far*.
+# An architecture generalizes where its assumption is true: here, that a neighborhood means the same
+# wherever it stands.
+#
+# ## Who learns by heart?
+#
+# 004 also says that the Transformer has the larger capacity. Let's take away all that could be
+# understood: 400 sentences with labels drawn at random. A network that gets these right has learned
+# them by heart. We give each up to 2,000 steps, and look at the way there, too.
+
+# %%
+drawn_labels, by_heart = rng.integers(CLASSES, size=400), {}
+steps_needed, after_100 = {}, {}
+for kind, model in networks.items():
+    by_heart[kind] = learn(model, draws[0]["near"][0][:400], drawn_labels, most_steps=2000)
+    steps_needed[kind] = 25 * (1 + int(np.argmax(np.array(by_heart[kind]) > 0.95)))
+    after_100[kind] = by_heart[kind][3]
+    print(
+        f"{kind:12} {after_100[kind]:.2f} in steps 76 to 100; 0.95 after {steps_needed[kind]}; "
+        f"at the end {by_heart[kind][-1]:.2f}"
+    )
+assert min(curve[-1] for curve in by_heart.values()) > 0.97
+assert steps_needed["MLP"] < min(steps_needed["CNN"], steps_needed["Transformer"])
+
+# %%
+# extra code – share of the random labels learned, against steps
+figure, panel = figures.panels(width=5.5)
+for kind, (color, _) in styles.items():
+    panel.plot(25 * np.arange(1, 1 + len(by_heart[kind])), by_heart[kind], color=color, label=kind)
+panel.set(xlabel="training steps", ylabel="share of random labels right", ylim=(0.3, 1.02))
+panel.legend()
+figures.show(figure, "13_by_heart")
+
+# %% [markdown]
+# All three learn all of it, so this cannot rank their *capacity*: whoever stops after 100 steps
+# has measured speed. The MLP learns by heart fastest. What is larger in a Transformer is not its
+# memory but what it can relate.
 #
 # ## A convolution is a dense layer with shared weights
 #
@@ -259,6 +332,11 @@ class Windows(layers.Layer):
         return ops.transpose(output, (1, 0, 2))
 
 
+# %% [markdown]
+# With one kernel for all places it is the convolution above. With a kernel for each place it has
+# the same windows, and twelve times the weights:
+
+# %%
 windows = Windows(2, shared=True)
 windows.build(x.shape)
 windows.kernel.assign(kernel.reshape(1, 6, 2))
@@ -270,14 +348,19 @@ unshared = network(
     Windows(56, shared=False),
     layers.GlobalAveragePooling1D(),
 )
-fit(unshared, *few["near", 50])
-of_training, of_test = accuracies(unshared, *few["near", 50], "near")
-shared_test = found["CNN", "near", 50][1]
+of_unshared = []
+for draw in draws:
+    few = [array[:50] for array in draw["near"]]
+    learn(unshared, *few)
+    of_unshared.append(accuracies(unshared, *few, "near"))
+of_training, of_test = np.transpose(of_unshared)
+of_shared = found["CNN", "near"][:, 0, 1]
 print(
-    f"near, 50 examples: {sizes['CNN']:,} shared weights {shared_test:.2f} of the test set, "
-    f"{unshared.count_params():,} unshared {of_test:.2f} (training {of_training:.2f})"
+    f"near, 50 examples: {sizes['CNN']:,} shared weights {of_shared.min():.2f} of the test set at "
+    f"least, {unshared.count_params():,} unshared {of_test.max():.2f} at most (training "
+    f"{of_training.min():.2f})"
 )
-assert of_training > 0.95 and of_test < shared_test - 0.25
+assert of_training.min() > 0.95 and of_test.max() < of_shared.min() - 0.25
 
 # %% [markdown]
 # Windows alone do not help: what one place has learned, its neighbor has not. (Attention shares,
@@ -300,61 +383,77 @@ np.testing.assert_allclose(after, (1 - 5e-3 * 2.0) * before, rtol=1e-4)
 
 # %% [markdown]
 # The share is learning rate times `weight_decay`, 1 % per step here. Now the MLP on 200 examples of
-# *near*, for three times as long, with 900 more sentences for validation:
+# *near*, for 200 steps, on each of the three draws, with 600 more sentences for validation:
 
 # %%
-longer = dict(steps=20, epochs=15, validation_data=near(900), validation_batch_size=150)
+validation = near(600)
 remedies = {
     "no remedy": networks["MLP"],
     "weight decay": network(*mlp(), optimizer=keras.optimizers.AdamW(5e-3, weight_decay=2.0)),
 }
+longer = dict(batch_size=64, epochs=20, validation_data=validation, validation_batch_size=600)
+
+
+def fit_longer(model, draw, **options):
+    """20 epochs of 10 steps; returns their history."""
+    restart(model)
+    ids, labels = (array[:200] for array in draw["near"])
+    drawn = rng.integers(200, size=640)
+    return model.fit(ids[drawn], labels[drawn], verbose=0, **longer, **options).history
+
+
 curves, helped = {}, {}
 for remedy, model in remedies.items():
-    curves[remedy] = fit(model, *few["near", 200], **longer)
-    helped[remedy] = accuracies(model, *few["near", 200], "near")
-    lowest = int(np.argmin(curves[remedy]["val_loss"]))
-    print(
-        f"{remedy:12} train / test accuracy {helped[remedy][0]:.2f} / {helped[remedy][1]:.2f}; "
-        f"validation loss {curves[remedy]['val_loss'][lowest]:.2f} after {20 * lowest + 20} steps "
-        f"(the lowest), {curves[remedy]['val_loss'][-1]:.2f} at the end"
-    )
-assert helped["no remedy"][1] + 0.05 < helped["weight decay"][1] < shared_test
+    histories, tested = [], []
+    for draw in draws:
+        histories.append(fit_longer(model, draw))
+        tested.append(accuracies(model, *(array[:200] for array in draw["near"]), "near"))
+    curves[remedy] = {
+        key: np.array([h[key] for h in histories]) for key in ("loss", "val_loss", "val_accuracy")
+    }
+    helped[remedy] = np.array(tested)
 
 # %%
-# extra code – validation loss and accuracy while training
+for remedy, tested in helped.items():
+    of_validation = curves[remedy]["val_loss"]
+    print(
+        f"{remedy:12} training accuracy {tested[:, 0].min():.2f} at least, test "
+        f"{tested[:, 1].min():.2f} to {tested[:, 1].max():.2f}; validation loss "
+        f"{of_validation.min(axis=1).mean():.2f} at its lowest, {of_validation[:, -1].mean():.2f} "
+        f"at the end"
+    )
+assert (helped["weight decay"] > helped["no remedy"] + 0.05)[:, 1].all()
+assert helped["weight decay"][:, 1].max() < of_shared.min()
+rise = curves["no remedy"]["val_loss"][:, -1] / curves["no remedy"]["val_loss"].min(axis=1)
+assert rise.min() > 1.1 and curves["no remedy"]["loss"][:, -1].max() < 0.05
+
+# %%
+# extra code – training and validation loss, and accuracy, while training
 figure, (left, right) = figures.panels(2)
-steps = 20 * np.arange(1, 16)
-looks = {
-    "no remedy": (figures.ORANGE, "-"),
-    "weight decay": (figures.BLUE, "--"),
-}
-for remedy, (color, line) in looks.items():
-    left.plot(steps, curves[remedy]["val_loss"], line, color=color, label=remedy, linewidth=2)
-    right.plot(steps, curves[remedy]["val_accuracy"], line, color=color, linewidth=2)
-left.set(xlabel="training steps", ylabel="validation loss (nats)", ylim=(0, None))
+steps = 10 * np.arange(1, 21)
+looks = {"no remedy": figures.ORANGE, "weight decay": figures.BLUE}
+for remedy, color in looks.items():
+    for panel, key in ((left, "val_loss"), (right, "val_accuracy")):
+        values = curves[remedy][key]
+        panel.fill_between(steps, values.min(0), values.max(0), color=color, alpha=0.2, lw=0)
+        panel.plot(steps, values.mean(0), color=color, label=f"{remedy}: validation", linewidth=2)
+    of_training = curves[remedy]["loss"].mean(0)
+    left.plot(steps, of_training, ":", color=color, label=f"{remedy}: training")
+left.set(xlabel="training steps", ylabel="loss (nats)", ylim=(0, None))
 right.set(xlabel="training steps", ylabel="validation accuracy", ylim=(0.3, 1.02))
 left.legend()
 figures.show(figure, "13_remedies")
 
 # %% [markdown]
-# With no remedy, the validation loss rises while the training comes to perfection: this is what
-# overfitting looks like. Weight decay helps, as article 004 says, and does not make up for a wrong
-# architecture: the CNN was better with a quarter of the examples.
+# With no remedy, the validation loss falls, and rises again while the training loss comes to
+# nothing: this is what overfitting looks like. Weight decay helps in each of the draws, as article
+# 004 says, and does not make up for a wrong architecture: the CNN was better with a quarter of the
+# examples. (Chapter 18 tries it on real text, beside dropout and a shared embedding.)
 #
 # ## One matrix for reading and for writing
 #
 # The Transformer shares weights over places, and once more: the paper's section 3.4 uses one matrix
-# as source embedding, target embedding and last linear layer. With its 37,000 ids and 512 numbers
-# each, that saves 38 of 101 million parameters:
-
-# %%
-base = kt.PRESETS["base"]
-tied = kt.Transformer(37_000, config=base).count_params()
-matrix = 37_000 * base.d_model
-print(f"base with one matrix {tied / 1e6:.1f} million, with three {(tied + 2 * matrix) / 1e6:.1f}")
-assert 0.35 < 2 * matrix / (tied + 2 * matrix) < 0.4
-
-# %% [markdown]
+# as source embedding, target embedding and last linear layer. Chapter 9 counts what that saves.
 # Does it also generalize? Let's copy sentences of six words. In training only words 1 to 100 occur,
 # in the test only words 101 to 200: their rows in the matrix have never been read or written. One
 # network gets both ways to write, the embedding's matrix and one of its own.
@@ -398,12 +497,13 @@ assert copied["tied", "new"] > 0.5 and copied["untied", "new"] < 0.05
 
 # %%
 stopping = keras.callbacks.EarlyStopping(patience=3, restore_best_weights=True)
-mlp_model = networks["MLP"]
-stopped = fit(mlp_model, *few["near", 200], **longer, callbacks=[stopping])
-_, early = accuracies(mlp_model, *few["near", 200], "near")
-taken = 20 * len(stopped["loss"])
-print(f"stopped after {taken} of 300 steps: test {early:.2f}, {helped['no remedy'][1]:.2f} without")
-assert taken < 300 and early < helped["no remedy"][1] + 0.1
+early, taken = [], []
+for draw in draws:
+    taken.append(10 * len(fit_longer(networks["MLP"], draw, callbacks=[stopping])["loss"]))
+    early.append(accuracies(networks["MLP"], *draw["near"], "near")[1])
+late = helped["no remedy"][:, 1]
+print(f"stopped after {taken} of 200 steps: test {np.round(early, 2)}, {late.round(2)} without")
+assert max(taken) < 200 and np.mean(early) < late.mean() + 0.02
 
 # %% [markdown]
 # 2\. The CNN and the Transformer none, since they share their weights over places. The MLP has
@@ -432,3 +532,33 @@ penalized.fit(np.ones((8, 4)), np.ones(8), sample_weight=np.zeros(8), verbose=0)
 after, _ = penalized.get_weights()
 print("weights", before.ravel().round(3), "lose", (before - after).ravel().round(4))
 np.testing.assert_allclose(before - after, 5e-3 * np.sign(before), rtol=1e-2)
+
+# %%
+# extra code – the numbers of the gallery
+figures.record(
+    0.1,
+    cnn_near_50=found["CNN", "near"][:, 0, 1].mean(),
+    mlp_near_50=found["MLP", "near"][:, 0, 1].mean(),
+    transformer_near_50=found["Transformer", "near"][:, 0, 1].mean(),
+    transformer_near_200=found["Transformer", "near"][:, 1, 1].mean(),
+    mlp_near_200=found["MLP", "near"][:, 1, 1].mean(),
+    cnn_far_800=found["CNN", "far"][:, 2, 1].mean(),
+    transformer_far_200=found["Transformer", "far"][:, 1, 1].mean(),
+    mlp_far_200=found["MLP", "far"][:, 1, 1].mean(),
+    unshared_near_50=of_test.mean(),
+)
+figures.record(0.15, mlp_100_steps=after_100["MLP"], transformer_100_steps=after_100["Transformer"])
+figures.record(0.03, least_by_heart=min(curve[-1] for curve in by_heart.values()))
+
+# %% [markdown]
+# ## In short
+#
+# - A network generalizes from few examples where its assumption is true: the CNN in *near*, the
+#   Transformer in *far*; the MLP assumes least and needs most.
+# - Compare networks when all have finished: labels drawn at random are learned by heart by all
+#   three, only not at one speed.
+# - Weight decay lowers the price of a wrong architecture; sharing weights (over places, or between
+#   reading and writing) makes it a right one.
+#
+# **Next**: [chapter 14](14_bert_gpt_vit.py) gives the blocks three more jobs: filling in blanks,
+# writing, and looking at pictures.

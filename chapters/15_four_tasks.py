@@ -6,6 +6,10 @@
 # continuing a text, and for masked words. What changes is what stands before and behind them. The
 # data comes from grammars, so we know what is right. Run time: under 60 s.
 #
+# *In plain words:* the blocks turn rows of vectors into rows of vectors and do not care what for.
+# What makes a tagger, a classifier or a writer of them is small: what is read at one end, what is
+# asked at the other, and a mask.
+#
 # *Paper: section 3.1. Géron: chapter 16, "Sentiment Analysis", "Generating Shakespearean
 # Text" and "An Avalanche of Transformer Models". Articles: 001, which sorts tasks by what goes in
 # and out (N to N, N to 1, N to M), and 002 for encoder and decoder.*
@@ -23,14 +27,24 @@ import figures
 import keras_transformer as kt
 from keras_transformer import backend, data, evaluation, plots
 
+# %% [markdown]
+# The grammars are those of the training scripts:
+
+# %%
 sys.path.append(str(figures.ROOT / "scripts"))
 import generated_english
 
 array = ops.convert_to_numpy
 keras.utils.set_random_seed(15)
 rng = np.random.default_rng(15)
+
+# %% [markdown]
+# All models here have the same two blocks. Their positions are rotary, which means that nothing is
+# added to the embeddings: chapter 17 opens that box. All are trained by one recipe.
+
+# %%
 SIZES = dict(num_layers=2, d_model=32, num_heads=2, d_ff=64, dropout=0.0, norm_first=True)
-SIZES["rotary"] = True
+SIZES["rotary"] = True  # `positions` is None in such a model
 
 
 def train(model, batches, epochs, peak=0.01):
@@ -46,42 +60,6 @@ def train(model, batches, epochs, peak=0.01):
 
 
 # %% [markdown]
-# ## Positions that rotate
-#
-# Which tag a word has depends on its neighbors, not on its place in the sentence. Chapter 5 added
-# waves to the embeddings, and found that a step is a rotation. RoFormer's *rotary* positions add
-# nothing: they rotate each query and each key by its position, pair by pair. As complex numbers:
-
-
-# %%
-def rotated(x, positions):
-    """x, (length, d), with the pair 2i, 2i + 1 rotated by position / 10000^(2i / d)."""
-    d = x.shape[-1]
-    angles = np.outer(positions, 10000.0 ** (-np.arange(0, d, 2) / d))
-    pairs = (x[:, 0::2] + 1j * x[:, 1::2]) * np.exp(1j * angles)
-    return np.stack([pairs.real, pairs.imag], axis=-1).reshape(x.shape)
-
-
-x = rng.normal(size=(12, 8)).astype("float32")
-by_package = array(kt.apply_rotary_embedding(x))
-print(f"by hand and package differ by {np.abs(rotated(x, np.arange(12)) - by_package).max():.0e}")
-np.testing.assert_allclose(rotated(x, np.arange(12)), by_package, atol=1e-5)
-
-query, key = rng.normal(size=(2, 1, 8)) * np.ones((12, 1))  # the same pair of words everywhere
-scores = rotated(query, np.arange(12)) @ rotated(key, np.arange(12)).T
-later = rotated(query, 100 + np.arange(12)) @ rotated(key, 100 + np.arange(12)).T
-print("row 0:", scores[0, :4].round(2), "row 8:", scores[8, 8:].round(2), "column 0:", end=" ")
-print(scores[:4, 0].round(2))
-np.testing.assert_allclose(scores[1:, 1:], scores[:-1, :-1])  # the distance decides,
-np.testing.assert_allclose(scores, later)  # wherever both stand,
-assert np.abs(scores - scores.T).max() > 0.1  # and the side
-np.testing.assert_allclose(np.linalg.norm(by_package, axis=-1), np.linalg.norm(x, axis=-1), 1e-5)
-
-# %% [markdown]
-# A score depends on how far apart two words stand, and on which side, and on nothing else; no
-# vector gets longer. (A model with `rotary=True` adds nothing to its embeddings: its `positions`
-# are None.)
-#
 # ## N to N: a label for every word
 #
 # The sentences of `tagged_sentences` (in `scripts/generated_english.py`) are full of words with
@@ -259,11 +237,11 @@ assert sure.error < 0.08
 figures.show(plots.plot_calibration(sure.table), "15_calibration")
 
 # %% [markdown]
-# ## Continuing a text: no memory, and no looking ahead
+# ## Continuing a text
 #
-# A decoder block with no encoder to listen to is an encoder block with a look-ahead mask (chapter
-# 14). So `kt.LanguageModel` is the same stack again, over characters now. `kt.chunks` cuts a long
-# text at different points in each epoch, and `kt.TextBatches` shifts it right.
+# Chapter 14 has shown that a decoder without an encoder is the same stack under a look-ahead mask.
+# So `kt.LanguageModel` has it again, over characters now. `kt.chunks` cuts a long text at different
+# points in each epoch, and `kt.TextBatches` shifts it right.
 
 # %%
 WINDOW = 32
@@ -285,16 +263,6 @@ losses = train(language, batches, epochs=3, peak=0.02)
 writer = kt.TextGenerator(language, tokenizer, window=WINDOW, append_end=False, batch_size=512)
 
 # %% [markdown]
-# Does it look ahead? Let's change one character in the middle, and see which logits move:
-
-# %%
-pair = np.repeat(inputs["token_ids"][:1], 32, axis=0)  # in the shape that it was trained in
-pair[1, 20] = pair[0, 20] % 10 + 4
-moved = np.abs(np.subtract(*language.predict_on_batch({"token_ids": pair})[:2])).max(axis=-1)
-print("language model: logits move from", np.flatnonzero(moved > 1e-4).min(), "on")
-assert np.flatnonzero(moved > 1e-4).min() == 20
-
-# %% [markdown]
 # How good can it get? The grammar gives the probability of each of its sentences. The exponential
 # of its nats per character is a perplexity that no model can beat on average; `kt.TextScore`, which
 # `score` returns, has the model's. It reads the new text in windows that overlap by half.
@@ -313,30 +281,18 @@ print(f"{score.bits_per_character:.3f} bits per character")
 assert true < score.perplexity < 1.3 * true < by_frequency / 5
 
 # %% [markdown]
-# Now let it write, the most probable character each time. By hand we reread everything for each
-# character. `generate` keeps the keys and values of what it read (chapter 11), and gives the same
-# result. A rotary key is rotated once, at its own place, and can stay in the cache.
-
+# Now let it write, the most probable character each time. `generate` keeps the keys and values of
+# what it has read, as in chapter 11. (A rotary key is rotated once, at its own place, and can stay
+# in the cache.)
 
 # %%
-def continued(prompts, number):
-    """Greedy, and without a cache."""
-    rows = [[kt.START, *row] for row in tokenizer.encode(prompts)]
-    for _ in range(number):
-        given = np.zeros((32, WINDOW), "int32")
-        for padded, row in zip(given, rows, strict=False):
-            padded[: len(row)] = row
-        logits = language.predict_on_batch({"token_ids": given})
-        for row, of_row in zip(rows, logits, strict=False):
-            row.append(int(of_row[len(row) - 1].argmax()))
-    return tokenizer.decode([row[1:] for row in rows])
-
-
 prompts = ["\nthe dogs by the lake ", "\nthis cow ", "\ntwo girls in the park ", "\na shy boy "]
 written = writer.generate(prompts, max_tokens=8, temperature=0)
+known_words = set(text.split())
 for prompt, line in zip(prompts, written, strict=True):
-    print(prompt.strip(), "|", line[len(prompt) :].replace("\n", " / "))
-assert written == continued(prompts, 8)
+    continuation = line[len(prompt) :]
+    print(prompt.strip(), "|", continuation.replace("\n", " / "))
+    assert any(word.startswith(continuation.split()[0]) for word in known_words)
 
 # %% [markdown]
 # ## Masked words
@@ -355,28 +311,26 @@ def masked(seed):
     return kt.mask_words(*plain, rate=0.15, seed=seed)
 
 
-shown = [*np.array(["[PAD]", "[UNK]", "[MASK]", *words_of_text.words])]
 given, _, answers = masked(0)
-for ids, hidden in list(zip(given, answers, strict=True))[:4]:
-    print(*(f"{shown[i]}" + f" ({shown[a]})" * bool(a) for i, a in zip(ids, hidden, strict=True)))
 before, given, answers = map(np.concatenate, (plain[0], given, answers))
-shares = [np.mean(given[answers > 0] == other) for other in (2, before[answers > 0])]
+shares = [np.mean(given[answers > 0] == 2), np.mean((given == before)[answers > 0])]
 print(f"{np.mean(answers > 0):.3f} chosen; {shares[0]:.2f} masked, {shares[1]:.2f} as they were")
 assert abs(np.mean(answers > 0) - 0.15) < 0.02 and abs(shares[0] - 0.8) < 0.05
 assert (given == before)[answers == 0].all()
 
+# %%
 batches = kt.WordBatches(
-    *masked(0), batch_size=128, num_buckets=1, resample=lambda epoch: masked((1, epoch))
+    *masked(0), batch_size=64, num_buckets=1, resample=lambda epoch: masked((1, epoch))
 )
 sizes_of_text = words_of_text.num_words, words_of_text.num_characters
 filling = kt.TaggingModel(*sizes_of_text, words_of_text.num_words, max_characters=2, **SIZES)
-train(filling, batches, epochs=7)
+train(filling, batches, epochs=20)
 filler = kt.MaskFiller(filling, words_of_text)
 
-nouns = "dogs cats boys girls cows hens", "dog cat boy girl cow hen"
+nouns = {"see": "dogs cats boys girls cows hens", "sees": "dog cat boy girl cow hen"}
 blanks = {
-    "the [MASK] see my dog": nouns[0],
-    "the [MASK] sees my dog": nouns[1],
+    "the [MASK] see my dog": nouns["see"],
+    "the [MASK] sees my dog": nouns["sees"],
     "the hens [MASK] my dog": "see like fear saw liked feared",
     "this hen [MASK] my dog": "sees likes fears saw liked feared",
 }
@@ -385,11 +339,35 @@ for (blank, fitting), answers in zip(blanks.items(), filled, strict=True):
     fits = sum(each.probability for each in answers if each.label in fitting.split())
     print(f"{blank}:", *(f"{each.label} {each.probability:.2f}" for each in answers[:6]), end="; ")
     print(f"all that fit {fits:.2f}")
-    assert fits > 0.3  # by chance: 6 of 72 words
+    assert fits > 0.5  # by chance: 6 of 72 words
 
 # %% [markdown]
-# In the first two only the word *behind* the blank shows whether one hen is meant or several. The
-# filler has learned that a noun is missing, and begins to prefer the number that fits, without a
+# In the first two only the word *behind* the blank shows whether one hen is meant or several. Four
+# sentences prove little, so let's ask with three verbs, in both forms, and six objects each: by
+# which factor does the number that fits outweigh the one that does not?
+
+# %%
+questions = [
+    (f"the [MASK] {verb}{ending} my {thing}", "sees" if ending else "see")
+    for verb in ("see", "like", "fear")
+    for ending in ("", "s")
+    for thing in nouns["sees"].split()
+]
+factors = []
+filled_40 = filler.fill([blank for blank, _ in questions], number=40)
+for (_, fitting), answers in zip(questions, filled_40, strict=True):
+    of_word = {each.label: each.probability for each in answers}
+    of_form = {form: sum(of_word.get(n, 0) for n in nouns[form].split()) for form in nouns}
+    other = "see" if fitting == "sees" else "sees"
+    factors.append(of_form[fitting] / max(of_form[other], 1e-3))
+print(
+    f"{len(factors)} blanks: the number that fits is {np.median(factors):.0f} times as probable "
+    f"(median; {min(factors):.1f} times at least)"
+)
+assert np.median(factors) > 3 and min(factors) > 1
+
+# %% [markdown]
+# The filler has learned the agreement of subject and verb, from right to left, without a
 # single label. A tagger or a classifier may start there: `initialize_from` takes over the embedding
 # and the encoder, and leaves the labels to be learned.
 
@@ -412,7 +390,7 @@ for own, before in zip(starting.get_layer("labels").get_weights(), new_labels, s
 # ## N to M, and what all have in common
 #
 # That leaves the translator, which has the stack twice: as it is, and with cross-attention. Are
-# they really the same blocks? Let's put the tagger's into a translator and into a language model.
+# they really the same blocks? Let's put the tagger's into a translator.
 
 # %%
 translating = kt.Transformer(tokenizer.vocabulary_size(), **SIZES)
@@ -430,10 +408,6 @@ for name, (model, stack) in stacks.items():
 x = rng.normal(size=(1, 6, 32)).astype("float32")
 translating.encoder.set_weights(tagging.encoder.get_weights())
 np.testing.assert_array_equal(array(translating.encoder(x)), array(tagging.encoder(x)))
-decoder = kt.LanguageModel(tokenizer.vocabulary_size(), **SIZES).decoder
-decoder.set_weights(tagging.encoder.get_weights())
-masked_by_hand = array(tagging.encoder(x, attention_mask=kt.look_ahead_mask(6)))
-np.testing.assert_allclose(array(decoder(x, use_causal_mask=True)), masked_by_hand, atol=1e-5)
 
 # %%
 # extra code – four tasks in four panels
@@ -449,8 +423,8 @@ for panel, shares in ((words, of_words), (reviews, of_reviews)):
     for i, (name, share) in enumerate(shares.items()):
         place = np.arange(2) + 0.35 * (i - 0.5)
         panel.bar(place, share, 0.33, alpha=0.75, ec="white", label=name, **styles[i])
-    panel.set(ylabel="accuracy", ylim=(0, 1.3), yticks=[0, 0.5, 1])
-    panel.legend(loc="upper center", ncols=2)
+    panel.set(ylabel="accuracy", ylim=(0, 1.05), yticks=[0, 0.5, 1])
+    panel.legend(loc="lower center", frameon=True, framealpha=0.9)
 words.set_title("a label for every word")
 words.set_xticks(range(2), ["all words", "unseen words"])
 reviews.set_title("one label for a text")
@@ -517,3 +491,23 @@ others = {"words": num_words * 32, "characters": num_characters * 32}
 others |= {"convolution": (5 * 32 + 1) * 32, "labels": (32 + 1) * (1 + len(tags))}
 print(*(f"{name} {number:,}" for name, number in others.items()), sep=", ")
 assert sum(others.values()) == tagging.count_params() - tagging.encoder.count_params()
+
+# %%
+# extra code – the numbers of the gallery
+figures.record(block_parameters=tagging.encoder.count_params())
+own, baseline = of_words["tagger"], of_words["most frequent tag"]
+figures.record(0.03, tagger=own[0], unseen=own[1], classifier=by_model.mean())
+figures.record(0.005, baseline=baseline[0], baseline_unseen=baseline[1], bag=by_bag.mean())
+figures.record(0.15, perplexity=score.perplexity)
+figures.record(true_perplexity=true)
+figures.record(0.7 * np.median(factors), agreement=np.median(factors))
+
+# %% [markdown]
+# ## In short
+#
+# - One stack does all four tasks; the embedding, the mask and the meaning of the logits change.
+# - Characters help with words that were never seen; order helps where a bag of words cannot.
+# - Masked words teach the grammar without labels; a tagger can start from what was learned.
+#
+# **Next**: what is a "word" here, and who decided? [Chapter 16](16_tokenization.py) cuts text into
+# tokens.

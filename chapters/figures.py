@@ -1,10 +1,13 @@
-"""Shared by the chapters: figures in one style, a font for Chinese, and the run time."""
+"""Shared by the chapters: figures in one style, a font for Chinese, numbers, and the run time."""
 
 import atexit
+import json
 import pathlib
 import sys
 import time
 
+import numpy as np
+from keras import ops
 from matplotlib import rcParams
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
@@ -18,6 +21,7 @@ CHAPTER = pathlib.Path(sys.argv[0]).stem
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "runs" / "chapters"
 START = time.perf_counter()
+NUMBERS = {}
 
 
 def panels(columns=1, rows=1, width=4.0, height=3.0):
@@ -42,6 +46,35 @@ def show(figure, name):
         display(Image(path, width=round(figure.get_figwidth() * 80)))
     else:
         print(f"figure: {path.relative_to(ROOT)}")
+
+
+def who_moves(call, tokens, smallest=1e-5):
+    """[i, j]: whether output i of `call` moves when token j changes; tokens (1, length, width)."""
+    before, columns = ops.convert_to_numpy(call(tokens)), []
+    for j in range(tokens.shape[1]):
+        changed = tokens.copy()
+        changed[:, j] += 1.0
+        change = np.abs(ops.convert_to_numpy(call(changed)) - before)[0]
+        columns.append(change.max(axis=-1) > smallest)
+    return np.stack(columns, axis=1)
+
+
+def record(tolerance=0.0, **numbers):
+    """Prints numbers, and notes them for the gallery, which quotes them by chapter and name.
+
+    A number may differ by `tolerance` on another machine; by none if it is counted or computed.
+    """
+    for name, number in numbers.items():
+        NUMBERS[name] = [float(number), tolerance]
+        print(f"for the gallery: {name} = {float(number):.6g}")
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    (FOLDER / f"{CHAPTER}.json").write_text(json.dumps(NUMBERS, indent=1) + "\n", "utf-8")
+
+
+def sonnets():
+    """Forty of Shakespeare's sonnets (1609, public domain), each a str of 14 lines."""
+    path = ROOT / "chapters" / "sonnets.txt"
+    return path.read_text("utf-8").strip().split("\n\n")
 
 
 def glossed(word, gloss):

@@ -28,6 +28,7 @@ _MAX_WIDTH = 10  # inches; the text of a wider figure is too small in a README
 _CELL = 0.28  # inches per token
 _LETTER = 0.08  # inches per letter of a label
 _GAP = 0.2  # inches between panels
+BEING_WRITTEN = "token being written"  # a row of cross-attention: its query is the token before
 _BLUE, _VERMILION = "#0072B2", "#D55E00"  # of Okabe and Ito's color-blind-safe palette
 _MEASURES = {
     "loss": "loss (nats per token)",
@@ -114,6 +115,7 @@ def plot_attention(
     source_tokens: Sequence[str],
     target_tokens: Sequence[str],
     title: str | None = None,
+    row_label: str = "query token",
 ) -> "Figure":
     """Heat maps of attention weights, one panel per head; a row is one query's distribution.
 
@@ -125,6 +127,8 @@ def plot_attention(
         source_tokens: List of str, the tokens of the keys, one per column.
         target_tokens: List of str, the tokens of the queries, one per row.
         title: str above the panels, or `None`.
+        row_label: str beside the rows. While a decoder writes, the query of a row comes from the
+            token before, and `BEING_WRITTEN` says what the row belongs to.
 
     Returns:
         `matplotlib.figure.Figure`.
@@ -159,7 +163,7 @@ def plot_attention(
             image = panel.imshow(head, cmap="Blues", vmin=0, vmax=1, interpolation="nearest")
             lowest[column] = panel
             if column == 0:
-                panel.set_ylabel("query token")
+                panel.set_ylabel(row_label)
                 _label_ticks(panel.yaxis, target_labels)
     for panel in lowest.values():
         panel.set_xlabel("key token")
@@ -183,7 +187,7 @@ def plot_alignment(
         weights: Float array or tensor (target, source) or (heads, target, source) of one
             example: one layer's cross-attention.
         source_tokens: List of str, one per column.
-        target_tokens: List of str, one per row.
+        target_tokens: List of str, one per row: the tokens that the decoder writes.
         alignment: List of reference pairs (target index, source index), each drawn as a ring, or
             `None`.
         title: str above the panel, or `None`.
@@ -200,7 +204,7 @@ def plot_alignment(
     """
     shape = (len(target_tokens), len(source_tokens))
     mean = _check_weights(weights, shape).mean(axis=0)
-    figure = plot_attention(mean, source_tokens, target_tokens, title)
+    figure = plot_attention(mean, source_tokens, target_tokens, title, BEING_WRITTEN)
     panel = figure.axes[0]
     for target, source in alignment or ():
         rule = f"alignment must hold pairs (target index, source index) below {shape}"

@@ -77,7 +77,11 @@ def main():
     run.draw_learning_curve()
     maps = translator.attention(min(examples.source, key=lambda text: abs(len(text) - 12)))
     figure = plots.plot_attention(
-        maps.weights[-1], maps.source_tokens, maps.target_tokens, "Attention of the last layer"
+        maps.weights[-1],
+        maps.source_tokens,
+        maps.target_tokens,
+        "Attention of the last layer",
+        plots.BEING_WRITTEN,
     )
     figure.savefig(run.folder / "attention.png", dpi=150)
     print(f"The run is in {run.folder}. Try: python scripts/translate.py {run.folder}/model.keras")

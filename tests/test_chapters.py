@@ -1,6 +1,8 @@
 """What all chapters have in common. The gate runs them: .ci/chapter.py."""
 
 import ast
+import importlib.util
+import json
 import pathlib
 import re
 import types
@@ -14,6 +16,16 @@ ROOT = pathlib.Path(__file__).parents[1]
 CHAPTERS = sorted((ROOT / "chapters").glob("[0-9]*.py"))
 GALLERY = ROOT / "chapters" / "README.md"
 
+
+def program(name):
+    """A program of the gate as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / ".ci" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+chapter, refresh_chapters = program("chapter"), program("refresh_chapters")
 every_chapter = pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
 
 
@@ -39,7 +51,7 @@ def public_names():
 
 def test_there_is_a_chapter_for_each_number():
     assert [int(path.name[:2]) for path in CHAPTERS] == list(range(1, len(CHAPTERS) + 1))
-    assert len(CHAPTERS) == 15
+    assert len(CHAPTERS) == 18
 
 
 @every_chapter
@@ -49,6 +61,22 @@ def test_a_title_cell_asks_a_question_and_says_where_it_stands(path):
     assert re.search(r"\*\*[^*]+\?\*\*", title), "a question in bold"
     assert re.search(r"[Rr]un time: (about|under) \d+ s", title)
     assert "Paper: " in title and "Géron" in title and "rticle" in title
+
+
+@every_chapter
+def test_a_chapter_opens_in_plain_words_and_closes_in_short(path):
+    first, *_, last = cells(path, "[markdown]")
+    plain = re.search(r"^# \*In plain words:\*.*\n(?:# .*\n)*", first, re.M)[0]
+    assert 2 <= plain.count("\n") <= 4
+    assert last.startswith("# ## In short\n") and len(re.findall("^# - ", last, re.M)) == 3
+    assert "# **Next**: " in last
+
+
+@every_chapter
+def test_no_cell_is_too_long_for_one_reading(path):
+    for code in cells(path, ""):
+        lines = [line for line in code.splitlines() if line.strip()]
+        assert len(lines) <= 25 or lines[0].startswith("# extra code – "), lines[0]
 
 
 @every_chapter
@@ -79,6 +107,39 @@ def test_the_gallery_has_its_question_its_figure_and_its_finding(path):
     assert figure.exists() and f'"{figure.stem}"' in path.read_text("utf-8")
 
 
+def names_recorded(path):
+    """The names that a chapter passes to `figures.record`."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "figures.record":
+            yield from (keyword.arg for keyword in node.keywords)
+
+
+def test_a_number_that_a_text_quotes_is_recorded_by_the_chapter_that_it_names():
+    recorded = {(path.name[:2], name) for path in CHAPTERS for name in names_recorded(path)}
+    quoted = {
+        (number, name)
+        for path in refresh_chapters.texts()
+        for _, _, number, name in refresh_chapters.QUOTED.findall(path.read_text("utf-8"))
+    }
+    assert len(quoted) > 80 and not quoted - recorded
+    assert all(len(set(names_recorded(path))) == len([*names_recorded(path)]) for path in CHAPTERS)
+
+
+def test_every_measured_number_of_the_gallery_is_quoted():
+    text = GALLERY.read_text("utf-8").split("## [1 ·")[1]
+    text = re.sub(r"\]\([^)]+\)", "]", refresh_chapters.QUOTED.sub("", text))
+    typed = [number + percent for number, percent in chapter.QUOTED.findall(text)]
+    given = {"90 %", "1,600", "1,000"}  # what was asked for, not what was found
+    assert not set(typed) - given
+
+
+def test_each_erratum_says_how_far_the_article_is_off():
+    table = GALLERY.read_text("utf-8").split("## What the articles say")[1]
+    rows = [line.split(" | ") for line in table.splitlines() if re.match(r"\| 00\d ", line)]
+    assert len(rows) == 29 and all(len(row) == 5 for row in rows)
+    assert {row[2] for row in rows} == {"wrong", "loose", "true but not the whole story"}
+
+
 def test_the_gallery_links_to_what_exists():
     for page in (GALLERY, ROOT / "docs" / "index.md"):
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text("utf-8")):
@@ -100,3 +161,80 @@ def test_the_chinese_readme_runs_the_same_code():
         return [re.sub(r" *#.*", "", block) for block in blocks]
 
     assert code_of("README.zh-CN.md") == code_of("README.md") != []
+
+
+# The command that keeps numbers and pictures: .ci/refresh_chapters.py
+
+MEASURED = {
+    ("03", "ratio"): (33.7, 0),
+    ("05", "share"): (0.873, 0.02),
+    ("09", "ids"): (40_996, 0),
+}
+
+
+@pytest.mark.parametrize(
+    "text, fresh",
+    [
+        ("12<!--03.ratio--> times", "34<!--03.ratio--> times"),
+        ("12.00<!--03.ratio-->", "33.70<!--03.ratio-->"),
+        ("5 %<!--05.share--> and 0.1<!--05.share-->", "87 %<!--05.share--> and 0.9<!--05.share-->"),
+        ("1,000<!--09.ids--> ids", "40,996<!--09.ids--> ids"),
+        ("7<!--03.other-->, 7, 7 %", "7<!--03.other-->, 7, 7 %"),
+    ],
+)
+def test_a_refresh_rewrites_a_number_in_the_form_that_it_had(text, fresh):
+    assert refresh_chapters.refreshed(text, MEASURED) == fresh
+    assert refresh_chapters.refreshed(fresh, MEASURED) == fresh
+
+
+@pytest.mark.parametrize(
+    "text, complaints",
+    [
+        ("34<!--03.ratio-->, 33.7<!--03.ratio-->", 0),
+        ("35<!--03.ratio-->", 1),
+        ("33<!--03.ratio--> and 33.5<!--03.ratio-->", 2),
+        ("89 %<!--05.share-->, 85.5 %<!--05.share-->, 0.89<!--05.share-->", 0),
+        ("91 %<!--05.share--> or 0.90<!--05.share-->", 2),
+        ("12<!--05.none-->", 1),
+        ("41,000", 0),
+    ],
+)
+def test_a_quoted_number_is_stale_beyond_its_tolerance_and_its_rounding(text, complaints):
+    assert len([*refresh_chapters.stale(text, MEASURED)]) == complaints
+
+
+def test_a_check_complains_of_a_stale_picture_and_a_stale_number(tmp_path, monkeypatch):
+    shown, drawn = tmp_path / "docs" / "chapters", tmp_path / "runs" / "chapters"
+    for folder in (shown, drawn, tmp_path / "chapters"):
+        folder.mkdir(parents=True)
+    for name, value in (("ROOT", tmp_path), ("RUNS", drawn), ("PICTURES", shown)):
+        monkeypatch.setattr(refresh_chapters, name, value)
+    gallery = tmp_path / "chapters" / "README.md"
+    gallery.write_text("![](../docs/chapters/01_a.png) 5<!--01.five-->", "utf-8")
+    (drawn / "01_sets.json").write_text(json.dumps({"five": [5, 0]}), "utf-8")
+
+    def draw(folder, heights):
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(3, 2))
+        figure.subplots().bar(range(len(heights)), heights)
+        figure.savefig(folder / "01_a.png")
+
+    draw(shown, [1, 2, 3, 4])
+    assert len(refresh_chapters.check()) == 1  # not drawn
+    draw(drawn, [1, 2.05, 3, 4])
+    assert refresh_chapters.check() == []
+    draw(drawn, [4, 1, 0.5, 0.3])
+    gallery.write_text(gallery.read_text("utf-8").replace("5<", "6<"), "utf-8")
+    number, picture = refresh_chapters.check()
+    assert "five" in number and "01_a.png" in picture
+
+
+def test_a_number_in_prose_must_be_printed_or_in_the_code():
+    title, code = "# %% [markdown]\n# # Title, 9 %\n\n", "# %%\nn = 1_500\n"
+    text = title + "# %% [markdown]\n# It is {} of all.\n\n" + code
+    for quoted, output in (("0.25", "0.2513"), ("25 %", "25%"), ("25 %", "0.249"), ("1,500", "")):
+        assert not chapter.unprinted(text.format(quoted), output)
+    for quoted, output in (("0.25", "0.24"), ("25 %", "0.26"), ("1,501", "1,500"), ("0.3", "3")):
+        assert chapter.unprinted(text.format(quoted), output) == [quoted]
+    assert not chapter.unprinted(text.format("$0.7$, `0.8`, section 3.4, chapter 5,"), "")

@@ -229,6 +229,12 @@ def test_an_alignment_marks_the_most_attended_and_rings_the_known():
     assert save(figure)
 
 
+def test_a_row_of_cross_attention_is_named_by_what_is_written_not_by_its_query():
+    of_decoder = plot_attention(WEIGHTS, SOURCE, TARGET, row_label=plots.BEING_WRITTEN)
+    for figure in (of_decoder, plot_alignment(WEIGHTS, SOURCE, TARGET)):
+        assert panels(figure)[0].get_ylabel() == "token being written"
+
+
 def test_an_alignment_outside_the_tokens_is_refused():
     with pytest.raises(ValueError, match=r"below \(2, 3\); received pair=\(2, 0\)"):
         plot_alignment(WEIGHTS, SOURCE, TARGET, alignment=[(2, 0)])

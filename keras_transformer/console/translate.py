@@ -109,7 +109,7 @@ def _columns(found, scores):
 
 def _draw_attention(translator, options):
     """Writes the picture; returns the translation that it shows."""
-    from ..plots import plot_attention
+    from ..plots import BEING_WRITTEN, plot_attention
 
     (text,) = options.text
     translation = options.translation
@@ -120,7 +120,9 @@ def _draw_attention(translator, options):
             )
         weights, source_tokens, target_tokens = translator.attention(text, translation)
         layers = {f"layer {number}": layer for number, layer in enumerate(weights, start=1)}
-        figure = plot_attention(layers, source_tokens, target_tokens, "Cross-attention")
+        figure = plot_attention(
+            layers, source_tokens, target_tokens, "Cross-attention", BEING_WRITTEN
+        )
         with atomic_write(options.attention) as unfinished:
             figure.savefig(unfinished, dpi=150)
     except (ValueError, OSError) as error:
