@@ -63,50 +63,41 @@ class Shard:
         self.path = pathlib.Path(path)
         if not self.path.is_file():
             raise FileNotFoundError(
-                f"{self.path}: this shard of the corpus is missing. Copy or prepare it again."
+                f"{self.path}: this shard of the corpus is missing. Copy it, or prepare the corpus "
+                "again: only this shard is then written."
             )
-        with _naming(self.path):
-            self._reader = _record_module().ArrayRecordReader(str(self.path), READER_OPTIONS)
+        module = _record_module()
+        try:
+            self._reader = module.ArrayRecordReader(str(self.path), READER_OPTIONS)
             self.num_examples = self._reader.num_records() - 2
-            self.header = json.loads(self._record(self.num_examples + 1))
+            self.header = json.loads(self.read(self.num_examples + 1))
             self.dtype = np.dtype(self.header["dtype"])
+        except Exception as error:
+            raise self._damaged(error) from error
 
     def lengths(self) -> np.ndarray:
         """int32, (examples, sides): the number of ids of each."""
-        with _naming(self.path):
-            values = np.frombuffer(self._record(self.num_examples), "<i4")
-            return values.reshape(self.num_examples, -1)
+        values = np.frombuffer(self.read(self.num_examples), "<i4")
+        return values.reshape(self.num_examples, -1)
 
-    def read(self, numbers: Sequence[int]) -> list[bytes]:
-        """The records of some examples, by number from 0."""
-        with _naming(self.path):
-            return [self._record(number) for number in numbers]
+    def read(self, number: int) -> bytes:
+        """The record of the example with this number, from 0."""
+        try:
+            self._reader.seek(number)
+            return self._reader.read()
+        except Exception as error:  # the reader's are RuntimeError, ValueError, IndexError
+            raise self._damaged(error) from error
 
     def close(self) -> None:
         """Closes the file."""
         self._reader.close()
 
-    def _record(self, number):
-        self._reader.seek(number)
-        return self._reader.read()
-
-
-class _naming:
-    """Names the file in the error of a reader, of whatever class it is."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __enter__(self):
-        pass
-
-    def __exit__(self, kind, error, traceback):
-        if isinstance(error, Exception):
-            raise ValueError(
-                f"{self.path}: expected a complete shard, received a damaged one "
-                f"({str(error).splitlines()[0]:.80}). Copy it again, or remove it and prepare the "
-                "corpus again: only this shard is then written."
-            ) from error
+    def _damaged(self, error):
+        return ValueError(
+            f"{self.path}: expected a complete shard, received a damaged one "
+            f"({str(error).splitlines()[0]:.80}). Copy it again, or remove it and prepare the "
+            "corpus again: only this shard is then written."
+        )
 
 
 def _record_module():
