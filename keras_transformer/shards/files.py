@@ -32,6 +32,9 @@ def write_shard(
         path: Path of the file.
         sides: of each side, e.g. source and target, the plain ids of all examples.
         header: values that JSON can represent; "dtype", "<u2" or "<u4", is that of the ids.
+
+    Raises:
+        OSError: The file cannot be written.
     """
     dtype = np.dtype(header["dtype"])
     lengths = np.array([[len(ids) for ids in side] for side in sides], "<i4").T
@@ -39,13 +42,20 @@ def write_shard(
     ends = lengths.cumsum(axis=0, dtype="int64") * dtype.itemsize
     starts = ends - lengths * dtype.itemsize
     with atomic_write(path) as temporary:
-        writer = _record_module().ArrayRecordWriter(os.fspath(temporary), WRITER_OPTIONS)
-        for row in zip(starts.tolist(), ends.tolist(), strict=True):
-            parts = zip(flat, *row, strict=True)
-            writer.write(b"".join(values[start:end] for values, start, end in parts))
-        writer.write(np.ascontiguousarray(lengths).tobytes())
-        writer.write(json.dumps(header).encode())
-        writer.close()
+        try:
+            writer = _record_module().ArrayRecordWriter(os.fspath(temporary), WRITER_OPTIONS)
+            for row in zip(starts.tolist(), ends.tolist(), strict=True):
+                parts = zip(flat, *row, strict=True)
+                writer.write(b"".join(values[start:end] for values, start, end in parts))
+            writer.write(np.ascontiguousarray(lengths).tobytes())
+            writer.write(json.dumps(header).encode())
+            writer.close()
+        except RuntimeError as error:  # of ArrayRecord, such as for a full disk
+            reason = str(error).partition(";")[0]
+            raise OSError(
+                f"{path}: the shard cannot be written ({reason}). Those before it are complete; "
+                "make room, then continue."
+            ) from error
 
 
 class Shard:
@@ -67,6 +77,8 @@ class Shard:
                 "again: only this shard is then written."
             )
         module = _record_module()
+        with open(self.path, "rb"):  # too many open files, or no permission, is no damage
+            pass
         try:
             self._reader = module.ArrayRecordReader(str(self.path), READER_OPTIONS)
             self.num_examples = self._reader.num_records() - 2

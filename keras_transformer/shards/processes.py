@@ -47,8 +47,10 @@ class ShardWriters:
     def __enter__(self) -> Self:
         name = __name__.split(".")[0]
         command = [sys.executable, "-c", START.format(name), name, str(PACKAGE)]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        self._processes = [subprocess.Popen(command, **pipes) for _ in range(self.num_processes)]
+        self._processes = [
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            for _ in range(self.num_processes)
+        ]
         self._idle: queue.SimpleQueue = queue.SimpleQueue()
         for process in self._processes:
             self._idle.put(process)
@@ -61,9 +63,7 @@ class ShardWriters:
                 process.kill()
         self._threads.shutdown(cancel_futures=True)
         for process in self._processes:
-            process.stdin.close()  # so it ends
-            process.wait()
-            process.stdout.close()
+            process.communicate()  # closes its input, so it ends
 
     def run(self, task: str, arguments: Iterable[dict[str, Any]]) -> None:
         """Runs a function once per item; few items wait, so that they may come from a stream.
