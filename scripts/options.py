@@ -107,6 +107,7 @@ class TrainingOptions(RunOptions):
         average: Checkpoint averaging: number of last epochs whose mean is saved; 0: none.
         r_drop: R-Drop: weight of the divergence between two dropout passes (paper: 5).
         patience: Early stopping: epochs without improvement; the best epoch is saved.
+        checkpoint_every: Updates after which a checkpoint is saved within an epoch, too.
     """
 
     epochs: int
@@ -122,11 +123,13 @@ class TrainingOptions(RunOptions):
     average: int = 0
     r_drop: float | None = None
     patience: int | None = None
+    checkpoint_every: int | None = None
 
     def __post_init__(self):
         super().__post_init__()
         check_at_least(1, epochs=self.epochs, warmup_steps=self.warmup_steps)
         check_at_least(1, **self.budget, accumulate=self.accumulate, patience=self.patience)
+        check_at_least(1, checkpoint_every=self.checkpoint_every)
         check_at_least(0, average=self.average)
         check_rates(label_smoothing=self.label_smoothing, ema=self.ema or 0.0)
         check_above_0(learning_rate=self.learning_rate, clip_norm=self.clip_norm)
@@ -145,7 +148,8 @@ class TrainingOptions(RunOptions):
     def for_callbacks(self) -> dict[str, Any]:
         """The options that `Run.callbacks` takes."""
         names = ("seed", "average", "patience", "tensorboard")
-        return {name: getattr(self, name) for name in names}
+        every = self.checkpoint_every and self.checkpoint_every * self.accumulate  # in batches
+        return {name: getattr(self, name) for name in names} | {"checkpoint_every": every}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
