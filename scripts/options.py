@@ -498,6 +498,23 @@ def known_labels(options: FineTuningOptions, initial: Any, labels: set[str]) -> 
     return initial.labels
 
 
+def check_initial_vocabulary(
+    options: FineTuningOptions, tokenizers: Sequence[Any], initial: Sequence[Any] | None
+) -> None:
+    """Raises a ValueError if the corpora of --prepared have another vocabulary than --init-from.
+
+    Args:
+        options: `FineTuningOptions`.
+        tokenizers: those of the corpora, one per side.
+        initial: those of the initial model; None without one.
+    """
+    if initial and [each.proto for each in initial] != [each.proto for each in tokenizers]:
+        raise ValueError(
+            f"--prepared must have the vocabulary of {options.init_from}: prepare the corpus with "
+            f"--vocabulary-from {options.init_from}."
+        )
+
+
 def print_unknown(share: float, what: str, options: FineTuningOptions) -> None:
     """Prints how much of the training data the vocabulary of --init-from lacks."""
     print(f"The vocabulary of {options.init_from} lacks {share:.2%} of the {what} to train on.")

@@ -30,10 +30,10 @@ class EpochCheckpoint(keras.callbacks.Callback):
     """Saves everything training depends on after every epoch, so that a killed run can be resumed.
 
     There is one file per epoch, for weights and optimizer together, with a checksum; `save_within`
-    and `every` add one in the middle of an epoch. A file is flushed to disk and read back before older ones
-    are removed; one that is damaged all the same is passed over. All randomness (dropout, the order
-    of the batches) is seeded by (seed, epoch) as an epoch begins, and saved within one: a resumed
-    run equals the uninterrupted one.
+    and `every` add one in the middle of an epoch. A file is flushed to disk and read back before
+    older ones are removed; one that is damaged all the same is passed over. All randomness
+    (dropout, the order of the batches) is seeded by (seed, epoch) as an epoch begins, and saved
+    within one: a resumed run equals the uninterrupted one.
 
         checkpoint = EpochCheckpoint("runs/dates/checkpoint", batches, seed=0)
         for span in checkpoint.restore(model, epochs=8):
