@@ -683,11 +683,9 @@ class LanguageModelling(TokenizerOptions, FileOptions, PreparedOptions, FineTuni
     def read(self):
         if not self.prepared:
             return super().read()
-        splits = data.Splits(
-            *(p and self.read_file(p) for p in (self.train, self.valid, self.test))
-        )
-        _check_prepared(splits.train, splits.valid, "--valid")
-        return splits
+        _check_prepared(self.train, self.valid, "--valid")
+        valid, test = (path and self.read_file(path) for path in (self.valid, self.test))
+        return data.Splits(None, valid, test)
 
     def of_corpora(self, corpora):
         options = super().of_corpora(corpora)

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import itertools
 import json
 import os
 import pickle
@@ -42,6 +43,11 @@ PAIRS = list(zip(sentences(300, 0), sentences(300, 1), strict=True))
 QUICK = {"shard_size": 70, "num_processes": 1, "vocabulary_size": 120}
 
 
+def texts_of(rows):
+    """All sources, then all targets."""
+    return list(itertools.chain.from_iterable(zip(*rows, strict=True)))
+
+
 def prepared(folder, rows=PAIRS, kind="pairs", **options):
     return prepare_corpus(folder, lambda: iter(rows), kind, **(QUICK | options))
 
@@ -77,7 +83,7 @@ def assert_same_batches(one, other, epochs=(0, 1, 7)):
 
 
 def test_a_corpus_holds_the_ids_of_every_example_in_order(corpus):
-    tokenizer = kt.train_tokenizer([text for side in zip(*PAIRS) for text in side], 120)
+    tokenizer = kt.train_tokenizer(texts_of(PAIRS), 120)
     assert [each.proto for each in corpus.tokenizers()] == [tokenizer.proto] * 2
     assert len(corpus) == 300 and len(corpus.shard_paths) == 5
     for number, pair in enumerate(PAIRS):
@@ -132,10 +138,8 @@ def test_a_damaged_shard_is_named_in_one_sentence(tmp_path):
 
     def message(changed):
         path.write_bytes(changed)
-        with pytest.raises(ValueError) as error:
-            other = Corpus(tmp_path)
-            for n in range(len(other)):
-                other[n]
+        with pytest.raises(ValueError, match="damaged") as error:
+            list(Corpus(tmp_path))
         return str(error.value)
 
     place = content.index(np.array(ids_of(corpus)[0][150], "<u2").tobytes())
@@ -262,7 +266,7 @@ def test_a_stream_that_is_read_once_is_written_whole(tmp_path, corpus):
     stream = iter(PAIRS)
     once = prepare_corpus(tmp_path, lambda: stream, read_once=True, sample=40, **QUICK)
     assert len(once) == 300
-    tokenizer = kt.train_tokenizer([text for side in zip(*PAIRS[:40]) for text in side], 120)
+    tokenizer = kt.train_tokenizer(texts_of(PAIRS[:40]), 120)
     assert once.tokenizers()[0].proto == tokenizer.proto
 
 
@@ -298,12 +302,10 @@ def test_an_error_of_a_process_and_its_end_are_reported(tmp_path, corpus):
         ShardWriters(1) as writers,
     ):
         writers.run("write_texts", [{"path": str(tmp_path / "nowhere" / "shard"), **arguments}])
-    with (
-        pytest.raises(RuntimeError, match=r"ended \(exit code -9\), perhaps for lack of memory"),
-        ShardWriters(1) as writers,
-    ):
+    with ShardWriters(1) as writers:
         writers._processes[0].kill()
-        writers.run("write_texts", [{"path": str(tmp_path / "shard"), **arguments}])
+        with pytest.raises(RuntimeError, match=r"ended \(exit code -9\), perhaps for lack of mem"):
+            writers.run("write_texts", [{"path": str(tmp_path / "shard"), **arguments}])
 
 
 # Batches
@@ -357,7 +359,8 @@ def test_a_pair_that_outgrows_its_bucket_keeps_its_ids(sampled_corpus):
     batches.epoch = 4
     real = sum(int((labels != PADDING).sum()) for _, labels in batches)
     tokenizer, plain = sampled_corpus.tokenizers()[0], ids_of(sampled_corpus)
-    characters = [tokenizer.encode(side, sample=True, alpha=1.0) for side in zip(*PAIRS)]
+    sides = zip(*PAIRS, strict=True)
+    characters = [tokenizer.encode(side, sample=True, alpha=1.0) for side in sides]
     longest = [len(ids) + 1 for ids in characters[1]]
     assert sum(map(len, plain[1])) + len(PAIRS) <= real == batches.num_tokens < sum(longest)
 
@@ -412,8 +415,8 @@ def test_corpora_that_differ_cannot_be_mixed(tmp_path, corpus):
         PreparedBatches(corpus, subword_alpha=2)
 
 
-def test_three_epochs_from_shards_equal_three_from_memory(corpus):
-    def weights_after(batches, **options):
+def test_three_epochs_from_shards_equal_three_from_memory(corpus, tmp_path):
+    def weights_after(batches, folder):
         keras.utils.set_random_seed(5)
         model = kt.Transformer(120, num_layers=1, d_model=8, num_heads=2, d_ff=8, dropout=0.1)
         model.compile(
@@ -421,21 +424,18 @@ def test_three_epochs_from_shards_equal_three_from_memory(corpus):
             kt.TokenCrossEntropy(0.1),
             jit_compile=backend.prefers_jit(),
         )
-        checkpoint = kt.training.EpochCheckpoint(batches=batches, **options)
+        checkpoint = kt.training.EpochCheckpoint(folder, batches)
         losses = []
         for span in checkpoint.restore(model, 3):
             history = model.fit(batches, **span, callbacks=[checkpoint], shuffle=False, verbose=0)
             losses += history.history["loss"]
         return losses, [value.tobytes() for value in model.get_weights()]
 
-    import tempfile
-
-    options = {"batch_size": 32, "num_buckets": 2, "seed": 1}
-    with tempfile.TemporaryDirectory() as folder:
-        on_disk = weights_after(PreparedBatches(corpus, **options), folder=f"{folder}/disk")
-        in_memory = weights_after(
-            kt.TranslationBatches(*ids_of(corpus), **options), folder=f"{folder}/memory"
-        )
+    options = {"batch_size": 32, "num_buckets": 1, "seed": 1}
+    on_disk = weights_after(PreparedBatches(corpus, **options), tmp_path / "disk")
+    in_memory = weights_after(
+        kt.TranslationBatches(*ids_of(corpus), **options), tmp_path / "memory"
+    )
     assert on_disk == in_memory and len(on_disk[0]) == 3
 
 
@@ -523,7 +523,7 @@ def test_texts_and_a_given_vocabulary(tmp_path, monkeypatch, command, small_task
         (["--pairs", "a"], "a, line 1: expected columns 1 and 2"),
         (["--texts", "a", "--sample", "0"], "sample must be an integer of at least 1"),
         (["--texts", "a", "--vocabulary-from", "nowhere"], "No such file"),
-        (["--texts", "a", "--vocabulary-from", "a"], ""),
+        (["--texts", "a", "--vocabulary-from", "a"], "a is no SentencePiece model"),
     ],
 )
 def test_what_the_command_cannot_do_is_one_sentence(

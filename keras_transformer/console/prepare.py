@@ -17,6 +17,7 @@ import functools
 import itertools
 import os
 import sys
+from typing import Any
 
 from .. import data
 from ..data.corpus import SIDES
@@ -31,7 +32,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options to a parser."""
     add = parser.add_argument
     add("output", metavar="FOLDER", help="folder of the corpus")
-    files = {"nargs": "+", "metavar": "FILE"}
+    files: Any = {"nargs": "+", "metavar": "FILE"}
     add("--source", **files, help="sentences to translate from, one per line, plain or .gz")
     add("--target", **files, help="their translations, line by line, as many files")
     add("--pairs", **files, help="instead of both: columns separated by TAB; or .jsonl")
@@ -165,7 +166,13 @@ def _given_tokenizers(options, kind):
         tokenizers = [getattr(task, name, None) for name in names]
     else:
         with open(path, "rb") as file:
-            tokenizers = [SentencePieceTokenizer(file.read())] * number
+            proto = file.read()
+        try:
+            tokenizers = [SentencePieceTokenizer(proto)] * number
+        except RuntimeError:  # of SentencePiece
+            raise ValueError(
+                f"{path} is no SentencePiece model; expected one, a .keras file or a corpus."
+            ) from None
     if len(tokenizers) != number or None in tokenizers:
         raise ValueError(
             f"{path} holds no vocabulary for {kind}. Take it from a corpus of {kind}, or from a "

@@ -104,9 +104,10 @@ def prepare_corpus(
                 stream, chosen = itertools.chain(first, stream), first
             else:
                 chosen = _reservoir(stream, sample)
-                stream = examples.iterate()
             if not chosen:
                 raise examples.nothing_left()
+            if not read_once:
+                stream = examples.iterate()
             tokenizers = _learned(chosen, vocabulary_size, model_type, separate_vocabularies)
             del chosen
         names = _save_vocabularies(folder, tokenizers, kind)

@@ -168,7 +168,7 @@ class Run:
         folder = self.folder / "checkpoint"
         self._average, self._early_stopping = average, None
         self._checkpoint = EpochCheckpoint(
-            folder, batches, seed, max(1, average), every=checkpoint_every
+            folder, batches, seed, keep=max(1, average), every=checkpoint_every
         )
         log = ResumableCSVLogger(self.folder / "history.csv", self._checkpoint.finished_epochs)
         callbacks = [FiniteLoss(), Progress(batches), log]
