@@ -50,6 +50,7 @@ class RunOptions:
         deterministic: Bit-exact reproducibility, slightly slower.
         precision: Compute dtype; weights stay float32.
         threads: Intra-op threads on TensorFlow and PyTorch; none: all cores.
+        devices: Devices over which each batch is split; several need JAX.
         tensorboard: Write TensorBoard logs too; needs TensorFlow and TensorBoard.
     """
 
@@ -61,12 +62,13 @@ class RunOptions:
     deterministic: bool = False
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
     threads: int | None = None
+    devices: int = 1
     tensorboard: bool = False
     model: TransformerConfig
 
     def __post_init__(self):
         check_at_least(0, seed=self.seed)
-        check_at_least(1, threads=self.threads)
+        check_at_least(1, threads=self.threads, devices=self.devices)
         if self.tensorboard:
             _check_tensorboard()
 
@@ -141,8 +143,12 @@ class TrainingOptions(RunOptions):
 
     @property
     def budget(self) -> dict[str, int | None]:
-        """The maximum size of a batch."""
-        return {"batch_size": self.batch_size, "tokens_per_batch": self.tokens_per_batch}
+        """The size of a batch."""
+        return {
+            "batch_size": self.batch_size,
+            "tokens_per_batch": self.tokens_per_batch,
+            "rows_multiple": self.devices,
+        }
 
     @property
     def for_callbacks(self) -> dict[str, Any]:
@@ -388,9 +394,10 @@ def errors_as_exits(*errors: type[Exception]) -> Iterator[None]:
 
 
 def set_up(options: RunOptions) -> None:
-    """Threads, seed, precision and determinism; before the first operation."""
+    """Threads, devices, seed, precision and determinism; before the first operation."""
     if options.threads:
         backend.set_num_threads(options.threads)
+    backend.use_devices(options.devices)
     keras.utils.set_random_seed(options.seed)
     keras.config.set_dtype_policy(
         "float32" if options.precision == "float32" else f"mixed_{options.precision}"

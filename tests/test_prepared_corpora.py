@@ -1,10 +1,12 @@
 """Corpora on disk: prepared as a stream, damaged, interrupted; batches equal those of memory."""
 
+import csv
 import gzip
 import io
 import itertools
 import json
 import os
+import pathlib
 import pickle
 import signal
 import subprocess
@@ -557,3 +559,132 @@ def test_a_preparation_that_is_killed_continues(tmp_path, corpus):
     for n in (0, 299, 65_536, 200_001):
         assert found[n][0].tolist() == corpus[n % 300][0].tolist()
     assert not [path for path in os.listdir(found.folder) if path.startswith(".unfinished")]
+
+
+# The scripts
+
+
+SMALL = ["--num-layers", 1, "--d-model", 16, "--num-heads", 2, "--d-ff", 16, "--batch-size", 16]
+SMALL += ["--warmup-steps", 10, "--epochs", 2, "--average", 0, "--deterministic", "--dropout", 0.1]
+SCRIPTS = pathlib.Path(__file__).parents[1] / "scripts"
+
+
+@pytest.fixture(scope="module")
+def dates_files(tmp_path_factory):
+    """Short dates as a table, and other ones for validation; few lengths, few shapes."""
+    folder = tmp_path_factory.mktemp("dates")
+    train = data.dates(num_train=2400, num_valid=1, num_test=1, seed=2).train
+    rows = [pair for pair in zip(*train, strict=True) if 8 <= len(pair[0]) < 12]
+    (folder / "train.tsv").write_bytes(lines_of("\t".join(pair) for pair in rows[:200]))
+    (folder / "valid.tsv").write_bytes(lines_of("\t".join(pair) for pair in rows[200:220]))
+    return folder
+
+
+def weights_of(folder):
+    return [w.tobytes() for w in keras.saving.load_model(folder / "model.keras").get_weights()]
+
+
+def losses_of(folder):
+    with open(folder / "history.csv", newline="", encoding="utf-8") as file:
+        return [(row["epoch"], row["loss"], row["val_loss"]) for row in csv.DictReader(file)]
+
+
+@pytest.mark.slow
+def test_a_translator_trained_from_disk_equals_one_from_memory(dates_files, tmp_path, inside):
+    files = ["--valid-pairs", dates_files / "valid.tsv", "--vocabulary-size", 80, "--beams", 1]
+    train = [sys.executable, SCRIPTS / "train_translation.py", *SMALL, "--subword-alpha", 0.1]
+    table = dates_files / "train.tsv"
+    prepare_corpus(
+        tmp_path / "corpus",
+        lambda: data.iterate_pairs(table),
+        vocabulary_size=80,
+        cleaning={"normalization": "NFC", "max_characters": 1000},
+        num_processes=1,
+    )
+    for name, form in (("disk", ["--prepared", tmp_path / "corpus"]), ("memory", ["--pairs", table])):
+        result = inside([*train, *form, *files, "--output", tmp_path / name])
+        assert result.returncode == 0, result.stderr
+    assert weights_of(tmp_path / "disk") == weights_of(tmp_path / "memory")
+    assert losses_of(tmp_path / "disk") == losses_of(tmp_path / "memory")
+    translator = kt.load(tmp_path / "disk" / "model.keras")
+    assert translator.normalization == "NFC" and not translator.lowercase
+
+
+@pytest.mark.slow
+def test_a_language_model_trained_from_disk_equals_one_from_memory(dates_files, tmp_path, inside):
+    valid, table = dates_files / "valid.tsv", dates_files / "train.tsv"
+    train = [sys.executable, SCRIPTS / "train_language_model.py", *SMALL, "--valid", valid]
+    prepare_corpus(
+        tmp_path / "corpus",
+        lambda: ((line,) for line in data.iterate_lines(table)),
+        "texts",
+        model_type="char",
+        num_processes=1,
+    )
+    for name, form in (
+        ("disk", ["--prepared", tmp_path / "corpus"]),
+        ("memory", ["--train", table, "--lines", "--vocabulary", "char"]),
+    ):
+        result = inside([*train, *form, "--output", tmp_path / name])
+        assert result.returncode == 0, result.stderr
+    assert weights_of(tmp_path / "disk") == weights_of(tmp_path / "memory")
+    assert losses_of(tmp_path / "disk") == losses_of(tmp_path / "memory")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["--prepared", "nowhere"], "nowhere holds no complete corpus"),
+        (["--prepared", "CORPUS"], "needs validation data: give --valid-source"),
+        (["--prepared", "CORPUS", "--pairs", "VALID"], "Give training data once"),
+        (["--prepared", "CORPUS", "--diversify", 1], "--diversify does not go with --prepared"),
+        (["--prepared", "CORPUS", "--weights", 1, 2], "--weights must be as many as the folders"),
+        (["--prepared", "CORPUS", "--lowercase"], "--lowercase is an option of keras-transformer"),
+        (["--prepared", "TEXTS"], "--prepared must name corpora of pairs"),
+    ],
+)
+def test_options_that_do_not_go_with_a_corpus_are_named(
+    dates_files, corpus, tmp_path, inside, words, message
+):
+    texts = prepared(tmp_path / "texts", [("a",)], "texts", vocabulary_size=None)
+    places = {"CORPUS": corpus.folder, "TEXTS": texts.folder, "VALID": dates_files / "valid.tsv"}
+    words = [places.get(word, word) for word in words]
+    if "needs" not in message:
+        words += ["--valid-pairs", places["VALID"]]
+    train = [sys.executable, SCRIPTS / "train_translation.py", "--output", tmp_path / "run"]
+    result = inside([*train, *words])
+    assert result.returncode == 1 and message in result.stderr.splitlines()[-1]
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_a_run_from_disk_killed_twice_within_an_epoch_ends_with_the_same_bits(
+    dates_files, tmp_path
+):
+    corpus = prepare_corpus(
+        tmp_path / "corpus",
+        lambda: data.iterate_pairs(dates_files / "train.tsv"),
+        vocabulary_size=80,
+        cleaning={"normalization": "NFC"},
+        num_processes=1,
+    )
+    options = ["--prepared", corpus.folder, "--valid-pairs", dates_files / "valid.tsv", *SMALL]
+    options += ["--subword-alpha", 0.1, "--r-drop", 1, "--checkpoint-every", 3, "--beams", 1]
+
+    def started(output, *words):
+        command = [sys.executable, SCRIPTS / "train_translation.py", "--output", output, *words]
+        return subprocess.Popen([str(word) for word in command], stdout=subprocess.DEVNULL)
+
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    assert started(whole, *options).wait() == 0
+    for moment in ("epoch-0000-batch-*", "epoch-0001-batch-*"):
+        process = started(killed, *(["--resume"] if killed.exists() else options))
+        while not list(killed.glob(f"checkpoint/{moment}")):
+            assert process.poll() is None, "the run ended before it was killed"
+            time.sleep(0.005)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert list(killed.glob("checkpoint/*-batch-*"))
+    assert started(killed, "--resume").wait() == 0
+    assert weights_of(killed) == weights_of(whole) and losses_of(killed) == losses_of(whole)

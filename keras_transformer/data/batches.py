@@ -132,6 +132,7 @@ class BucketedBatches(keras.utils.PyDataset):
         batch_size: int or None, maximum number of examples per batch; 64 if neither is given.
         num_buckets: int, maximum number of shapes.
         multiple: int; lengths are rounded up to a multiple of it.
+        rows_multiple: int; so is the number of rows, by rows of padding, which weigh nothing.
         shuffle: bool, whether each epoch has an order of its own; False: bucket by bucket.
         seed: int from 0; the order is a function of seed and epoch alone.
         resample: function of the epoch that returns other arguments of `make_rows` for the same
@@ -149,6 +150,7 @@ class BucketedBatches(keras.utils.PyDataset):
         batch_size: int | None = None,
         num_buckets: int = 8,
         multiple: int = 4,
+        rows_multiple: int = 1,
         shuffle: bool = True,
         seed: int = 0,
         resample: Callable[[int], Sequence] | None = None,
@@ -160,12 +162,12 @@ class BucketedBatches(keras.utils.PyDataset):
                 f"tokens_per_batch={tokens_per_batch}, batch_size={batch_size}."
             )
         check_at_least(1, tokens_per_batch=tokens_per_batch, batch_size=batch_size)
-        check_at_least(1, num_buckets=num_buckets, multiple=multiple)
+        check_at_least(1, num_buckets=num_buckets, multiple=multiple, rows_multiple=rows_multiple)
         check_at_least(0, seed=seed)
         self.sides = sides
         self.tokens_per_batch = tokens_per_batch
         self.batch_size = 64 if tokens_per_batch is None and batch_size is None else batch_size
-        self.shuffle, self.seed = shuffle, seed
+        self.rows_multiple, self.shuffle, self.seed = rows_multiple, shuffle, seed
         self._make_rows, self._resample = make_rows, resample
         self._rows = self._original = make_rows(*examples)
         longest = self._rows.lengths
@@ -297,8 +299,11 @@ class BucketedBatches(keras.utils.PyDataset):
         most = self.batch_size
         if most is None:
             most = np.maximum(1, self.tokens_per_batch // length)
+        multiple = self.rows_multiple
+        most = np.maximum(multiple, most // multiple * multiple)
         num_batches = -(-num_examples // most)
-        return -(-num_examples // num_batches)
+        rows = -(-num_examples // num_batches)
+        return -(-rows // multiple) * multiple
 
     def _cost(self, num_examples, lengths):
         """Tokens to compute for buckets, padding included."""
@@ -374,6 +379,8 @@ class TranslationBatches(BucketedBatches):
         batch_size: int or None, maximum number of examples per batch; 64 if neither is given.
         num_buckets: int, maximum number of shapes.
         multiple: int; lengths, START or END included, are rounded up to a multiple of it.
+        rows_multiple: int; so is the number of rows, by rows of padding, which weigh nothing: as
+            many as there are devices, for `keras.distribution.DataParallel`.
         shuffle: bool, whether each epoch has an order of its own; False: bucket by bucket.
         seed: int from 0; the order is a function of seed and epoch alone.
         source_vocabulary_size: int or None; if given, larger ids are an error.

@@ -182,10 +182,11 @@ def _only_process(folder):
 
 def _begin(folder, settings, overwrite):
     """Continues what is in the folder, or makes room for a new corpus."""
-    path = folder / PREPARATION_FILE
+    path, complete = folder / PREPARATION_FILE, folder / CORPUS_FILE
     before = json.loads(path.read_text("utf-8")) if path.exists() else None
-    if before is not None and not overwrite:
-        complete = folder / CORPUS_FILE
+    for unfinished in folder.glob(".unfinished.*"):  # of a process that was killed
+        unfinished.unlink()
+    if (before is not None or complete.exists()) and not overwrite:
         if before != settings:
             raise FileExistsError(
                 f"{folder} holds a corpus of other examples or settings; choose another folder, or "
@@ -198,8 +199,8 @@ def _begin(folder, settings, overwrite):
                     f"{folder} already holds this corpus, complete; use it, or overwrite it."
                 )
         return
-    for old in (CORPUS_FILE, PREPARATION_FILE):  # first: they make the folder a corpus
-        (folder / old).unlink(missing_ok=True)
+    for old in (complete, path):  # first: they make the folder a corpus
+        old.unlink(missing_ok=True)
     for pattern in ("shard-*.array_record", "*.spm"):
         for old in folder.glob(pattern):
             old.unlink()

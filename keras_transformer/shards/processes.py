@@ -42,7 +42,7 @@ class ShardWriters:
 
     def __init__(self, num_processes: int | None = None):
         check_at_least(1, num_processes=num_processes)
-        self.num_processes = num_processes or len(os.sched_getaffinity(0))
+        self.num_processes = num_processes or _num_cores()
 
     def __enter__(self) -> Self:
         name = __name__.split(".")[0]
@@ -98,6 +98,13 @@ class ShardWriters:
         self._idle.put(process)
         if error is not None:
             raise error
+
+
+def _num_cores():
+    """The cores that this process may use, where the system tells."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def serve() -> None:
