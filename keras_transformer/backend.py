@@ -15,7 +15,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from .checks import check_at_least
+from .checks import check, check_at_least
 from .masks import add_look_ahead
 
 _recording = threading.Lock()  # PyTorch records one function at a time
@@ -25,6 +25,36 @@ _portable = contextvars.ContextVar("portable", default=False)
 def name() -> str:
     """The running backend: "tensorflow", "jax" or "torch"."""
     return keras.backend.backend()
+
+
+def use_devices(number: int) -> None:
+    """Splits every batch over several local devices, each with all of the weights.
+
+    The number of rows of a batch must be a multiple of it (`rows_multiple` of the batches). Call it
+    before a model is made.
+
+    Args:
+        number: int from 1, number of devices.
+
+    Raises:
+        ValueError: There are fewer devices, or the backend is not JAX.
+    """
+    check_at_least(1, devices=number)
+    if number == 1:
+        return
+    if name() != "jax":
+        raise ValueError(
+            f"Several devices in one process need JAX; received {name()}. Set KERAS_BACKEND=jax."
+        )
+    devices = keras.distribution.list_devices()
+    check(
+        number <= len(devices),
+        f"devices must be at most {len(devices)}, the devices that JAX finds",
+        devices=number,
+    )
+    keras.distribution.set_distribution(
+        keras.distribution.DataParallel(devices=devices[:number], auto_shard_dataset=False)
+    )
 
 
 # Layers and operations

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import keras
-import numpy as np
 
+from . import pieces
 from .checks import check
 from .ids import END, PADDING, START, UNKNOWN, check_ids
 
@@ -197,21 +197,16 @@ class SentencePieceTokenizer(Tokenizer):
         processor = self._ready()
         texts = checked_texts(texts)
         if sample:
-            return _sample(processor, texts, alpha, seed)
-        rows = processor.encode(texts)
-        if self._has_unused:
-            for number, ids in enumerate(rows):
-                if UNKNOWN in ids:
-                    rows[number] = _with_unused(processor, texts[number], ids)
-        return rows
+            return pieces.sample(processor, texts, alpha, seed)
+        return pieces.encode(processor, texts, self._has_unused)
 
     def unknown_share(self, texts: Iterable[str]) -> float:
         """The fraction of the characters of texts that are read as unknown, in [0, 1]."""
         texts = checked_texts(texts)
-        ids, pieces = self.encode(texts), self._ready().encode(texts, out_type=str)
+        ids, surfaces = self.encode(texts), self._ready().encode(texts, out_type=str)
         unknown = sum(
             len(piece)
-            for row, strings in zip(ids, pieces, strict=True)
+            for row, strings in zip(ids, surfaces, strict=True)
             for each, piece in zip(row, strings, strict=True)
             if each == UNKNOWN
         )
@@ -234,17 +229,8 @@ class SentencePieceTokenizer(Tokenizer):
         return keras_hub.tokenizers.SentencePieceTokenizer(proto=self.proto)
 
     def _read(self, serialized):
-        import sentencepiece
-
-        processor = sentencepiece.SentencePieceProcessor(model_proto=serialized)
-        special = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
-        if special != (PADDING, UNKNOWN, START, END):
-            raise ValueError(
-                "The vocabulary's padding, unknown, start and end must have the ids (0, 1, 2, 3); "
-                f"received {special}, where -1 means missing. Learn it with train_tokenizer, or "
-                "with SentencePiece's pad_id=0, unk_id=1, bos_id=2, eos_id=3."
-            )
-        self._has_unused = any(map(processor.is_unused, range(processor.vocab_size())))
+        processor = pieces.make_processor(serialized)
+        self._has_unused = pieces.has_unused(processor)
         return processor
 
     def _texts(self, rows):
@@ -400,36 +386,6 @@ def _train(texts, vocabulary_size, model_type, characters):
             "line ends, NUL characters or names of special ids such as <s> alone. Check the corpus."
         ) from error
     return model.getvalue()
-
-
-def _with_unused(processor, text, ids):
-    """The ids of a text, where unknown characters that together are an unused piece are that piece.
-
-    In a vocabulary joined from two, such a piece is one of the other language.
-    """
-    pieces = map(processor.piece_to_id, processor.encode(text, out_type=str))
-    return [
-        found if before == UNKNOWN and processor.is_unused(found) else before
-        for before, found in zip(ids, pieces, strict=True)
-    ]
-
-
-def _sample(processor, texts, alpha, seed):
-    import sentencepiece
-
-    check(0 <= alpha <= 1, "alpha must be in [0, 1]", alpha=alpha)
-    (state,) = np.random.SeedSequence(seed).generate_state(1)
-    # The seed takes effect in threads that start after it: here the one that encodes.
-    sentencepiece.set_random_generator_seed(int(state))
-    try:
-        return processor.encode(
-            texts, enable_sampling=True, alpha=alpha, nbest_size=-1, num_threads=1
-        )
-    except RuntimeError:
-        raise ValueError(
-            "A vocabulary of characters has one segmentation per text only; learn one of "
-            "model_type bpe or unigram."
-        ) from None
 
 
 def _as_lists(sequences):

@@ -50,6 +50,7 @@ class RunOptions:
         deterministic: Bit-exact reproducibility, slightly slower.
         precision: Compute dtype; weights stay float32.
         threads: Intra-op threads on TensorFlow and PyTorch; none: all cores.
+        devices: Devices over which each batch is split; several need JAX.
         tensorboard: Write TensorBoard logs too; needs TensorFlow and TensorBoard.
     """
 
@@ -61,12 +62,13 @@ class RunOptions:
     deterministic: bool = False
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
     threads: int | None = None
+    devices: int = 1
     tensorboard: bool = False
     model: TransformerConfig
 
     def __post_init__(self):
         check_at_least(0, seed=self.seed)
-        check_at_least(1, threads=self.threads)
+        check_at_least(1, threads=self.threads, devices=self.devices)
         if self.tensorboard:
             _check_tensorboard()
 
@@ -107,6 +109,7 @@ class TrainingOptions(RunOptions):
         average: Checkpoint averaging: number of last epochs whose mean is saved; 0: none.
         r_drop: R-Drop: weight of the divergence between two dropout passes (paper: 5).
         patience: Early stopping: epochs without improvement; the best epoch is saved.
+        checkpoint_every: Updates after which a checkpoint is saved within an epoch, too.
     """
 
     epochs: int
@@ -122,11 +125,13 @@ class TrainingOptions(RunOptions):
     average: int = 0
     r_drop: float | None = None
     patience: int | None = None
+    checkpoint_every: int | None = None
 
     def __post_init__(self):
         super().__post_init__()
         check_at_least(1, epochs=self.epochs, warmup_steps=self.warmup_steps)
         check_at_least(1, **self.budget, accumulate=self.accumulate, patience=self.patience)
+        check_at_least(1, checkpoint_every=self.checkpoint_every)
         check_at_least(0, average=self.average)
         check_rates(label_smoothing=self.label_smoothing, ema=self.ema or 0.0)
         check_above_0(learning_rate=self.learning_rate, clip_norm=self.clip_norm)
@@ -138,14 +143,19 @@ class TrainingOptions(RunOptions):
 
     @property
     def budget(self) -> dict[str, int | None]:
-        """The maximum size of a batch."""
-        return {"batch_size": self.batch_size, "tokens_per_batch": self.tokens_per_batch}
+        """The size of a batch."""
+        return {
+            "batch_size": self.batch_size,
+            "tokens_per_batch": self.tokens_per_batch,
+            "rows_multiple": self.devices,
+        }
 
     @property
     def for_callbacks(self) -> dict[str, Any]:
         """The options that `Run.callbacks` takes."""
         names = ("seed", "average", "patience", "tensorboard")
-        return {name: getattr(self, name) for name in names}
+        every = self.checkpoint_every and self.checkpoint_every * self.accumulate  # in batches
+        return {name: getattr(self, name) for name in names} | {"checkpoint_every": every}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -385,9 +395,10 @@ def errors_as_exits(*errors: type[Exception]) -> Iterator[None]:
 
 
 def set_up(options: RunOptions) -> None:
-    """Threads, seed, precision and determinism; before the first operation."""
+    """Threads, devices, seed, precision and determinism; before the first operation."""
     if options.threads:
         backend.set_num_threads(options.threads)
+    backend.use_devices(options.devices)
     keras.utils.set_random_seed(options.seed)
     keras.config.set_dtype_policy(
         "float32" if options.precision == "float32" else f"mixed_{options.precision}"
@@ -493,6 +504,23 @@ def known_labels(options: FineTuningOptions, initial: Any, labels: set[str]) -> 
         labels=", ".join(lacks),
     )
     return initial.labels
+
+
+def check_initial_vocabulary(
+    options: FineTuningOptions, tokenizers: Sequence[Any], initial: Sequence[Any] | None
+) -> None:
+    """Raises a ValueError if the corpora of --prepared have another vocabulary than --init-from.
+
+    Args:
+        options: `FineTuningOptions`.
+        tokenizers: those of the corpora, one per side.
+        initial: those of the initial model; None without one.
+    """
+    if initial and [each.proto for each in initial] != [each.proto for each in tokenizers]:
+        raise ValueError(
+            f"--prepared must have the vocabulary of {options.init_from}: prepare the corpus with "
+            f"--vocabulary-from {options.init_from}."
+        )
 
 
 def print_unknown(share: float, what: str, options: FineTuningOptions) -> None:

@@ -6,7 +6,7 @@ from one of theirs; options on the command line override them. Every value has i
 
 import dataclasses
 import random
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import tyro
 
@@ -30,6 +30,13 @@ Name = Annotated[str | None, tyro.conf.arg(metavar="NAME")]
 # Options of several tasks.
 
 
+def _check_prepared(train, valid, option):
+    if train is not None:
+        raise ValueError("Give training data once, as files or as --prepared.")
+    if valid is None:
+        raise ValueError(f"--prepared needs validation data: give {option}.")
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DatasetOptions(RunOptions):
     """Data from tensorflow-datasets.
@@ -49,6 +56,63 @@ class DatasetOptions(RunOptions):
         """The name of the dataset and where it is."""
         name = self.dataset.removeprefix("tfds:")
         return {"name": name, "data_dir": self.data_dir, "download": self.download}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PreparedOptions(DatasetOptions):
+    """Training data larger than memory (docs/scale.md); validation data comes from files.
+
+    Args:
+        prepared: Folders that keras-transformer prepare wrote, instead of training data.
+        weights: Share of each of them in an epoch; none: all of each.
+    """
+
+    prepared: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FOLDER ...")] = ()
+    weights: Annotated[tuple[float, ...], tyro.conf.arg(metavar="FLOAT ...")] = ()
+
+    CORPUS = "pairs"  # what they must hold
+    OF_TRAINING_DATA = ("dataset", "mix_source", "mix_target", "mix_pairs", "diversify")
+
+    def __post_init__(self):
+        super().__post_init__()
+        check(
+            not self.weights or len(self.weights) == len(self.prepared),
+            "--weights must be as many as the folders of --prepared",
+            weights=self.weights,
+        )
+        given = [name for name in self.OF_TRAINING_DATA if getattr(self, name)]
+        if self.prepared and given:
+            option = given[0].replace("_", "-")
+            raise ValueError(f"--{option} does not go with --prepared; leave one of them out.")
+
+    def open_corpora(self) -> list[data.Corpus]:
+        """The corpora of --prepared.
+
+        Raises:
+            ValueError: One of them holds something else.
+        """
+        corpora = [data.Corpus(folder) for folder in self.prepared]
+        for corpus in corpora:
+            expected = f"--prepared must name corpora of {self.CORPUS}"
+            check(corpus.kind == self.CORPUS, expected, corpus=f"{corpus.folder}, {corpus.kind}")
+        return corpora
+
+    def of_corpora(self, corpora: list[data.Corpus]) -> Self:
+        """The options with what the corpora provide."""
+        sizes = [each.vocabulary_size() for each in corpora[0].tokenizers()] if corpora else []
+        return self.replace(vocabulary_size=max(sizes)) if corpora else self
+
+    def prepared_batches(
+        self, corpora: list[data.Corpus], subword_alpha: float | None = None
+    ) -> data.PreparedBatches:
+        """The training batches of corpora."""
+        return data.PreparedBatches(
+            corpora,
+            self.weights or None,
+            subword_alpha=subword_alpha,
+            seed=self.seed,
+            **self.budget,
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -143,7 +207,7 @@ class LabelOptions(WordOptions):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PairOptions(DatasetOptions):
+class PairOptions(PreparedOptions):
     """Sentence pairs; without any: dates.
 
     Args:
@@ -179,7 +243,7 @@ class PairOptions(DatasetOptions):
     sides: Annotated[tuple[str, str] | None, tyro.conf.arg(metavar="FROM TO")] = None
 
     FILES = (
-        *("dataset", "source", "target", "pairs"),
+        *("dataset", "prepared", "source", "target", "pairs"),
         *("valid_source", "valid_target", "valid_pairs"),
         *("test_source", "test_target", "test_pairs"),
     )
@@ -189,10 +253,12 @@ class PairOptions(DatasetOptions):
         if self.dataset:
             source, target = self.sides or (None, None)
             return data.read_splits(source=source, target=target, **self.stored)
-        train = self._read_split("")
-        if train is None:
+        train, valid, test = (self._read_split(prefix) for prefix in ("", "valid_", "test_"))
+        if train is None and not self.prepared:
             raise ValueError("No training data: give --source and --target, --pairs, or --dataset.")
-        return data.Splits(train, self._read_split("valid_"), self._read_split("test_"))
+        if self.prepared:
+            _check_prepared(train, valid, "--valid-source and --valid-target")
+        return data.Splits(train, valid, test)
 
     def read_mix(self) -> data.Examples | None:
         """The pairs of --mix-source and --mix-target or --mix-pairs; None without."""
@@ -212,7 +278,7 @@ class PairOptions(DatasetOptions):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CleaningOptions(RunOptions):
+class CleaningOptions(PreparedOptions):
     """Normalization and filters.
 
     Args:
@@ -242,12 +308,33 @@ class CleaningOptions(RunOptions):
         normalization = None if self.normalization == "none" else self.normalization
         return {"normalization": normalization, "lowercase": self.lowercase}
 
+    def of_corpora(self, corpora: list[data.Corpus]) -> Self:
+        """The options with what the corpora provide: vocabulary, normal form, lower case."""
+        options = super().of_corpora(corpora)
+        if not corpora:
+            return options
+        cleaning = corpora[0].cleaning or {}
+        provided = {
+            "normalization": cleaning.get("normalization") or "none",
+            "lowercase": cleaning.get("lowercase", False),
+            "max_ratio": None,
+            "unique": False,
+        }
+        for name, value in provided.items():
+            if getattr(self, name) not in (getattr(CleaningOptions, name), value):
+                option = name.replace("_", "-")
+                raise ValueError(
+                    f"--{option} is an option of keras-transformer prepare; leave it out."
+                )
+        separate = len(set(corpora[0].vocabularies)) > 1
+        return options.replace(**provided, separate_vocabularies=separate)
+
     def clean(self, splits: data.Splits) -> data.Splits:
         """Normalized splits; the test data stays complete, so that its scores are comparable."""
         limits = self.form | {"max_characters": self.max_characters}
         filters = {"max_ratio": self.max_ratio, "unique": self.unique}
         return data.Splits(
-            data.clean(splits.train, **limits, **filters),
+            splits.train and data.clean(splits.train, **limits, **filters),
             splits.valid and data.clean(splits.valid, **limits),
             splits.test and data.clean(splits.test, **self.form),
         )
@@ -557,7 +644,7 @@ CLASSIFICATION = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LanguageModelling(TokenizerOptions, FileOptions, FineTuningOptions):
+class LanguageModelling(TokenizerOptions, FileOptions, PreparedOptions, FineTuningOptions):
     """The options of train_language_model.py.
 
     Args:
@@ -575,6 +662,9 @@ class LanguageModelling(TokenizerOptions, FileOptions, FineTuningOptions):
     window: int = 64
 
     TASK = "TextGenerator"
+    CORPUS = "texts"
+    OF_TRAINING_DATA = ("dataset", "mix_in")
+    FILES = ("prepared", *FileOptions.FILES)
 
     def __post_init__(self):
         super().__post_init__()
@@ -589,6 +679,17 @@ class LanguageModelling(TokenizerOptions, FileOptions, FineTuningOptions):
             "lines": lines,
             "window": window or self.window,
         }
+
+    def read(self):
+        if not self.prepared:
+            return super().read()
+        _check_prepared(self.train, self.valid, "--valid")
+        valid, test = (path and self.read_file(path) for path in (self.valid, self.test))
+        return data.Splits(None, valid, test)
+
+    def of_corpora(self, corpora):
+        options = super().of_corpora(corpora)
+        return options.replace(lines=True) if corpora else options
 
     def mix(self, train):
         if self.lines or len(train) > 1 or not self.mix_in:

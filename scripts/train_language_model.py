@@ -11,6 +11,11 @@ tensorflow-datasets:
     python scripts/train_language_model.py --train names.txt --lines --output runs/names
     python scripts/train_language_model.py --dataset tfds:tiny_shakespeare --download
 
+A corpus larger than memory is prepared once (docs/scale.md):
+
+    keras-transformer prepare corpora/books --texts "books/*.txt"
+    python scripts/train_language_model.py --prepared corpora/books --valid valid.txt
+
 The last tenth of a single text is validation data. It is scored in one deterministic pass over all
 of it. --vocabulary char, byte, bpe or unigram selects what a token is. The run folder contains
 model.keras, history.csv, settings.json, scores.json, learning_curve.png and sample.txt.
@@ -28,7 +33,14 @@ import generated_english
 import keras_transformer as kt
 from keras_transformer import backend, data, training
 from keras_transformer.atomic import write_text
-from options import errors_as_exits, make_optimizer, parse, print_unknown, set_up
+from options import (
+    check_initial_vocabulary,
+    errors_as_exits,
+    make_optimizer,
+    parse,
+    print_unknown,
+    set_up,
+)
 from recipes import LANGUAGE_MODELLING
 
 
@@ -39,9 +51,12 @@ def main():
         run = training.Run(options.output, options.resume, options.overwrite)
         set_up(options)
         initial = options.load_initial()
-        splits = load(options)
+        corpora = options.open_corpora()
+        options = options.of_corpora(corpora)
+        splits = load(options, corpora)
         generator, train, valid = prepare(options, splits, initial)
-        run.begin(options.flat(), splits.train)  # nothing is written before all of it is valid
+        train_data = [corpus.digest for corpus in corpora] or splits.train
+        run.begin(options.flat(), train_data)  # nothing is written before all of it is valid
 
     prompts = [options.prompt]
     print(train.summary())
@@ -92,8 +107,11 @@ def main():
     print(f"The run is in {run.folder}. Try: python scripts/predict.py {run.folder}/model.keras")
 
 
-def load(options):
-    """Lists of texts for training, validation and test; None without test data."""
+def load(options, corpora):
+    """Lists of texts for training, validation and test; None without test data.
+
+    The training data is a list of corpora if there are any.
+    """
     if not options.has_data:
         sizes = 20_000, 2_000
         train, valid = (
@@ -102,6 +120,8 @@ def load(options):
         )
         return data.Splits(train, valid, None)
     train, valid, test = options.read()
+    if corpora:
+        return data.Splits(corpora, valid, test)
     if valid is None and len(train) > 1:
         train, valid = data.train_valid_split(train, "texts", "--valid")
     elif valid is None:
@@ -112,6 +132,8 @@ def load(options):
 
 def prepare(options, splits, initial):
     """A generator with initial weights, its training batches and its validation batches."""
+    if options.prepared:
+        return prepare_corpora(options, splits, initial)
     append_end = options.lines or len(splits.train) > 1
     texts = splits.train if append_end else splits.train[0].splitlines(keepends=True)
     if initial:
@@ -140,6 +162,20 @@ def prepare(options, splits, initial):
         kt.TextBatches(*resample(0), seed=seed, resample=resample, **settings),
         kt.TextBatches(kt.chunks(valid[0], window), shuffle=False, **settings),
     )
+
+
+def prepare_corpora(options, splits, initial):
+    """The same for training data on disk."""
+    (tokenizer,) = splits.train[0].tokenizers()
+    check_initial_vocabulary(options, [tokenizer], initial and [initial.tokenizer])
+    if initial:
+        model = initial.model.copy(**options.rates)
+    else:
+        model = kt.LanguageModel(tokenizer.vocabulary_size(), config=options.model)
+    options.adapt(model)
+    train = options.prepared_batches(splits.train)
+    valid = kt.TextBatches(tokenizer.encode(splits.valid), shuffle=False, **options.budget)
+    return kt.TextGenerator(model, tokenizer), train, valid
 
 
 def score(generator, texts, overlap):

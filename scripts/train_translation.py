@@ -13,6 +13,12 @@ tensorflow-datasets (or a folder for its TranslateFolder):
     python scripts/train_translation.py --pairs pairs.tsv --output runs/mine
     python scripts/train_translation.py --dataset tfds:ted_hrlr_translate/pt_to_en --download
 
+A corpus larger than memory is prepared once (docs/scale.md):
+
+    keras-transformer prepare corpora/en-de --source "news.*.en.gz" --target "news.*.de.gz"
+    python scripts/train_translation.py --prepared corpora/en-de --recipe large \
+        --valid-source val.en --valid-target val.de --output runs/en-de
+
 Recipes for several amounts of data are in scripts/recipes.py: --recipe quick (half an hour on two
 cores, the default), small, medium, large. The run folder contains model.keras, history.csv,
 settings.json, scores.json, learning_curve.png and attention.png. Interrupted? Repeat the command
@@ -27,7 +33,14 @@ import keras
 
 import keras_transformer as kt
 from keras_transformer import backend, data, evaluation, plots, training
-from options import errors_as_exits, make_optimizer, parse, print_unknown, set_up
+from options import (
+    check_initial_vocabulary,
+    errors_as_exits,
+    make_optimizer,
+    parse,
+    print_unknown,
+    set_up,
+)
 from recipes import TRANSLATION
 
 
@@ -38,10 +51,13 @@ def main():
         run = training.Run(options.output, options.resume, options.overwrite)
         set_up(options)
         initial = options.load_initial()
-        splits = load(options)
+        corpora = options.open_corpora()
+        options = options.of_corpora(corpora)
+        splits = load(options, corpora)
         tokenizers = find_tokenizers(options, splits.train, initial)
         translator, train, valid = prepare(options, splits, tokenizers, initial)
-        run.begin(options.flat(), splits.train)  # nothing is written before all of it is valid
+        train_data = [corpus.digest for corpus in corpora] or splits.train
+        run.begin(options.flat(), train_data)  # nothing is written before all of it is valid
 
     if options.diversify:
         splits = splits._replace(train=diversify(options, run, splits, tokenizers))
@@ -114,11 +130,16 @@ def fit(options, run, translator, train, valid, callbacks=(), **monitored):
     return model
 
 
-def load(options):
-    """Sentence pairs for training, validation and test; None without test data."""
+def load(options, corpora):
+    """Sentence pairs for training, validation and test; None without test data.
+
+    The training data is a list of corpora if there are any.
+    """
     if not options.has_data:
         return data.dates(seed=options.seed)
     train, valid, test = options.clean(options.read())
+    if corpora:
+        return data.Splits(corpora, valid, test)
     if valid is None:
         train, valid = data.train_valid_split(train, "pairs", "--valid-source and --valid-target")
     return data.Splits(options.mix(train), valid, test)
@@ -126,8 +147,12 @@ def load(options):
 
 def find_tokenizers(options, examples, initial):
     """One tokenizer per side: the same one, or one of its own; those of the initial translator."""
+    if options.prepared:
+        tokenizers = examples[0].tokenizers()
+        check_initial_vocabulary(options, tokenizers, initial and initial_tokenizers(initial))
+        return tokenizers
     if initial:
-        tokenizers = [initial.source_tokenizer, initial.target_tokenizer]
+        tokenizers = initial_tokenizers(initial)
         shares = [each.unknown_share(side) for each, side in zip(tokenizers, examples, strict=True)]
         print_unknown(max(shares), "characters", options)
         return tokenizers
@@ -135,6 +160,10 @@ def find_tokenizers(options, examples, initial):
     if options.separate_vocabularies:
         return [kt.train_tokenizer(side, *settings) for side in examples]
     return [kt.train_tokenizer(examples.source + examples.target, *settings)] * 2
+
+
+def initial_tokenizers(initial):
+    return [initial.source_tokenizer, initial.target_tokenizer]
 
 
 def prepare(options, splits, tokenizers, initial=None):
@@ -151,7 +180,10 @@ def prepare(options, splits, tokenizers, initial=None):
             for number, (tokenizer, side) in enumerate(zip(tokenizers, splits.train, strict=True))
         ]
 
-    train = batches(splits.train, seed=seed, resample=resample if alpha else None)
+    if options.prepared:
+        train = options.prepared_batches(splits.train, alpha or None)
+    else:
+        train = batches(splits.train, seed=seed, resample=resample if alpha else None)
     valid = batches(splits.valid, shuffle=False)
     source, target = tokenizers
     if initial:

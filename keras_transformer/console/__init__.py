@@ -1,4 +1,4 @@
-"""Use a saved model or a finished run; every command explains itself.
+"""Prepare a corpus, use a saved model or a finished run; every command explains itself.
 
   keras-transformer translate --help
 
@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from . import average, check, evaluate, export, predict, translate
+from . import average, check, evaluate, export, predict, prepare, translate
 from .files import load_task
 
 __all__ = ["load_task", "main"]
@@ -25,6 +25,7 @@ COMMANDS = {
     "average": average,
     "export": export,
     "check": check,
+    "prepare": prepare,
 }
 
 

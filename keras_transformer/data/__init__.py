@@ -3,10 +3,23 @@
 from .augmentation import mask_words, word_dropout
 from .batches import TextBatches, TranslationBatches, WordBatches, chunks
 from .cleaning import clean, normalized
-from .datasets import read_labeled_splits, read_splits, read_tagged_splits, read_text_splits
+from .corpus import Corpus
+from .datasets import (
+    iterate_split,
+    iterate_text_split,
+    read_labeled_splits,
+    read_splits,
+    read_tagged_splits,
+    read_text_splits,
+)
 from .dates import DATE_FORMS, dates, write_date
 from .examples import Examples, LabeledTexts, Splits, TaggedSentences, mix, train_valid_split
 from .files import (
+    expand_files,
+    iterate_files,
+    iterate_json_lines,
+    iterate_lines,
+    iterate_pairs,
     read_conllu,
     read_files,
     read_json_lines,
@@ -16,11 +29,15 @@ from .files import (
     read_tagged_lines,
     read_text,
 )
+from .preparation import prepare_corpus
+from .prepared_batches import PreparedBatches
 
 __all__ = [
     "DATE_FORMS",
+    "Corpus",
     "Examples",
     "LabeledTexts",
+    "PreparedBatches",
     "Splits",
     "TaggedSentences",
     "TextBatches",
@@ -29,9 +46,17 @@ __all__ = [
     "chunks",
     "clean",
     "dates",
+    "expand_files",
+    "iterate_files",
+    "iterate_json_lines",
+    "iterate_lines",
+    "iterate_pairs",
+    "iterate_split",
+    "iterate_text_split",
     "mask_words",
     "mix",
     "normalized",
+    "prepare_corpus",
     "read_conllu",
     "read_files",
     "read_json_lines",

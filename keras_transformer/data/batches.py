@@ -7,7 +7,7 @@ import functools
 import itertools
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import keras
 import numpy as np
@@ -31,14 +31,100 @@ class Column(NamedTuple):
     side: int | None = 0
 
 
+class Bucket(NamedTuple):
+    """Examples that are padded to the same lengths.
+
+    Args:
+        examples: int array (size,), numbers of the examples.
+        shape: tuple of int, (rows of a batch, length of each side).
+        per_epoch: int, how many of the examples an epoch has.
+    """
+
+    examples: np.ndarray
+    shape: tuple[int, ...]
+    per_epoch: int
+
+    @property
+    def num_batches(self) -> int:
+        """int, batches per epoch."""
+        return -(-self.per_epoch // self.shape[0])
+
+    @property
+    def num_tokens(self) -> int:
+        """int, tokens per epoch of all sides, padding included."""
+        return self.num_batches * self.shape[0] * sum(self.shape[1:])
+
+
+class Rows(Protocol):
+    """The padded arrays of examples, wherever these are.
+
+    Attributes:
+        lengths: int array (examples, sides), with START or END.
+    """
+
+    lengths: np.ndarray
+
+    def limited(self, fits: np.ndarray, original: Any) -> "Rows":
+        """These rows where `fits`, bool (examples,), is true; elsewhere those of `original`."""
+
+    def place(self, buckets: Sequence[Bucket]) -> None:
+        """Prepares for `take`."""
+
+    def take(self, number: int, rows: np.ndarray) -> dict[str, np.ndarray]:
+        """A batch of the bucket with this number.
+
+        Args:
+            number: int.
+            rows: int (rows,), positions in the examples of the bucket; their number means a row
+                of padding.
+
+        Returns:
+            dict from a name to an int32 array (rows, length, ...); one name is "labels".
+        """
+
+
+class RowsInMemory:
+    """Columns in memory, padded once; see `Rows`."""
+
+    def __init__(self, columns: dict[str, Column]):
+        self.columns, self.lengths = columns, _lengths(columns)
+
+    def limited(self, fits: np.ndarray, original: "RowsInMemory") -> "RowsInMemory":
+        """See `Rows`."""
+        columns = {}
+        for name, column in self.columns.items():
+            triples = zip(fits, column.rows, original.columns[name].rows, strict=True)
+            columns[name] = column._replace(rows=[new if fit else old for fit, new, old in triples])
+        return RowsInMemory(columns)
+
+    def place(self, buckets: Sequence[Bucket]) -> None:
+        """Makes the arrays of each bucket, (size + 1, length, ...); the last row is padding."""
+        self._arrays: list[dict[str, np.ndarray]] = []
+        for bucket in buckets:
+            examples, lengths = bucket.examples.tolist(), bucket.shape[1:]
+            self._arrays.append({})
+            for name, (rows, side) in self.columns.items():
+                values = [rows[example] for example in examples]
+                if side is None:
+                    self._arrays[-1][name] = np.array([*values, PADDING], "int32")
+                else:
+                    self._arrays[-1][name] = pad(values, len(values) + 1, lengths[side])
+
+    def take(self, number: int, rows: np.ndarray) -> dict[str, np.ndarray]:
+        """See `Rows`."""
+        return {name: array[rows] for name, array in self._arrays[number].items()}
+
+
 class BucketedBatches(keras.utils.PyDataset):
     """Batches in few shapes, in an order set by a seed; a kind of batch is a subclass.
 
-    A batch is (inputs, labels): inputs is a dict of all columns but "labels".
+    A batch is (inputs, labels): inputs is a dict of all arrays but "labels".
+
+    The shapes and the order are planned from the lengths alone, so that the examples themselves
+    may be in memory or on disk.
 
     Args:
-        columns: function that turns examples into a dict from a name to a `Column`; one of them is
-            "labels".
+        make_rows: function that makes `Rows` of examples.
         examples: tuple, its arguments.
         sides: tuple of str, names of what has a length of its own, e.g. ("source", "target").
         tokens_per_batch: int or None, maximum number of ids of the last side per batch, padding
@@ -46,16 +132,17 @@ class BucketedBatches(keras.utils.PyDataset):
         batch_size: int or None, maximum number of examples per batch; 64 if neither is given.
         num_buckets: int, maximum number of shapes.
         multiple: int; lengths are rounded up to a multiple of it.
+        rows_multiple: int; so is the number of rows, by rows of padding, which weigh nothing.
         shuffle: bool, whether each epoch has an order of its own; False: bucket by bucket.
         seed: int from 0; the order is a function of seed and epoch alone.
-        resample: function of the epoch that returns other arguments of `columns` for the same
+        resample: function of the epoch that returns other arguments of `make_rows` for the same
             examples; None: every epoch has the same. The shapes fit the first few epochs; an
             example that outgrows its bucket in a later one keeps its original ids.
     """
 
     def __init__(
         self,
-        columns: Callable[..., dict[str, Column]],
+        make_rows: Callable[..., Rows],
         examples: tuple,
         sides: tuple[str, ...],
         *,
@@ -63,6 +150,7 @@ class BucketedBatches(keras.utils.PyDataset):
         batch_size: int | None = None,
         num_buckets: int = 8,
         multiple: int = 4,
+        rows_multiple: int = 1,
         shuffle: bool = True,
         seed: int = 0,
         resample: Callable[[int], Sequence] | None = None,
@@ -74,23 +162,21 @@ class BucketedBatches(keras.utils.PyDataset):
                 f"tokens_per_batch={tokens_per_batch}, batch_size={batch_size}."
             )
         check_at_least(1, tokens_per_batch=tokens_per_batch, batch_size=batch_size)
-        check_at_least(1, num_buckets=num_buckets, multiple=multiple)
+        check_at_least(1, num_buckets=num_buckets, multiple=multiple, rows_multiple=rows_multiple)
         check_at_least(0, seed=seed)
         self.sides = sides
         self.tokens_per_batch = tokens_per_batch
         self.batch_size = 64 if tokens_per_batch is None and batch_size is None else batch_size
-        self.shuffle, self.seed = shuffle, seed
-        self._make_columns, self._resample = columns, resample
-        original = columns(*examples)
-        self._lengths = longest = _lengths(original)  # (examples, sides)
-        self.num_examples = len(self._lengths)
+        self.rows_multiple, self.shuffle, self.seed = rows_multiple, shuffle, seed
+        self._make_rows, self._resample = make_rows, resample
+        self._rows = self._original = make_rows(*examples)
+        longest = self._rows.lengths
         if resample is not None:
-            self._original, self._original_lengths = original, self._lengths
-            drawn = [_lengths(columns(*resample(epoch))) for epoch in range(FEW_EPOCHS)]
-            longest = np.maximum.reduce([longest, *drawn])
+            for epoch in reversed(range(FEW_EPOCHS)):  # the first one is needed first
+                longest = np.maximum(longest, make_rows(*resample(epoch)).lengths)
         rounded = np.maximum(1, -(-longest // multiple)) * multiple
         self._buckets = self._choose_buckets(rounded, num_buckets)
-        self._arrays = self._pad_buckets(original)
+        self._rows.place(self._buckets)
         self._first_buckets = _most_different(self._buckets)
         self._order_of_epoch: tuple[int, list] = (-1, [])
         self._within_epoch = self._warned = False
@@ -104,12 +190,17 @@ class BucketedBatches(keras.utils.PyDataset):
     @property
     def num_tokens(self) -> int:
         """int, real tokens per epoch, of the last side: those that are predicted."""
-        return int(self._lengths[:, -1].sum())
+        return int(self._real_tokens()[-1])
+
+    @property
+    def num_examples(self) -> int:
+        """int, examples per epoch."""
+        return sum(bucket.per_epoch for bucket in self._buckets)
 
     @property
     def padding_share(self) -> float:
         """float from 0 to 1, the share of padding in an epoch's batches, all sides together."""
-        return 1 - int(self._lengths.sum()) / sum(bucket.num_tokens for bucket in self._buckets)
+        return 1 - int(self._real_tokens().sum()) / sum(b.num_tokens for b in self._buckets)
 
     @property
     def epoch(self) -> int:
@@ -155,7 +246,7 @@ class BucketedBatches(keras.utils.PyDataset):
         ]
         for bucket in sorted(self._buckets, key=lambda bucket: bucket.shape[1:]):
             shape = " x ".join(f"{length:6}" for length in bucket.shape)
-            lines.append(f"{shape}{len(bucket.examples):10}{bucket.num_batches:9}")
+            lines.append(f"{shape}{bucket.per_epoch:10}{bucket.num_batches:9}")
         return "\n".join(lines)
 
     def __len__(self) -> int:
@@ -170,7 +261,7 @@ class BucketedBatches(keras.utils.PyDataset):
             self._served.append(index)
             index += self.first_batch  # outside, Keras looks at the first two for their shapes
         bucket, rows = self._order()[index]
-        inputs = {name: array[rows] for name, array in self._arrays[bucket].items()}
+        inputs = self._rows.take(bucket, rows)
         labels = inputs.pop("labels")
         return inputs, labels
 
@@ -191,75 +282,74 @@ class BucketedBatches(keras.utils.PyDataset):
             )
         self.epoch += 1
 
-    def _rows(self, num_examples, length):
+    def _num_per_epoch(self, examples):
+        """How many of the examples of a bucket an epoch has."""
+        return len(examples)
+
+    def _chosen(self, number, epoch):
+        """The examples of a bucket that an epoch has, as positions in the bucket."""
+        return np.arange(len(self._buckets[number].examples), dtype="int32")
+
+    def _real_tokens(self):
+        """int, (sides,): real tokens per epoch."""
+        return self._rows.lengths.sum(axis=0, dtype="int64")
+
+    def _num_rows(self, num_examples, length):
         """Rows of the batches of one bucket, or of an array of them: batches of even size."""
         most = self.batch_size
         if most is None:
             most = np.maximum(1, self.tokens_per_batch // length)
+        multiple = self.rows_multiple
+        most = np.maximum(multiple, most // multiple * multiple)
         num_batches = -(-num_examples // most)
-        return -(-num_examples // num_batches)
+        rows = -(-num_examples // num_batches)
+        return -(-rows // multiple) * multiple
 
     def _cost(self, num_examples, lengths):
         """Tokens to compute for buckets, padding included."""
-        rows = self._rows(num_examples, lengths[:, -1])
+        rows = self._num_rows(num_examples, lengths[:, -1])
         return -(-num_examples // rows) * rows * lengths.sum(axis=1)
 
     def _choose_buckets(self, lengths, num_buckets):
         buckets = []
         bucket_of_example = assign_buckets(lengths, num_buckets, self._cost)
         for number in range(bucket_of_example.max() + 1):
-            examples = np.flatnonzero(bucket_of_example == number)
+            examples = np.flatnonzero(bucket_of_example == number).astype("int32")
             longest = lengths[examples].max(axis=0)
-            rows = self._rows(len(examples), longest[-1])
-            buckets.append(_Bucket(examples, (int(rows), *longest.tolist())))
+            per_epoch = self._num_per_epoch(examples)
+            rows = self._num_rows(per_epoch, longest[-1])
+            buckets.append(Bucket(examples, (int(rows), *longest.tolist()), per_epoch))
         return buckets
-
-    def _pad_buckets(self, columns):
-        """The arrays of each bucket, (size + 1, length, ...); the last row is padding."""
-        arrays = []
-        for bucket in self._buckets:
-            examples, lengths = bucket.examples.tolist(), bucket.shape[1:]
-            arrays.append({})
-            for name, (rows, side) in columns.items():
-                values = [rows[example] for example in examples]
-                if side is None:
-                    arrays[-1][name] = np.array([*values, PADDING], "int32")
-                else:
-                    arrays[-1][name] = pad(values, len(values) + 1, lengths[side])
-        return arrays
 
     def _order(self):
         """The epoch's batches as (bucket number, rows): a function of seed and epoch alone."""
         epoch, order = self._order_of_epoch
         if epoch != self.epoch:
             if self._resample is not None:
-                drawn = self._make_columns(*self._resample(self.epoch))
-                columns, self._lengths = self._limited(drawn)
-                self._arrays = self._pad_buckets(columns)
+                drawn = self._make_rows(*self._resample(self.epoch))
+                self._rows = drawn.limited(self._fits(drawn.lengths), self._original)
+                self._rows.place(self._buckets)
             order = self._shuffled(self.epoch)
             self._order_of_epoch = (self.epoch, order)
         return order
 
-    def _limited(self, drawn):
-        """Resampled columns with their lengths; what outgrows its bucket stays as it was."""
-        lengths = _lengths(drawn)
-        capacity = np.empty_like(lengths)
+    def _fits(self, lengths):
+        """bool, (examples,): whether resampled ones have outgrown their bucket."""
+        fits = np.empty(len(lengths), bool)
         for bucket in self._buckets:
-            capacity[bucket.examples] = bucket.shape[1:]
-        fits = (lengths <= capacity).all(axis=1)
-        columns = {}
-        for name, column in drawn.items():
-            triples = zip(fits, column.rows, self._original[name].rows, strict=True)
-            columns[name] = column._replace(rows=[new if fit else old for fit, new, old in triples])
-        return columns, np.where(fits[:, None], lengths, self._original_lengths)
+            within = lengths[bucket.examples] <= bucket.shape[1:]
+            fits[bucket.examples] = within.all(axis=1)
+        return fits
 
     def _shuffled(self, epoch):
         generator = np.random.Generator(np.random.PCG64([self.seed, epoch]))
         batches = []  # of each bucket
         for number, bucket in enumerate(self._buckets):
-            size = len(bucket.examples)
-            rows = np.full((bucket.num_batches, bucket.shape[0]), size)  # the row of padding
-            rows.flat[:size] = generator.permutation(size) if self.shuffle else np.arange(size)
+            size, chosen = len(bucket.examples), self._chosen(number, epoch)
+            # The row of padding, unless another takes its place.
+            rows = np.full((bucket.num_batches, bucket.shape[0]), size, "int32")
+            chosen = generator.permutation(chosen) if self.shuffle else chosen
+            rows.flat[: len(chosen)] = chosen
             batches.append([(number, batch) for batch in rows])
         first = [batches[number].pop(0) for number in self._first_buckets]
         others = list(itertools.chain(*batches))
@@ -289,6 +379,8 @@ class TranslationBatches(BucketedBatches):
         batch_size: int or None, maximum number of examples per batch; 64 if neither is given.
         num_buckets: int, maximum number of shapes.
         multiple: int; lengths, START or END included, are rounded up to a multiple of it.
+        rows_multiple: int; so is the number of rows, by rows of padding, which weigh nothing: as
+            many as there are devices, for `keras.distribution.DataParallel`.
         shuffle: bool, whether each epoch has an order of its own; False: bucket by bucket.
         seed: int from 0; the order is a function of seed and epoch alone.
         source_vocabulary_size: int or None; if given, larger ids are an error.
@@ -318,12 +410,13 @@ class TranslationBatches(BucketedBatches):
         columns = functools.partial(
             _translation_columns, vocabulary_sizes=(source_vocabulary_size, target_vocabulary_size)
         )
-        super().__init__(columns, (source, target), ("source", "target"), **options)
+        make_rows = functools.partial(_rows_in_memory, columns)
+        super().__init__(make_rows, (source, target), ("source", "target"), **options)
 
     @property
     def num_source_tokens(self) -> int:
         """int, real source tokens per epoch, each END counted."""
-        return int(self._lengths[:, 0].sum())
+        return int(self._real_tokens()[0])
 
 
 class TextBatches(BucketedBatches):
@@ -355,7 +448,8 @@ class TextBatches(BucketedBatches):
         columns = functools.partial(
             _text_columns, append_end=append_end, vocabulary_size=vocabulary_size
         )
-        super().__init__(columns, (texts,), ("text",), **options)
+        make_rows = functools.partial(_rows_in_memory, columns)
+        super().__init__(make_rows, (texts,), ("text",), **options)
 
 
 class WordBatches(BucketedBatches):
@@ -376,7 +470,8 @@ class WordBatches(BucketedBatches):
     """
 
     def __init__(self, words: Sequence, characters: Sequence, labels: Sequence, **options: Any):
-        super().__init__(_word_columns, (words, characters, labels), ("word",), **options)
+        make_rows = functools.partial(_rows_in_memory, _word_columns)
+        super().__init__(make_rows, (words, characters, labels), ("word",), **options)
 
 
 def chunks(ids: np.ndarray, length: int, start: int = 0) -> np.ndarray:
@@ -411,17 +506,8 @@ def chunks(ids: np.ndarray, length: int, start: int = 0) -> np.ndarray:
     return ids[start : start + number * length].reshape(number, length)
 
 
-class _Bucket(NamedTuple):
-    examples: np.ndarray  # int, (size,)
-    shape: tuple[int, ...]  # (rows, length of each side)
-
-    @property
-    def num_batches(self):
-        return -(-len(self.examples) // self.shape[0])
-
-    @property
-    def num_tokens(self):
-        return self.num_batches * self.shape[0] * sum(self.shape[1:])
+def _rows_in_memory(columns, *examples):
+    return RowsInMemory(columns(*examples))
 
 
 def _translation_columns(source, target, vocabulary_sizes):

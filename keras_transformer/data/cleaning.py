@@ -1,7 +1,11 @@
 """Normalization and filtering of sentence pairs before training."""
 
+import hashlib
 import logging
+import sqlite3
 import unicodedata
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from ..checks import check, check_at_least
 from .examples import Examples, collect
@@ -39,43 +43,114 @@ def clean(
     Raises:
         ValueError: An argument is out of range, or no pair is left.
     """
-    check(
-        normalization in (None, *FORMS),
-        f"normalization must be one of {', '.join(FORMS)} or None",
-        normalization=normalization,
-    )
-    check_at_least(1, max_characters=max_characters)
-    check(max_ratio is None or max_ratio >= 1, "max_ratio must be at least 1", max_ratio=max_ratio)
-
-    kept, seen = [], set()
-    too_long = too_unequal = repeated = 0
-    for texts in zip(*examples, strict=True):
-        pair = tuple(normalized(text, normalization, lowercase) for text in texts)
-        shorter, longer = sorted(map(len, pair))
-        if max_characters is not None and longer > max_characters:
-            too_long += 1
-        elif max_ratio is not None and longer > max_ratio * shorter:
-            too_unequal += 1
-        else:
-            repeated += pair in seen
-            if not unique or pair not in seen:
-                kept.append(pair)
-            seen.add(pair)
-    counts = {
-        f"dropped, longer than {max_characters} characters": too_long,
-        f"dropped, one side over {max_ratio} times as long": too_unequal,
-        f"repeated ({'dropped' if unique else 'kept'})": repeated,
-    }
-    total = len(examples.source)
-    report = "; ".join(f"{number} {what}" for what, number in counts.items() if number)
-    if report:
-        logging.getLogger(__name__).warning("Of %d pairs: %s.", total, report)
+    cleaner = Cleaner(normalization, lowercase, max_characters, max_ratio, unique)
+    kept = list(cleaner.iterate(zip(*examples, strict=True)))
+    report = cleaner.log_report()
     if not kept:
-        raise ValueError(
-            f"Expected at least one pair within the limits; received {total} pairs, "
+        raise cleaner.nothing_left(report)
+    return collect(Examples, kept)
+
+
+class Cleaner:
+    """What `clean` does, to a stream of pairs.
+
+    Args:
+        normalization, lowercase, max_characters, max_ratio, unique: see `clean`.
+        on_disk: bool, whether pairs are remembered in a temporary file instead of in memory, and
+            only if they must be unique: those that are kept are then not counted.
+
+    Attributes:
+        total: int, pairs seen.
+
+    Raises:
+        ValueError: An argument is out of range.
+    """
+
+    def __init__(
+        self,
+        normalization: str | None = "NFC",
+        lowercase: bool = False,
+        max_characters: int | None = None,
+        max_ratio: float | None = None,
+        unique: bool = False,
+        on_disk: bool = False,
+    ):
+        check(
+            normalization in (None, *FORMS),
+            f"normalization must be one of {', '.join(FORMS)} or None",
+            normalization=normalization,
+        )
+        check_at_least(1, max_characters=max_characters)
+        within = max_ratio is None or max_ratio >= 1
+        check(within, "max_ratio must be at least 1", max_ratio=max_ratio)
+        self.normalization, self.lowercase = normalization, lowercase
+        self.max_characters, self.max_ratio, self.unique = max_characters, max_ratio, unique
+        self._counts_repeated = unique or not on_disk
+        self._seen = _SeenOnDisk() if on_disk else _Seen()
+        self.total = self._too_long = self._too_unequal = self._repeated = 0
+
+    def iterate(self, pairs: Iterable[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
+        """Yields the pairs that are kept, normalized."""
+        for texts in pairs:
+            self.total += 1
+            pair = tuple(normalized(text, self.normalization, self.lowercase) for text in texts)
+            shorter, longer = min(map(len, pair)), max(map(len, pair))
+            if self.max_characters is not None and longer > self.max_characters:
+                self._too_long += 1
+            elif self.max_ratio is not None and longer > self.max_ratio * shorter:
+                self._too_unequal += 1
+            elif not self._counts_repeated or self._seen.add(pair):
+                yield pair
+            else:
+                self._repeated += 1
+                if not self.unique:
+                    yield pair
+
+    def log_report(self) -> str:
+        """Logs how many pairs were dropped or repeated, if any, and returns that part."""
+        counts = {
+            f"dropped, longer than {self.max_characters} characters": self._too_long,
+            f"dropped, one side over {self.max_ratio} times as long": self._too_unequal,
+            f"repeated ({'dropped' if self.unique else 'kept'})": self._repeated,
+        }
+        report = "; ".join(f"{number} {what}" for what, number in counts.items() if number)
+        if report:
+            logging.getLogger(__name__).warning("Of %d pairs: %s.", self.total, report)
+        return report
+
+    def nothing_left(self, report: str) -> ValueError:
+        """The error where no pair is kept."""
+        return ValueError(
+            f"Expected at least one pair within the limits; received {self.total} pairs, "
             f"{report or 'so none'}. Raise the limits, or provide more pairs."
         )
-    return collect(Examples, kept)
+
+
+class _Seen(set):
+    def add(self, pair: Any) -> bool:
+        """Whether the pair is new."""
+        before = len(self)
+        super().add(pair)
+        return len(self) > before
+
+
+class _SeenOnDisk:
+    """The same in a temporary file, by a hash of 128 bits."""
+
+    def __init__(self):
+        self._file = sqlite3.connect("", isolation_level=None)
+        for line in (
+            "PRAGMA journal_mode = OFF",
+            "PRAGMA cache_size = -200000",  # kB
+            "CREATE TABLE seen (pair BLOB PRIMARY KEY) WITHOUT ROWID",
+            "BEGIN",
+        ):
+            self._file.execute(line)
+
+    def add(self, pair):
+        digest = hashlib.blake2b(repr(pair).encode("utf-8", "surrogatepass"), digest_size=16)
+        inserted = self._file.execute("INSERT OR IGNORE INTO seen VALUES (?)", (digest.digest(),))
+        return bool(inserted.rowcount)
 
 
 def normalized(text: str, normalization: str | None = "NFC", lowercase: bool = False) -> str:

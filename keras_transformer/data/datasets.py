@@ -7,6 +7,7 @@ installed, `FileNotFoundError` if the dataset has not been prepared and `downloa
 """
 
 import os
+from collections.abc import Iterator
 
 from .examples import (
     Examples,
@@ -134,6 +135,46 @@ def read_text_splits(
     return _splits(builder, name, lambda rows, split: [text_of(row) for row in rows])
 
 
+def iterate_split(
+    name: str,
+    split: str = "train",
+    source: str | None = None,
+    target: str | None = None,
+    data_dir: str | None = None,
+    download: bool = False,
+) -> Iterator[tuple[str, str]]:
+    """The pairs of one split of a translation dataset one by one, blank ones included.
+
+    Args:
+        name, source, target, data_dir, download: see `read_splits`.
+        split: str, as `tfds.load` takes it: "train", "train[:90%]", ...
+
+    Yields:
+        source, target: str.
+
+    Raises:
+        ValueError: There is no such split or language.
+    """
+    builder = _open(name, data_dir, download)
+    one, other = (_reader(builder, name, key) for key in _languages(builder, name, source, target))
+    for row in _rows(builder, name, split):
+        yield one(row).strip(), other(row).strip()
+
+
+def iterate_text_split(
+    name: str,
+    split: str = "train",
+    text: str | None = None,
+    data_dir: str | None = None,
+    download: bool = False,
+) -> Iterator[str]:
+    """The texts of one split of a dataset one by one; see `iterate_split`."""
+    builder = _open(name, data_dir, download)
+    text_of = _reader(builder, name, text or _only_text(builder, name))
+    for row in _rows(builder, name, split):
+        yield text_of(row)
+
+
 def _open(name, data_dir, download):
     """The `tfds.core.DatasetBuilder` of a prepared dataset or of a folder."""
     try:
@@ -187,6 +228,21 @@ def _splits(builder, name, read):
         return None
 
     return Splits(read_first("train"), read_first(*VALIDATION_NAMES), read_first("test"))
+
+
+def _rows(builder, name, split):
+    """The rows of one split, as dicts of NumPy values."""
+    import tensorflow_datasets as tfds
+
+    try:
+        # In order, one file after the other: a second pass has the same rows.
+        dataset = builder.as_dataset(split=split, shuffle_files=False)
+    except ValueError:
+        raise ValueError(
+            f"{name}: expected a split among {', '.join(builder.info.splits)}, or a part of one; "
+            f"received {split!r}."
+        ) from None
+    return tfds.as_numpy(dataset)
 
 
 def _reader(builder, name, key, many=False):

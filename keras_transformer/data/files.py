@@ -6,19 +6,25 @@ at the ends of a line or a column are removed. An error names the file and the l
 columns counted.
 
 Every reader raises `FileNotFoundError` if the file does not exist, and `ValueError` if it is a
-folder, empty, a damaged gzip file or not UTF-8.
+folder, empty, a damaged gzip file or not UTF-8. Those called `iterate_...` keep one line in memory;
+they yield blank pairs, too, and read the standard input where the path is "-".
 """
 
+import contextlib
+import glob
 import gzip
 import json
 import os
 import re
+import sys
 import zlib
+from collections.abc import Iterable, Iterator
 
 from ..checks import check, check_at_least
 from .examples import Examples, LabeledTexts, TaggedSentences, collect, collect_complete
 
 CONLLU_COLUMNS = "ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC".split()
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _MAY_BE_BLANK = "FORM LEMMA FEATS DEPS MISC".split()  # where "_" is a value like others
 
 PathLike = str | os.PathLike
@@ -39,18 +45,31 @@ def read_files(source: PathLike, target: PathLike) -> Examples:
     Raises:
         ValueError: The files differ in their number of lines, or no complete pair is left.
     """
-    sources, targets = read_lines(source), read_lines(target)
-    if len(sources) != len(targets):
+    return collect_complete(Examples, iterate_files(source, target), f"{source} and {target}")
+
+
+def iterate_files(source: PathLike, target: PathLike) -> Iterator[tuple[str, str]]:
+    """The pairs of `read_files` one by one, blank ones included."""
+    files, number = [iterate_lines(source), iterate_lines(target)], 0
+    while True:
+        one, other = (next(lines, None) for lines in files)
+        if one is None or other is None:
+            break
+        number += 1
+        yield one.strip(), other.strip()
+    counts = [
+        number + (line is not None) + sum(1 for _ in lines)
+        for line, lines in zip((one, other), files, strict=True)
+    ]
+    if counts[0] != counts[1]:
         (short, fewer), (long, more) = sorted(
-            [(source, len(sources)), (target, len(targets))], key=lambda item: item[1]
+            [(source, counts[0]), (target, counts[1])], key=lambda item: item[1]
         )
         raise ValueError(
             f"Parallel files must have the same number of lines; received {fewer} in {short} and "
             f"{more} in {long}, whose line {fewer + 1} has no counterpart. Find where they "
             "diverge, and keep an empty line where a translation is missing."
         )
-    pairs = zip(map(str.strip, sources), map(str.strip, targets), strict=True)
-    return collect_complete(Examples, pairs, f"{source} and {target}")
 
 
 def read_pairs(path: PathLike, source: int | str = 1, target: int | str = 2) -> Examples:
@@ -70,8 +89,15 @@ def read_pairs(path: PathLike, source: int | str = 1, target: int | str = 2) -> 
     Raises:
         ValueError: A line lacks one of the columns, or no complete pair is left.
     """
-    rows = (row for _, row in _table(path, source=source, target=target))
-    return collect_complete(Examples, rows, str(path))
+    return collect_complete(Examples, iterate_pairs(path, source, target), str(path))
+
+
+def iterate_pairs(
+    path: PathLike, source: int | str = 1, target: int | str = 2
+) -> Iterator[tuple[str, str]]:
+    """The pairs of `read_pairs` one by one, blank ones included."""
+    for _, row in _table(path, source=source, target=target):
+        yield row[0], row[1]
 
 
 def read_json_lines(path: PathLike, source: str = "source", target: str = "target") -> Examples:
@@ -92,10 +118,16 @@ def read_json_lines(path: PathLike, source: str = "source", target: str = "targe
         ValueError: A line is no JSON object or has no text in one of the fields, or no complete
             pair is left.
     """
-    pairs = []
-    for number, line in enumerate(read_lines(path), start=1):
+    return collect_complete(Examples, iterate_json_lines(path, source, target), str(path))
+
+
+def iterate_json_lines(
+    path: PathLike, source: str = "source", target: str = "target"
+) -> Iterator[tuple[str, str]]:
+    """The pairs of `read_json_lines` one by one, blank ones included."""
+    for number, line in enumerate(iterate_lines(path), start=1):
         if not line.strip():
-            pairs.append(("", ""))
+            yield "", ""
             continue
         try:
             fields = json.loads(line)
@@ -104,8 +136,10 @@ def read_json_lines(path: PathLike, source: str = "source", target: str = "targe
                 f"{path}, line {number}: expected a JSON object, received {line!r:.60}. Write one "
                 "object per line."
             ) from None
-        pairs.append(tuple(_json_text(fields, name, path, number) for name in (source, target)))
-    return collect_complete(Examples, pairs, str(path))
+        yield (
+            _json_text(fields, source, path, number),
+            _json_text(fields, target, path, number),
+        )
 
 
 def read_labeled(path: PathLike, text: int | str = 1, label: int | str = 2) -> LabeledTexts:
@@ -209,42 +243,89 @@ def read_conllu(path: PathLike, column: str = "UPOS") -> TaggedSentences:
 
 def read_lines(path: PathLike) -> list[str]:
     """The lines of a text file, without their ends."""
-    # Not str.splitlines, which also splits at U+2028, U+0085 and form feeds.
-    return read_text(path).removesuffix("\n").split("\n")
+    return list(iterate_lines(path))
+
+
+def iterate_lines(path: PathLike) -> Iterator[str]:
+    """The lines of a text file one by one, without their ends."""
+    number = 0
+    with _open(path) as file:
+        for number, line in enumerate(_unpacked(file, path), start=1):
+            if number == 1 and not (line := line.removeprefix(BYTE_ORDER_MARK)):
+                number = 0
+                break
+            line = line[:-2] if line.endswith(b"\r\n") else line.removesuffix(b"\n")
+            yield _decoded(line, path, number)
+    if not number:
+        raise _empty(path)
 
 
 def read_text(path: PathLike) -> str:
     """A whole text file; the line ends of Windows become newlines."""
-    data = _read_bytes(path).removeprefix(b"\xef\xbb\xbf")
+    with _open(path) as file:
+        data = b"".join(_unpacked(file, path)).removeprefix(BYTE_ORDER_MARK)
     if not data:
-        raise ValueError(f"{path}: expected lines of text, received an empty file.")
+        raise _empty(path)
+    return _decoded(data, path, 1).replace("\r\n", "\n")
+
+
+def expand_files(patterns: Iterable[str]) -> list[str]:
+    """Paths of files from paths and patterns such as "news.*.gz", those of a pattern in order.
+
+    Args:
+        patterns: Iterable of str; "-" is the standard input.
+
+    Raises:
+        FileNotFoundError: A pattern fits no file.
+    """
+    paths = []
+    for pattern in patterns:
+        found = [pattern] if pattern == "-" or os.path.exists(pattern) else glob.glob(pattern)
+        if not found:
+            raise FileNotFoundError(f"{pattern}: no such file. Check its name and folder.")
+        paths += sorted(found)
+    return paths
+
+
+def _open(path):
+    if path == "-":
+        return contextlib.nullcontext(sys.stdin.buffer)
+    if os.path.isdir(path):
+        raise ValueError(f"{path}: expected a file, received a folder. Name a file in it.")
     try:
-        return data.decode().replace("\r\n", "\n")
+        return open(path, "rb")
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path}: no such file. Check its name and folder.") from None
+
+
+def _unpacked(file, path):
+    """The lines of a file, plain or of gzip, with their ends."""
+    if not file.peek(2).startswith(b"\x1f\x8b"):
+        yield from file
+        return
+    try:
+        yield from gzip.GzipFile(fileobj=file)
+    except (EOFError, OSError, zlib.error) as error:
+        raise ValueError(
+            f"{path}: expected a complete gzip file, received a truncated or damaged one "
+            f"({error}). Copy or download it again."
+        ) from None
+
+
+def _decoded(data, path, number):
+    """The text of bytes that begin with this line."""
+    try:
+        return data.decode()
     except UnicodeDecodeError as error:
-        number = data.count(b"\n", 0, error.start) + 1
+        number += data.count(b"\n", 0, error.start)
         raise ValueError(
             f"{path}, line {number}: expected UTF-8, received the invalid byte "
             f"0x{data[error.start]:02x}. Save the file as UTF-8."
         ) from None
 
 
-def _read_bytes(path):
-    if os.path.isdir(path):
-        raise ValueError(f"{path}: expected a file, received a folder. Name a file in it.")
-    try:
-        with open(path, "rb") as file:
-            data = file.read()
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{path}: no such file. Check its name and folder.") from None
-    if not data.startswith(b"\x1f\x8b"):
-        return data
-    try:
-        return gzip.decompress(data)
-    except (EOFError, OSError, zlib.error) as error:
-        raise ValueError(
-            f"{path}: expected a complete gzip file, received a truncated or damaged one "
-            f"({error}). Copy or download it again."
-        ) from None
+def _empty(path):
+    return ValueError(f"{path}: expected lines of text, received an empty file.")
 
 
 def _columns(line):
@@ -253,9 +334,9 @@ def _columns(line):
 
 def _table(path, **columns):
     """The number of each line and its fields in these columns; those of a blank line are blank."""
-    lines = list(enumerate(read_lines(path), start=1))
+    lines = enumerate(iterate_lines(path), start=1)
     if any(isinstance(column, str) for column in columns.values()):
-        header = _columns(lines.pop(0)[1])
+        header = _columns(next(lines)[1])
         columns = {name: _number(column, header, path) for name, column in columns.items()}
     check_at_least(1, **columns)
     for number, line in lines:

@@ -14,6 +14,7 @@ from ..ids import PADDING
 MOST_PAIRS = 2**24  # of tokens per batch, since each attends to each: 64 texts of 512
 FEW_TOKENS = 512  # padding that costs less than one more batch of one more shape
 MOST_CELLS = 1024  # combinations of lengths to start merging from; more would take seconds
+COUNTED_TOGETHER = 2**20  # examples whose lengths are counted at a time
 
 
 def bucket_length(n: int, limit: float = np.inf) -> int:
@@ -100,20 +101,21 @@ def assign_buckets(
             compute for each of these buckets, padding included.
 
     Returns:
-        int, (examples,), bucket numbers from 0.
+        int32, (examples,), bucket numbers from 0.
     """
-    cells, step = lengths, 1
+    combinations, counts, of_example = _distinct(lengths)
+    cells, step = combinations, 1
     while len(np.unique(cells, axis=0)) > MOST_CELLS:
         step *= 2
-        cells = -(-lengths // step)
+        cells = -(-combinations // step)
     keys = np.column_stack([cells.max(axis=1), cells[:, ::-1]])
-    distinct, cell_of_example, sizes = np.unique(
-        keys, axis=0, return_inverse=True, return_counts=True
-    )
-    cell_of_example = cell_of_example.reshape(-1)  # NumPy 2.0 kept the axis
+    distinct, cell_of_combination = np.unique(keys, axis=0, return_inverse=True)
+    cell_of_combination = cell_of_combination.reshape(-1)  # NumPy 2.0 kept the axis
     number = len(distinct)
+    sizes = np.zeros(number, int)
+    np.add.at(sizes, cell_of_combination, counts)
     longest = np.zeros((number, lengths.shape[1]), int)
-    np.maximum.at(longest, cell_of_example, lengths)
+    np.maximum.at(longest, cell_of_combination, combinations)
 
     price = np.full((number + 1, number + 1), np.inf)  # [i, j]: of one bucket of cells i to j - 1
     np.fill_diagonal(price, 0)
@@ -131,4 +133,32 @@ def assign_buckets(
         end = start[end]
         cuts.append(end)
     bucket_of_cell = np.searchsorted(cuts[::-1], np.arange(number), side="right")
-    return np.unique(bucket_of_cell[cell_of_example], return_inverse=True)[1]
+    bucket_of_cell = np.unique(bucket_of_cell, return_inverse=True)[1]
+    return of_example(bucket_of_cell[cell_of_combination])
+
+
+def _distinct(lengths):
+    """The distinct rows of an array of lengths, and how often each occurs.
+
+    In parts: the lengths of millions of examples are not copied as a whole.
+
+    Returns:
+        rows, counts, and a function from a value per row to an int32 array, a value per example.
+    """
+    sizes = lengths.max(axis=0) + 1
+    parts = range(0, len(lengths), COUNTED_TOGETHER)
+
+    def keys(start):
+        part = lengths[start : start + COUNTED_TOGETHER].astype("int64")
+        return np.ravel_multi_index(tuple(part.T), sizes)
+
+    counted = [np.unique(keys(start), return_counts=True) for start in parts]
+    distinct, inverse = np.unique(np.concatenate([k for k, _ in counted]), return_inverse=True)
+    counts = np.zeros(len(distinct), int)
+    np.add.at(counts, inverse.reshape(-1), np.concatenate([count for _, count in counted]))
+
+    def of_example(values):
+        values = values.astype("int32")
+        return np.concatenate([values[np.searchsorted(distinct, keys(start))] for start in parts])
+
+    return np.column_stack(np.unravel_index(distinct, sizes)), counts, of_example

@@ -30,10 +30,10 @@ class EpochCheckpoint(keras.callbacks.Callback):
     """Saves everything training depends on after every epoch, so that a killed run can be resumed.
 
     There is one file per epoch, for weights and optimizer together, with a checksum; `save_within`
-    adds one in the middle of an epoch. A file is flushed to disk and read back before older ones
-    are removed; one that is damaged all the same is passed over. All randomness (dropout, the order
-    of the batches) is seeded by (seed, epoch) as an epoch begins, and saved within one: a resumed
-    run equals the uninterrupted one.
+    and `every` add one in the middle of an epoch. A file is flushed to disk and read back before
+    older ones are removed; one that is damaged all the same is passed over. All randomness
+    (dropout, the order of the batches) is seeded by (seed, epoch) as an epoch begins, and saved
+    within one: a resumed run equals the uninterrupted one.
 
         checkpoint = EpochCheckpoint("runs/dates/checkpoint", batches, seed=0)
         for span in checkpoint.restore(model, epochs=8):
@@ -48,9 +48,11 @@ class EpochCheckpoint(keras.callbacks.Callback):
             kept in any case.
         early_stopping: `ResumableEarlyStopping` whose best epoch is kept too; None: the last
             epochs only. In `fit` it precedes this callback.
+        every: int from 1, batches within an epoch after which it saves, too; None: never. It needs
+            `batches` with a `first_batch`.
 
     Raises:
-        ValueError: If `keep` is below 1.
+        ValueError: If `keep` or `every` is below 1.
 
     Departs: keras.callbacks.BackupAndRestore writes weights and epoch number into two files, one
         after the other, and does not save the state of the random generators.
@@ -63,14 +65,16 @@ class EpochCheckpoint(keras.callbacks.Callback):
         seed: int = 0,
         keep: int = 1,
         early_stopping: ResumableEarlyStopping | None = None,
+        every: int | None = None,
     ):
         super().__init__()
-        check_at_least(1, keep=keep)
+        check_at_least(1, keep=keep, every=every)
         self.folder = pathlib.Path(folder)
         self.batches = batches
         self.seed = seed
         self.keep = max(2, keep)  # should the last one be damaged, there is one before it
         self.early_stopping = early_stopping
+        self.every = every
         self._splits_epochs = hasattr(batches, "first_batch")
         self._dropout_state: np.ndarray | None = None
         set_damaged_aside(self.paths)
@@ -154,7 +158,7 @@ class EpochCheckpoint(keras.callbacks.Callback):
         return True
 
     def on_epoch_begin(self, epoch, logs=None):
-        self.batches.epoch = epoch
+        self.batches.epoch = self._epoch = epoch
         backend.seed_dropout(self.seed + epoch)
         states = self._seeds()
         seeds = np.random.SeedSequence([self.seed, epoch]).generate_state(len(states)) >> 1
@@ -167,6 +171,10 @@ class EpochCheckpoint(keras.callbacks.Callback):
         if self._dropout_state is not None:  # PyTorch's loader of data has drawn a number, too
             backend.set_dropout_state(self._dropout_state)
             self._dropout_state = None
+
+    def on_train_batch_end(self, batch, logs=None):
+        if self.every and (self.batches.first_batch + batch + 1) % self.every == 0:
+            self.save_within(self._epoch, batch)
 
     def on_epoch_end(self, epoch, logs=None):
         self._save(self._path(epoch))

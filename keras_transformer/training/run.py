@@ -142,6 +142,7 @@ class Run:
         monitor: str = "val_perplexity",
         mode: str = "min",
         tensorboard: bool = False,
+        checkpoint_every: int | None = None,
     ) -> list[keras.callbacks.Callback]:
         """Progress, history.csv, checkpoints, early stopping and a clean end, for `fit`.
 
@@ -158,13 +159,17 @@ class Run:
             monitor: str, key in the log of the number that should improve.
             mode: "min" or "max", whether smaller or larger is better.
             tensorboard: bool, whether to write TensorBoard logs too.
+            checkpoint_every: int, batches within an epoch after which to save; None: after each
+                epoch only.
 
         Returns:
             List of keras.callbacks.Callback.
         """
         folder = self.folder / "checkpoint"
         self._average, self._early_stopping = average, None
-        self._checkpoint = EpochCheckpoint(folder, batches, seed, keep=max(1, average))
+        self._checkpoint = EpochCheckpoint(
+            folder, batches, seed, keep=max(1, average), every=checkpoint_every
+        )
         log = ResumableCSVLogger(self.folder / "history.csv", self._checkpoint.finished_epochs)
         callbacks = [FiniteLoss(), Progress(batches), log]
         if patience is not None:

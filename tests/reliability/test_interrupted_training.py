@@ -42,13 +42,13 @@ def compiled(r_drop=False, learning_rate=0.01, **options):
     return model
 
 
-def train(folder, callbacks=(), resume=False, **options):
+def train(folder, callbacks=(), resume=False, checkpoint_every=None, **options):
     """What a training script does: the model and its data."""
     model, batches = compiled(**options), kt.TranslationBatches(pairs(), pairs(), batch_size=8)
     valid = kt.TranslationBatches(pairs()[:8], pairs()[:8], shuffle=False)
     run = training.Run(folder, resume=resume)
     run.begin({}, ["the data"])
-    of_run = run.callbacks(batches, seed=SEED)
+    of_run = run.callbacks(batches, seed=SEED, checkpoint_every=checkpoint_every)
     for span in run.restore(model, EPOCHS):
         callbacks_of_fit = [*callbacks, *of_run]
         model.fit(
@@ -129,6 +129,44 @@ def test_a_run_interrupted_twice_ends_with_the_same_bits(tmp_path, whole, option
         assert last.startswith("Interrupted, and saved. Continue with: ")
         assert last.endswith(" --resume") and f"KERAS_BACKEND={backend.name()}" in last
     model, _ = train(folder, resume=True, **options)
+    assert bits(model) == expected and history(folder) == rows
+    names = sorted(path.name for path in (folder / "checkpoint").iterdir())
+    assert names == ["epoch-0002.weights.h5", "epoch-0003.weights.h5"]
+
+
+class PowerFailure(keras.callbacks.Callback):
+    """Ends training as a batch begins, with nothing saved for it."""
+
+    def __init__(self, batch):
+        super().__init__()
+        self.left = batch
+
+    def on_train_batch_begin(self, batch, logs=None):
+        if self.left == 0:
+            raise ArithmeticError("the power fails")
+        self.left -= 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        pytest.param({"r_drop": True}, marks=pytest.mark.slow),
+        pytest.param({"gradient_accumulation_steps": 3}, marks=pytest.mark.slow),
+        pytest.param({"use_ema": True, "ema_momentum": 0.9}, marks=pytest.mark.slow),
+    ],
+    ids=["plain", "r_drop", "accumulate", "ema"],
+)
+def test_a_run_that_saves_every_few_updates_loses_no_more_than_these(tmp_path, whole, options):
+    expected, rows, per_epoch = whole(**options)
+    folder, last = tmp_path / "run", per_epoch // 3 * 3
+    # In the first epoch after 3 batches of 3 + 2, then after those and all but one of the rest.
+    for batch, saved in ((5, "epoch-0000-batch-0000003"), (per_epoch - 4, f"-batch-{last:07d}")):
+        with pytest.raises(ArithmeticError):
+            train(folder, [PowerFailure(batch)], folder.exists(), checkpoint_every=3, **options)
+        (within,) = (folder / "checkpoint").glob("*-batch-*")
+        assert saved in within.name
+    model, _ = train(folder, resume=True, checkpoint_every=3, **options)
     assert bits(model) == expected and history(folder) == rows
     names = sorted(path.name for path in (folder / "checkpoint").iterdir())
     assert names == ["epoch-0002.weights.h5", "epoch-0003.weights.h5"]

@@ -1,0 +1,181 @@
+r"""Prepare a corpus that need not fit into memory: clean, tokenize, write shards of ids.
+
+  keras-transformer prepare corpora/en-de --source "news.*.en.gz" --target "news.*.de.gz" \
+      --vocabulary-size 32000
+  keras-transformer prepare corpora/more --pairs more.tsv --vocabulary-from corpora/en-de
+  zcat crawl.jsonl.gz | keras-transformer prepare corpora/crawl --pairs - --json-lines \
+      --vocabulary-from runs/en-de/model.keras
+  keras-transformer prepare corpora/books --texts "books/*.txt"
+
+Then train with scripts/train_translation.py --prepared corpora/en-de, or for texts with
+scripts/train_language_model.py. A "-" is the standard input. Interrupted? Repeat the command: it
+continues after the last complete shard. docs/scale.md says what it costs.
+"""
+
+import argparse
+import functools
+import itertools
+import os
+import sys
+from typing import Any
+
+from .. import data
+from ..data.corpus import SIDES
+from ..data.preparation import DEFAULT_SAMPLE
+from ..tokenizers import MODEL_TYPES, SentencePieceTokenizer
+from .files import load_task
+
+FILTERS = ("normalization", "lowercase", "max_characters", "max_ratio", "unique")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options to a parser."""
+    add = parser.add_argument
+    add("output", metavar="FOLDER", help="folder of the corpus")
+    files: Any = {"nargs": "+", "metavar": "FILE"}
+    add("--source", **files, help="sentences to translate from, one per line, plain or .gz")
+    add("--target", **files, help="their translations, line by line, as many files")
+    add("--pairs", **files, help="instead of both: columns separated by TAB; or .jsonl")
+    add("--texts", **files, help="instead of pairs: texts for a language model, one per line")
+    add("--json-lines", action="store_true", help="--pairs is JSON Lines, whatever its name")
+    sides = "columns of --pairs (default: 1 2), fields of .jsonl, languages of --dataset"
+    add("--sides", nargs=2, metavar=("FROM", "TO"), help=sides)
+    add("--dataset", metavar="NAME", help="dataset of tensorflow-datasets (tfds:NAME)")
+    add("--split", default="train", help="its split (default: train)")
+    add("--feature", metavar="NAME", help="its text, for a language model")
+    add("--data-dir", metavar="FOLDER", help="folder of tensorflow-datasets")
+    add("--download", action="store_true", help="download of the dataset if necessary")
+    add("--vocabulary", choices=MODEL_TYPES, default="bpe", help="tokenizer type (default: bpe)")
+    size = "maximum number of ids (default: all characters, or 8,000 subwords)"
+    add("--vocabulary-size", type=int, metavar="N", help=size)
+    separate = "one vocabulary per side instead of a shared one"
+    add("--separate-vocabularies", action="store_true", help=separate)
+    given = "vocabulary of a model (.keras), a corpus, or a SentencePiece model"
+    add("--vocabulary-from", metavar="PATH", help=given)
+    sample = f"examples to learn a vocabulary from (default: {DEFAULT_SAMPLE:,})"
+    add("--sample", type=int, default=DEFAULT_SAMPLE, metavar="N", help=sample)
+    forms = ("NFC", "NFKC", "none")
+    form = "Unicode normal form of pairs (default: NFC)"
+    add("--normalization", choices=forms, default="NFC", help=form)
+    add("--lowercase", action="store_true", help="lower case for both sides")
+    longest = "maximum length of a side, in characters (default: 1000)"
+    add("--max-characters", type=int, default=1000, metavar="N", help=longest)
+    add("--max-ratio", type=float, metavar="R", help="maximum ratio of the lengths of the sides")
+    add("--unique", action="store_true", help="removal of repeated pairs")
+    add(
+        "--processes", type=int, metavar="N", help="processes that tokenize (default: one per core)"
+    )
+    add("--overwrite", action="store_true", help="replacement of a corpus in the folder")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Writes the corpus, and prints what it holds."""
+    try:
+        read, kind, origin = _input(options)
+        corpus = data.prepare_corpus(
+            options.output,
+            read,
+            kind,
+            origin=origin,
+            read_once="-" in origin,
+            tokenizers=_given_tokenizers(options, kind),
+            vocabulary_size=options.vocabulary_size,
+            model_type=options.vocabulary,
+            separate_vocabularies=options.separate_vocabularies,
+            sample=options.sample,
+            cleaning=_cleaning(options) if kind == "pairs" else None,
+            num_processes=options.processes,
+            overwrite=options.overwrite,
+        )
+    except (ValueError, ImportError, OSError, RuntimeError) as error:
+        sys.exit(f"{error}")
+    tokens = " and ".join(f"{n:,}" for n in corpus.lengths.sum(axis=0, dtype="int64"))
+    sizes = " and ".join(f"{each.vocabulary_size():,}" for each in dict.fromkeys(corpus.tokenizers()))
+    print(
+        f"{options.output} holds {len(corpus):,} {corpus.kind} of {tokens} tokens in "
+        f"{len(corpus.shard_paths)} shards; vocabulary: {sizes} ids."
+    )
+
+
+def _input(options):
+    """A function that reads the examples, their kind, and where they come from."""
+    given = [name for name in ("source", "pairs", "texts", "dataset") if getattr(options, name)]
+    if len(given) != 1 or bool(options.source) != bool(options.target):
+        options.usage_error("Give --source and --target, --pairs, --texts, or --dataset.")
+    if options.dataset:
+        return _dataset(options)
+    if options.texts:
+        paths = data.expand_files(options.texts)
+        lines = functools.partial(_chain, data.iterate_lines, [(path,) for path in paths])
+        return lambda: ((line,) for line in lines()), "texts", paths
+    if options.source:
+        paths = [data.expand_files(options.source), data.expand_files(options.target)]
+        if len(paths[0]) != len(paths[1]):
+            raise ValueError(
+                "--source and --target must have as many files; received "
+                f"{len(paths[0])} and {len(paths[1])}."
+            )
+        if [*paths[0], *paths[1]].count("-") > 1:
+            raise ValueError("The standard input can be one file only; received it twice.")
+        pairs = list(zip(*paths, strict=True))
+        return functools.partial(_chain, data.iterate_files, pairs), "pairs", [*paths[0], *paths[1]]
+    paths = data.expand_files(options.pairs)
+    sides, arguments = options.sides or (), []
+    for path in paths:
+        json = options.json_lines or path.removesuffix(".gz").endswith((".jsonl", ".json"))
+        columns = sides if json else [int(s) if s.isdecimal() else s for s in sides]
+        read = data.iterate_json_lines if json else data.iterate_pairs
+        arguments.append(functools.partial(read, path, *columns))
+    return lambda: itertools.chain.from_iterable(each() for each in arguments), "pairs", paths
+
+
+def _chain(read, arguments):
+    return itertools.chain.from_iterable(read(*each) for each in arguments)
+
+
+def _dataset(options):
+    stored = {"data_dir": options.data_dir, "download": options.download}
+    name, split = options.dataset.removeprefix("tfds:"), options.split
+    origin = [options.dataset, split, options.sides, options.feature]
+    if options.feature:
+        read = functools.partial(data.iterate_text_split, name, split, options.feature, **stored)
+        return lambda: ((text,) for text in read()), "texts", origin
+    source, target = options.sides or (None, None)
+    read = functools.partial(data.iterate_split, name, split, source, target, **stored)
+    return read, "pairs", origin
+
+
+def _cleaning(options):
+    cleaning = {name: getattr(options, name) for name in FILTERS}
+    if cleaning["normalization"] == "none":
+        cleaning["normalization"] = None
+    return cleaning
+
+
+def _given_tokenizers(options, kind):
+    """The tokenizer of each side from --vocabulary-from; None without."""
+    path = options.vocabulary_from
+    if path is None:
+        return None
+    number = len(SIDES[kind])
+    if os.path.isdir(path):
+        tokenizers = data.Corpus(path).tokenizers()
+    elif path.endswith(".keras"):
+        task = load_task(path)
+        names = ("source_tokenizer", "target_tokenizer") if number == 2 else ("tokenizer",)
+        tokenizers = [getattr(task, name, None) for name in names]
+    else:
+        with open(path, "rb") as file:
+            proto = file.read()
+        try:
+            tokenizers = [SentencePieceTokenizer(proto)] * number
+        except RuntimeError:  # of SentencePiece
+            raise ValueError(
+                f"{path} is no SentencePiece model; expected one, a .keras file or a corpus."
+            ) from None
+    if len(tokenizers) != number or None in tokenizers:
+        raise ValueError(
+            f"{path} holds no vocabulary for {kind}. Take it from a corpus of {kind}, or from a "
+            f"{'translator' if kind == 'pairs' else 'text generator'}."
+        )
+    return tokenizers

@@ -1,0 +1,308 @@
+"""A corpus of any size as shards of ids: read, cleaned and tokenized as a stream."""
+
+import contextlib
+import hashlib
+import itertools
+import json
+import logging
+import os
+import pathlib
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import filelock
+
+from ..atomic import atomic_write, write_text
+from ..checks import check, check_at_least
+from ..pieces import SAMPLED_TOGETHER
+from ..shards.files import Shard
+from ..shards.processes import ShardWriters
+from ..tokenizers import SentencePieceTokenizer, checked_texts, train_tokenizer
+from .cleaning import Cleaner
+from .corpus import CORPUS_FILE, FORMAT_VERSION, SIDES, Corpus
+
+PREPARATION_FILE = "preparation.json"
+DEFAULT_SAMPLE = 200_000
+
+
+def prepare_corpus(
+    folder: str | os.PathLike,
+    read: Callable[[], Iterable[tuple[str, ...]]],
+    kind: str = "pairs",
+    *,
+    origin: Any = None,
+    read_once: bool = False,
+    tokenizers: Sequence[SentencePieceTokenizer] | None = None,
+    vocabulary_size: int | None = None,
+    model_type: str = "bpe",
+    separate_vocabularies: bool = False,
+    sample: int = DEFAULT_SAMPLE,
+    cleaning: Mapping[str, Any] | None = None,
+    shard_size: int = SAMPLED_TOGETHER,
+    num_processes: int | None = None,
+    overwrite: bool = False,
+) -> Corpus:
+    """Writes a corpus that need not fit into memory as shards of ids, for `PreparedBatches`.
+
+    Repeated after an interruption, it continues: complete shards are kept, and so is the
+    vocabulary.
+
+    Args:
+        folder: path of the folder to write.
+        read: function without arguments that returns the examples, (source, target) or (text,);
+            those with a blank side are dropped. Called again, it returns them once more.
+        kind: "pairs" or "texts".
+        origin: value that JSON can represent, where the examples come from; an interrupted
+            preparation continues with the same one alone.
+        read_once: bool, whether `read` can be called only once, as for the standard input. The
+            sample is then the first examples instead of random ones.
+        tokenizers: one per side; None: a vocabulary is learned from a sample.
+        vocabulary_size, model_type: see `train_tokenizer`.
+        separate_vocabularies: bool, whether each side has a vocabulary of its own.
+        sample: int from 1, maximum number of examples that a vocabulary is learned from; they are
+            held in memory.
+        cleaning: arguments of `clean`; None: the texts stay as they are.
+        shard_size: int from 1, examples per shard. With the default, random segmentations equal
+            those of `SentencePieceTokenizer.encode` for the whole corpus.
+        num_processes: int from 1, processes that tokenize and write; None: one per core.
+        overwrite: bool, whether a corpus in the folder may be replaced.
+
+    Returns:
+        `Corpus`.
+
+    Raises:
+        FileExistsError: The folder holds a complete corpus, or one of other settings.
+        BlockingIOError: Another process prepares the corpus.
+        ValueError: An argument is out of range, a tokenizer is none of SentencePiece, or no
+            example is left.
+        OSError: A shard cannot be written.
+    """
+    check(kind in SIDES, f"kind must be one of {', '.join(SIDES)}", kind=kind)
+    check_at_least(1, sample=sample, shard_size=shard_size, num_processes=num_processes)
+    vocabulary: list[Any] = [vocabulary_size, model_type, separate_vocabularies, sample]
+    if tokenizers is not None:
+        check(
+            all(isinstance(each, SentencePieceTokenizer) for each in tokenizers),
+            "A prepared corpus needs SentencePiece vocabularies",
+            tokenizers=[type(each).__name__ for each in tokenizers],
+        )
+        vocabulary = [_digest_of(each.proto) for each in tokenizers]
+    settings = {
+        "format_version": FORMAT_VERSION,
+        "kind": kind,
+        "origin": origin,
+        "cleaning": dict(cleaning) if cleaning is not None else None,
+        "vocabulary": vocabulary,
+        "shard_size": shard_size,
+    }
+    settings = json.loads(json.dumps(settings))  # lists for tuples, as they are read again
+    folder = pathlib.Path(folder)
+    with _only_process(folder):
+        _begin(folder, settings, overwrite)
+        if tokenizers is None:
+            tokenizers = _saved_tokenizers(folder, kind)
+        examples = _Examples(read, settings["cleaning"])
+        stream = examples.iterate()
+        if tokenizers is None:
+            if read_once:
+                first = list(itertools.islice(stream, sample))
+                stream, chosen = itertools.chain(first, stream), first
+            else:
+                chosen = _reservoir(stream, sample)
+            if not chosen:
+                raise examples.nothing_left()
+            if not read_once:
+                stream = examples.iterate()
+            tokenizers = _learned(chosen, vocabulary_size, model_type, separate_vocabularies)
+            del chosen
+        names = _save_vocabularies(folder, tokenizers, kind)
+        headers = _write_shards(folder, stream, tokenizers, settings, num_processes)
+        if not headers:
+            raise examples.nothing_left()
+        examples.log_report()
+        shards = {_shard_name(header["number"]): header["texts"] for header in headers}
+        protos = [_digest_of(each.proto) for each in tokenizers]
+        content = {
+            **settings,
+            "examples": sum(header["examples"] for header in headers),
+            "vocabularies": names,
+            "digest": _digest_of(json.dumps([settings["cleaning"], protos, shards]).encode()),
+            "shards": shards,
+        }
+        write_text(folder / CORPUS_FILE, json.dumps(content, indent=2) + "\n")
+    return Corpus(folder)
+
+
+class _Examples:
+    """The cleaned examples, read again in each pass."""
+
+    def __init__(self, read, cleaning):
+        self._read, self._cleaning = read, cleaning
+
+    def iterate(self):
+        self._total = self._blank = 0
+        self._cleaner = None
+        if self._cleaning is None:
+            return self._complete()
+        self._cleaner = Cleaner(**self._cleaning, on_disk=True)
+        return self._cleaner.iterate(self._complete())
+
+    def log_report(self):
+        """Logs what the last pass has dropped."""
+        if self._blank:
+            logging.getLogger(__name__).warning(
+                "Dropped %d of %d examples with a blank side.", self._blank, self._total
+            )
+        return self._cleaner.log_report() if self._cleaner else ""
+
+    def nothing_left(self):
+        report = self.log_report()
+        if self._cleaner and self._cleaner.total:
+            return self._cleaner.nothing_left(report)
+        return ValueError(
+            f"Expected at least one complete example, received {self._total}, all with a blank "
+            "side. Check that these are the right files and columns."
+        )
+
+    def _complete(self):
+        for row in self._read():
+            self._total += 1
+            if all(text.strip() for text in row):
+                yield row
+            else:
+                self._blank += 1
+
+
+@contextlib.contextmanager
+def _only_process(folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with filelock.FileLock(folder / ".lock", timeout=0):
+            yield
+    except filelock.Timeout as error:
+        raise BlockingIOError(
+            f"Another process prepares {folder}; wait for it, or choose another folder."
+        ) from error
+
+
+def _begin(folder, settings, overwrite):
+    """Continues what is in the folder, or makes room for a new corpus."""
+    path, complete = folder / PREPARATION_FILE, folder / CORPUS_FILE
+    before = json.loads(path.read_text("utf-8")) if path.exists() else None
+    for unfinished in folder.glob(".unfinished.*"):  # of a process that was killed
+        unfinished.unlink()
+    if (before is not None or complete.exists()) and not overwrite:
+        if before != settings:
+            raise FileExistsError(
+                f"{folder} holds a corpus of other examples or settings; choose another folder, or "
+                "overwrite it."
+            )
+        if complete.exists():
+            names = json.loads(complete.read_text("utf-8"))["shards"]
+            if all((folder / name).exists() for name in names):
+                raise FileExistsError(
+                    f"{folder} already holds this corpus, complete; use it, or overwrite it."
+                )
+        return
+    for old in (complete, path):  # first: they make the folder a corpus
+        old.unlink(missing_ok=True)
+    for pattern in ("shard-*.array_record", "*.spm"):
+        for old in folder.glob(pattern):
+            old.unlink()
+    write_text(path, json.dumps(settings, indent=2) + "\n")
+
+
+def _saved_tokenizers(folder, kind):
+    """The vocabularies of an interrupted preparation, one per side; None without any."""
+    paths = [folder / f"{side}.spm" for side in SIDES[kind]]
+    if (folder / "vocabulary.spm").exists():
+        paths = [folder / "vocabulary.spm"] * len(paths)
+    if not all(path.exists() for path in paths):
+        return None
+    of_path = {path: SentencePieceTokenizer(path.read_bytes()) for path in paths}
+    return [of_path[path] for path in paths]
+
+
+def _save_vocabularies(folder, tokenizers, kind):
+    """Writes the vocabularies, and returns the name of the file of each side."""
+    one = len({each.proto for each in tokenizers}) == 1
+    names = ["vocabulary.spm"] * len(tokenizers) if one else [f"{s}.spm" for s in SIDES[kind]]
+    for name, tokenizer in zip(names, tokenizers, strict=True):
+        if not (folder / name).exists():
+            with atomic_write(folder / name) as temporary:
+                temporary.write_bytes(tokenizer.proto)
+    return names
+
+
+def _reservoir(rows, number):
+    """A random sample of a stream, in its order; all of a short one. Vitter 1985, algorithm R."""
+    generator, chosen = random.Random(0), []
+    for n, row in enumerate(rows):
+        if n < number:
+            chosen.append((n, row))
+        elif (place := generator.randrange(n + 1)) < number:
+            chosen[place] = n, row
+    return [row for _, row in sorted(chosen)]
+
+
+def _learned(rows, vocabulary_size, model_type, separate):
+    """The tokenizer of each side, learned from rows."""
+    sides = [list(side) for side in zip(*rows, strict=True)]
+    if separate:
+        return [train_tokenizer(side, vocabulary_size, model_type) for side in sides]
+    texts = itertools.chain.from_iterable(sides)
+    return [train_tokenizer(texts, vocabulary_size, model_type)] * len(sides)
+
+
+def _write_shards(folder, stream, tokenizers, settings, num_processes):
+    """Writes the shards that are missing; returns the headers of all."""
+    largest = max(each.vocabulary_size() for each in tokenizers)
+    dtype = "<u2" if largest <= 2**16 else "<u4"
+    vocabularies = [each.proto for each in tokenizers]
+    names = [_digest_of(proto) for proto in vocabularies]
+    headers: list[dict[str, Any]] = []
+
+    def missing():
+        for number in itertools.count():
+            rows = list(itertools.islice(stream, settings["shard_size"]))
+            if not rows:
+                return
+            texts = [checked_texts(side) for side in zip(*rows, strict=True)]
+            header = {
+                "dtype": dtype,
+                "number": number,
+                "examples": len(rows),
+                "texts": _digest_of(repr((number, names, texts)).encode()),
+            }
+            headers.append(header)
+            path = folder / _shard_name(number)
+            if not path.exists() or _header_of(path) != header:
+                yield {
+                    "path": str(path),
+                    "texts": texts,
+                    "vocabularies": vocabularies,
+                    "header": header,
+                }
+
+    with ShardWriters(num_processes) as writers:
+        writers.run("write_texts", missing())
+    return headers
+
+
+def _header_of(path):
+    """The header of a shard; None if it is damaged."""
+    try:
+        shard = Shard(path)
+    except ValueError:
+        return None
+    shard.close()
+    return shard.header
+
+
+def _shard_name(number):
+    return f"shard-{number:05d}.array_record"
+
+
+def _digest_of(data):
+    return hashlib.blake2b(data, digest_size=16).hexdigest()

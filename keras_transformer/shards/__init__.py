@@ -1,0 +1,1 @@
+"""Shards: files of ids, written in parallel processes. Without Keras, so that these stay small."""
