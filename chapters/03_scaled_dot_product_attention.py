@@ -420,6 +420,7 @@ weights = softmax(np.array([1.0] + 15 * [-1.0]))
 print(f"largest weight {weights[0]:.2f}")
 np.testing.assert_allclose(weights[0], np.e / (np.e + 15 / np.e))
 
+
 def attention_by_cosine(query, key, value):
     query, key = (x / np.linalg.norm(x, axis=-1, keepdims=True) for x in (query, key))
     return softmax(query @ key.swapaxes(-1, -2)) @ value

@@ -601,7 +601,10 @@ def test_a_translator_trained_from_disk_equals_one_from_memory(dates_files, tmp_
         cleaning={"normalization": "NFC", "max_characters": 1000},
         num_processes=1,
     )
-    for name, form in (("disk", ["--prepared", tmp_path / "corpus"]), ("memory", ["--pairs", table])):
+    for name, form in (
+        ("disk", ["--prepared", tmp_path / "corpus"]),
+        ("memory", ["--pairs", table]),
+    ):
         result = inside([*train, *form, *files, "--output", tmp_path / name])
         assert result.returncode == 0, result.stderr
     assert weights_of(tmp_path / "disk") == weights_of(tmp_path / "memory")

@@ -90,7 +90,9 @@ def run(options: argparse.Namespace) -> None:
     except (ValueError, ImportError, OSError, RuntimeError) as error:
         sys.exit(f"{error}")
     tokens = " and ".join(f"{n:,}" for n in corpus.lengths.sum(axis=0, dtype="int64"))
-    sizes = " and ".join(f"{each.vocabulary_size():,}" for each in dict.fromkeys(corpus.tokenizers()))
+    sizes = " and ".join(
+        f"{each.vocabulary_size():,}" for each in dict.fromkeys(corpus.tokenizers())
+    )
     print(
         f"{options.output} holds {len(corpus):,} {corpus.kind} of {tokens} tokens in "
         f"{len(corpus.shard_paths)} shards; vocabulary: {sizes} ids."
