@@ -61,7 +61,9 @@ assert len(batches) >= 50
 model = kt.Transformer(30, num_layers=1, d_model=16, num_heads=2, d_ff=16, dropout=0.0)
 model.compile(kt.paper_optimizer(0.01), kt.TokenCrossEntropy(0.1), metrics=[kt.Perplexity()])
 losses = []
-remember = keras.callbacks.LambdaCallback(on_train_batch_end=lambda n, logs: losses.append(dict(logs)))
+remember = keras.callbacks.LambdaCallback(
+    on_train_batch_end=lambda n, logs: losses.append(dict(logs))
+)
 model.fit(batches, epochs=1, shuffle=False, verbose=0, callbacks=[remember])
 spread = {len(v.value.sharding.device_set) for v in model.trainable_variables}
 evaluated = model.evaluate(batches, verbose=0)
