@@ -127,18 +127,19 @@ def other_tasks(small_tasks, format):
     yield generator, prompts, generator.generate(prompts, number, temperature=0), number
 
 
-def restless_translator(tokenizer, restless, seed=3, **options):
+def restless_translator(tokenizer, restless, seed=3, source_tokenizer=None, **options):
     """Random weights: long answers, that differ from text to text."""
     model = {
         name: options.pop(name)
         for name in ("norm_first", "rotary", "max_length", "dtype", "activation")
         if name in options
     }
-    size = tokenizer.vocabulary_size()
+    tokenizers = source_tokenizer or tokenizer, tokenizer
+    vocabularies = [each.vocabulary_size() for each in tokenizers]
     sizes = dict(num_layers=2, d_model=16, num_heads=2, d_ff=32)
-    model = restless(kt.Transformer(size, size, **sizes, **model), seed)
+    model = restless(kt.Transformer(*vocabularies, **sizes, **model), seed)
     make_end_likelier(model.target_embedding)
-    return kt.Translator(model, tokenizer, **options)
+    return kt.Translator(model, *tokenizers, **options)
 
 
 def make_end_likelier(embedding, factor=3):

@@ -45,6 +45,21 @@ def test_lower_case_normal_forms_blank_lines_and_limits_are_those_of_the_task(
     assert len(lengths) > 2
 
 
+@pytest.mark.parametrize(
+    "format", ["saved_model", pytest.param("ctranslate2", marks=pytest.mark.slow)]
+)
+def test_each_side_has_its_own_vocabulary(german, restless, run_here, one_thread, format):
+    chinese = kt.train_tokenizer(["狗叫了，猫看见狗。", "他昨天买了一本书。"], 60)
+    target = german.target_tokenizer
+    translator = restless_translator(target, restless, 5, source_tokenizer=chinese)
+    texts = ["狗叫了。", "猫看见书。", "", "他买了狗。"]
+    expected = translator.translate(texts, beams=1)
+    assert run_here(translator, format, texts) == expected
+    assert len(set(expected)) > 2
+    if format == "saved_model":  # models of one process have one, too
+        assert run_here(german, format, GERMAN) == german.translate(GERMAN, beams=1)
+
+
 def test_a_text_longer_than_the_positions_is_refused_by_a_saved_model(german, exported):
     tf = pytest.importorskip("tensorflow", reason="it writes them", exc_type=ImportError)
     folder = exported(german, "saved_model")

@@ -5,6 +5,7 @@ Tokenizers, search and caches are in the graph. A program that loads it imports 
 """
 
 import functools
+import hashlib
 import pathlib
 
 from ..ids import END, PADDING, UNKNOWN
@@ -158,8 +159,11 @@ def _tokenizer(tokenizer, add_end=False):
     import tensorflow as tf
     import tensorflow_text
 
+    model = sentencepiece_model(tokenizer, "A SavedModel")
+    # A vocabulary is found by its name, in all graphs of a process: equal names, one vocabulary.
+    name = f"vocabulary_{hashlib.blake2b(model, digest_size=16).hexdigest()}"
     return tensorflow_text.SentencepieceTokenizer(
-        sentencepiece_model(tokenizer, "A SavedModel"), out_type=tf.int32, add_eos=add_end
+        model, out_type=tf.int32, add_eos=add_end, name=name
     )
 
 
