@@ -52,6 +52,9 @@ if backend.name() == "tensorflow" and not full_xla:
     tf.function = lambda *args, jit_compile=None, **kwargs: plain_function(*args, **kwargs)
 
 
+if backend.name() == "jax" and not full_xla:  # where each shape is compiled for seconds
+    data.batches.BucketedBatches.__init__.__kwdefaults__["num_buckets"] = 2
+
 pytest_plugins = ["engines"]
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from keras_transformer import backend
 from keras_transformer.data import TextBatches, TranslationBatches, WordBatches, chunks
+from keras_transformer.data.batches import BucketedBatches
 from keras_transformer.data.lengths import (
     assign_buckets,
     bucket_length,
@@ -24,6 +25,12 @@ TARGET = [
     [100 + n, *GENERATOR.integers(4, 99, max(0, n % 23 + GENERATOR.integers(-5, 6))).tolist()]
     for n in range(300)
 ]
+
+
+@pytest.fixture(autouse=True)
+def usual_number_of_shapes(monkeypatch):
+    """Where tests compile, conftest.py lowers it."""
+    monkeypatch.setitem(BucketedBatches.__init__.__kwdefaults__, "num_buckets", 8)
 
 
 def rows(batches):
