@@ -257,9 +257,7 @@ class EncoderBlock(Block):
         self.feed_forward = self._feed_forward(x_shape)
         self.feed_forward_add_norm = self._add_norm("feed_forward_add_norm", x_shape)
 
-    def call(
-        self, x, attention_mask=None, use_causal_mask=False, cache=None, training=None
-    ):
+    def call(self, x, attention_mask=None, use_causal_mask=False, cache=None, training=None):
         masks = dict(attention_mask=attention_mask, use_causal_mask=use_causal_mask)
         x = self.self_attention_add_norm(
             x, sublayer=lambda x: self.self_attention(x, x, **masks, cache=cache)

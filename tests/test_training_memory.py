@@ -70,9 +70,7 @@ def test_a_model_is_not_rematerialized_as_a_whole():
     [(False, False), (True, True)],
 )
 def test_the_formula_counts_the_variables_of_model_and_optimizer(memory, accumulate, ema):
-    model, _ = trained(
-        gradient_accumulation_steps=2 if accumulate else None, use_ema=ema
-    )
+    model, _ = trained(gradient_accumulation_steps=2 if accumulate else None, use_ema=ema)
     parameters = memory.parameters_of(kt.TransformerConfig(**SMALL), VOCABULARY)
     assert parameters == model.count_params()
     held = sum(

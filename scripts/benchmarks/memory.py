@@ -60,7 +60,7 @@ def weights_in_bytes(parameters, accumulate=False, ema=False):
 
 
 def activations_in_bytes(config, vocabulary_size, rows, source, target, rematerialized=False):
-    """What a step keeps from the forward pass for the backward pass, and the logits."""
+    """What a step keeps for the backward pass; logits, probabilities and their gradient."""
     d, d_ff, heads = config.d_model, config.d_ff, config.num_heads
     source_tokens, target_tokens = rows * source, rows * target
     # Queries, keys, values, joined heads; the weights; the sum and its norm; the mask of dropout.
@@ -77,7 +77,7 @@ def activations_in_bytes(config, vocabulary_size, rows, source, target, remateri
     else:
         kept = config.num_layers * (encoder_block + decoder_block)
     logits = target_tokens * vocabulary_size
-    return FLOAT * (kept + 2 * logits)
+    return FLOAT * (kept + 3 * logits)
 
 
 def peak_of_step(backend, config, vocabulary_size, rows, length, rematerialize):
@@ -161,7 +161,7 @@ def costs(vocabulary_size=PAPER_VOCABULARY, length=25, utilization=0.4):
                 "updates": updates,
                 "tokens": tokens,
                 "flops": flops,
-                "of_6_n_tokens": flops / (6 * parameters * tokens),
+                "six_n_tokens": 6 * parameters * tokens,
                 "p100_hours": hours,
                 "p100_utilization": flops / (hours * 3600 * 8 * P100),
                 "h100_hours": flops / (utilization * H100) / 3600,
@@ -173,15 +173,15 @@ def costs(vocabulary_size=PAPER_VOCABULARY, length=25, utilization=0.4):
 def cost(args):
     rows = costs(args.vocabulary_size, args.length, args.utilization)
     print(
-        "| model | parameters | updates | tokens, both sides | FLOPs | hours on 8 P100 (paper) | "
-        "of their peak | hours on one H100 |"
+        "| model | parameters | updates | tokens, both sides | 6 N tokens | FLOPs | "
+        "hours on 8 P100 (paper) | share of their FLOP/s | hours on one H100 |"
     )
-    print("|---|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|---|")
     for row in rows:
         print(
             f"| {row['model']} | {row['parameters']:,} | {row['updates']:,} | "
-            f"{row['tokens']:.1e} | {row['flops']:.2e} | {row['p100_hours']:g} | "
-            f"{row['p100_utilization']:.0%} | {row['h100_hours']:.1f} |"
+            f"{row['tokens']:.1e} | {row['six_n_tokens']:.2e} | {row['flops']:.2e} | "
+            f"{row['p100_hours']:g} | {row['p100_utilization']:.0%} | {row['h100_hours']:.1f} |"
         )
     report(args, rows)
 

@@ -71,9 +71,7 @@ def run(args):
     }
     row["ratio"] = row["read"] / row["trained"]
     print(f"{len(corpus):,} pairs, {len(batches):,} batches; {stack_of(recipe.model, size)}\n")
-    print(
-        "| plan of an epoch, s | peak memory so far, MB | tokens per second read | trained | ratio |"
-    )
+    print("| plan of an epoch, s | peak memory, MB | tokens per second read | trained | ratio |")
     print("|---|---|---|---|---|")
     print(
         f"| {planning:.1f} | {row['memory_mb']:,.0f} | {row['read']:,.0f} | "
