@@ -85,9 +85,10 @@ class Sampler:
             self._extend(ids, word, alpha, known, generator)
         if UNKNOWN not in ids:
             return ids
-        return [  # SentencePiece joins unknown characters that follow each other
+        befores = [0, *ids]  # SentencePiece joins unknown characters that follow each other
+        return [
             id
-            for before, id in itertools.pairwise([None, *ids])
+            for before, id in zip(befores, ids, strict=False)
             if id != UNKNOWN or before != UNKNOWN
         ]
 

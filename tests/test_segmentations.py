@@ -70,7 +70,9 @@ def test_a_unigram_segmentation_has_a_probability_in_proportion_to_its_own_to_th
         if 1 not in ids:
             weights[tuple(ids)] = math.exp(alpha * sum(map(processor.get_score, ids)))
     number, generator = 4000, random.Random(5)
-    counts = Counter(tuple(sampler.sample("relatingsable", alpha, generator)) for _ in range(number))
+    counts = Counter(
+        tuple(sampler.sample("relatingsable", alpha, generator)) for _ in range(number)
+    )
     assert len(weights) > 5 and counts.keys() <= weights.keys()
     total = sum(weights.values())
     for ids, weight in weights.items():

@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import itertools
 import math
 import pathlib
 import sys
@@ -27,13 +28,13 @@ def memory():
         sys.path.remove(str(ROOT / "scripts"))
 
 
-def trained(scope=None, **options):
+def trained(scope=None, optimizer=None):
     """A model after two steps with dropout, and their losses."""
     keras.utils.set_random_seed(3)
     with scope or contextlib.nullcontext():
         model = kt.Transformer(VOCABULARY, **SMALL, dropout=0.3)
     model.compile(
-        kt.paper_optimizer(0.01, **options),
+        optimizer or keras.optimizers.SGD(1.0),  # Adam would enlarge differences in rounding
         kt.TokenCrossEntropy(0.1),
         jit_compile=backend.prefers_jit(),
     )
@@ -70,7 +71,8 @@ def test_a_model_is_not_rematerialized_as_a_whole():
     [(False, False), (True, True)],
 )
 def test_the_formula_counts_the_variables_of_model_and_optimizer(memory, accumulate, ema):
-    model, _ = trained(gradient_accumulation_steps=2 if accumulate else None, use_ema=ema)
+    options = {"gradient_accumulation_steps": 2 if accumulate else None, "use_ema": ema}
+    model, _ = trained(optimizer=kt.paper_optimizer(0.01, **options))
     parameters = memory.parameters_of(kt.TransformerConfig(**SMALL), VOCABULARY)
     assert parameters == model.count_params()
     held = sum(
@@ -80,6 +82,17 @@ def test_the_formula_counts_the_variables_of_model_and_optimizer(memory, accumul
     )
     gradients = 4 * parameters
     assert held + gradients == memory.weights_in_bytes(parameters, accumulate, ema)
+
+
+def test_the_formula_on_the_page_is_that_of_the_program(memory):
+    page = (ROOT / "docs" / "memory.md").read_text("utf-8")
+    config = kt.PRESETS["mini"]
+    parameters = memory.parameters_of(config, 8000)
+    assert f"({parameters:,} parameters)" in page
+    for rows, again in itertools.product((64, 128), (False, True)):
+        activations = memory.activations_in_bytes(config, 8000, rows, 64, 64, again)
+        expected = (memory.weights_in_bytes(parameters) + activations) / 1e6
+        assert f"| {rows} x 64 | {'yes' if again else 'no'} | {expected:,.0f} |" in page
 
 
 def test_the_costs_on_the_page_are_those_of_the_program(memory, monkeypatch, capsys):
