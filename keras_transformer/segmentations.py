@@ -85,10 +85,10 @@ class Sampler:
             self._extend(ids, word, alpha, known, generator)
         if UNKNOWN not in ids:
             return ids
-        befores = [0, *ids]  # SentencePiece joins unknown characters that follow each other
+        previous = [0, *ids]  # SentencePiece joins unknown characters that follow each other
         return [
             id
-            for before, id in zip(befores, ids, strict=False)
+            for before, id in zip(previous, ids, strict=False)
             if id != UNKNOWN or before != UNKNOWN
         ]
 
