@@ -292,6 +292,51 @@ def to_tensors(structure: Any) -> Any:
     return keras.tree.map_structure(lambda x: None if x is None else convert(x), structure)
 
 
+def rematerialize(layer: keras.layers.Layer, function: Callable, *args: Any, **kwargs: Any) -> Any:
+    """`function`, which calls a layer, computed once more in the backward pass instead of kept.
+
+    keras.remat alone cannot do it: it computes again outside of Keras's call, where dropout is
+    off, or with other random numbers, and JAX takes flags for tensors. Here what is computed again
+    depends on tensors alone, the states of the dropouts included.
+
+    Args:
+        layer: built keras.layers.Layer; each of its dropouts is called once.
+        function: its result depends on the weights of `layer` and its arguments.
+        *args, **kwargs: its arguments.
+    """
+    variables = layer.variables
+    structure = (args, kwargs), [_present_value(variable) for variable in variables]
+    values = keras.tree.flatten(structure)
+    places = [place for place, value in enumerate(values) if _is_float(value)]
+
+    def compute(*floats):  # what else there is, masks and random states, has no gradient
+        given = list(values)
+        for place, value in zip(places, floats, strict=True):
+            given[place] = value
+        (args, kwargs), states = keras.tree.pack_sequence_as(structure, given)
+        with keras.StatelessScope(list(zip(variables, states, strict=True))):
+            return function(*args, **kwargs)
+
+    output = keras.remat(compute)(*(values[place] for place in places))
+    for inner in layer._flatten_layers():
+        if isinstance(inner, keras.layers.Dropout) and inner.rate > 0:
+            inner.seed_generator.next()  # as it has done within the scope
+    return output
+
+
+def _present_value(variable):
+    """The value of a variable as a tensor, which on TensorFlow a variable is itself."""
+    if name() == "tensorflow":
+        import tensorflow as tf
+
+        return tf.identity(variable.value)
+    return variable.value
+
+
+def _is_float(value):
+    return ops.is_tensor(value) and keras.backend.is_float_dtype(value.dtype)
+
+
 # Threads and random numbers
 
 

@@ -1,5 +1,6 @@
 """Feed-forward network, Add & Norm, and the two blocks of Figure 1, alone and in stacks of N."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -7,7 +8,7 @@ import keras
 
 from . import activations
 from .attention import MultiHeadAttention
-from .backend import Linear
+from .backend import Linear, rematerialize
 from .checks import check_above_0, check_at_least, check_rates
 
 EPSILON = 1e-6  # of layer normalization, as in the authors' code; Keras's default is 1e-3
@@ -166,6 +167,22 @@ class Block(keras.layers.Layer):
         self.norm_first = norm_first
         self.rotary = rotary
         self.layer_norm_epsilon = layer_norm_epsilon
+        self._is_inside = False  # a call of its own
+
+    def rematerialized_call(self, layer_call, *args, **kwargs):
+        """What `keras.RematScope` asks for, in training; see `backend.rematerialize`."""
+        chosen = super().rematerialized_call(layer_call, *args, **kwargs) is not layer_call
+        if not chosen or not kwargs.get("training") or self._is_inside:
+            return layer_call
+
+        def inside(*args, **kwargs):
+            self._is_inside = True
+            try:
+                return self(*args, **kwargs)  # with `training`, which dropout reads
+            finally:
+                self._is_inside = False
+
+        return functools.partial(rematerialize, self, inside)
 
     def _attention(self, name, query_shape, value_shape, rotary=False):
         attention = MultiHeadAttention(
@@ -240,7 +257,7 @@ class EncoderBlock(Block):
         self.feed_forward = self._feed_forward(x_shape)
         self.feed_forward_add_norm = self._add_norm("feed_forward_add_norm", x_shape)
 
-    def call(self, x, attention_mask=None, use_causal_mask=False, cache=None):
+    def call(self, x, attention_mask=None, use_causal_mask=False, cache=None, training=None):
         masks = dict(attention_mask=attention_mask, use_causal_mask=use_causal_mask)
         x = self.self_attention_add_norm(
             x, sublayer=lambda x: self.self_attention(x, x, **masks, cache=cache)
@@ -281,7 +298,15 @@ class DecoderBlock(Block):
         self.feed_forward = self._feed_forward(x_shape)
         self.feed_forward_add_norm = self._add_norm("feed_forward_add_norm", x_shape)
 
-    def call(self, x, memory, cross_attention_mask=None, attention_mask=None, cache=None):
+    def call(
+        self,
+        x,
+        memory,
+        cross_attention_mask=None,
+        attention_mask=None,
+        cache=None,
+        training=None,
+    ):
         masks = dict(attention_mask=attention_mask, use_causal_mask=True)
         x = self.self_attention_add_norm(
             x, sublayer=lambda x: self.self_attention(x, x, **masks, cache=cache)

@@ -4,6 +4,8 @@ Without Keras, so that processes that only encode start at once and stay small.
 """
 
 import itertools
+import random
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,8 +13,10 @@ import numpy as np
 
 from .checks import check
 from .ids import END, PADDING, START, UNKNOWN
+from .segmentations import Sampler, make_sampler
 
 SAMPLED_TOGETHER = 2**16  # texts after which a new seed is set, so that parts can be sampled alone
+_samplers: weakref.WeakKeyDictionary[Any, Sampler] = weakref.WeakKeyDictionary()
 
 
 def make_processor(proto: bytes) -> Any:
@@ -84,21 +88,12 @@ def sample_part(
     processor: Any, texts: list[str], alpha: float, seed: int | Sequence[int], number: int
 ) -> list[list[int]]:
     """What `sample` returns for its part with this number, from 0."""
-    import sentencepiece
-
     seeds = [seed] if isinstance(seed, (int, np.integer)) else [*seed]
     (state,) = np.random.SeedSequence([*seeds, number] if number else seeds).generate_state(1)
-    # The seed takes effect in threads that start after it: here the one that encodes.
-    sentencepiece.set_random_generator_seed(int(state))
-    try:
-        return processor.encode(
-            texts, enable_sampling=True, alpha=alpha, nbest_size=-1, num_threads=1
-        )
-    except RuntimeError:
-        raise ValueError(
-            "A vocabulary of characters has one segmentation per text only; learn one of "
-            "model_type bpe or unigram."
-        ) from None
+    if processor not in _samplers:
+        _samplers[processor] = make_sampler(processor)
+    generator, draw = random.Random(int(state)), _samplers[processor].sample
+    return [draw(text, alpha, generator) for text in texts]
 
 
 def _with_unused(processor, text, ids):

@@ -183,7 +183,8 @@ class SentencePieceTokenizer(Tokenizer):
             alpha: float in [0, 1]. For "bpe", the probability that a merge is left out
                 (BPE-dropout). For "unigram", a segmentation is drawn with a probability
                 proportional to its own to the power of alpha.
-            seed: int from 0, or several. The same seed and texts give the same ids.
+            seed: int from 0, or several. The same seed and texts give the same ids, in
+                every process.
 
         Returns:
             List of lists of int, one per text.

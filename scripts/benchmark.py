@@ -5,16 +5,19 @@ import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow's start-up notices
 
-from benchmarks import epochs, exports, generation, lengths, training
+from benchmarks import epochs, exports, generation, lengths, memory, reading, training
 
 HELP = """\
-Compare this package with other libraries.
+Measure this package, and compare it with other libraries.
 
   KERAS_BACKEND=jax python scripts/benchmark.py train
   python scripts/benchmark.py train --preset base --dtype mixed_bfloat16 --json train.json
   python scripts/benchmark.py epoch --source train.en.gz --target train.de.gz
   python scripts/benchmark.py generate --separate 3
   python scripts/benchmark.py export runs/en-de/model.keras --texts val.en
+  python scripts/benchmark.py memory --rows 64 256
+  python scripts/benchmark.py cost
+  python scripts/benchmark.py read corpora/en-de
   python scripts/benchmark.py train --contenders ours keras-attention --rounds 50
 
 Contenders take turns in one process, so that load on the machine slows all of them. Each command
@@ -27,7 +30,7 @@ def main():
     formatter = {"formatter_class": argparse.RawDescriptionHelpFormatter}
     parser = argparse.ArgumentParser(description=HELP, **formatter)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for command in (training, epochs, generation, lengths, exports):
+    for command in (training, epochs, generation, lengths, exports, memory, reading):
         command.add_command(commands, formatter)
     args = parser.parse_args()
     args.run(args)

@@ -516,7 +516,14 @@ def check_initial_vocabulary(
         tokenizers: those of the corpora, one per side.
         initial: those of the initial model; None without one.
     """
-    if initial and [each.proto for each in initial] != [each.proto for each in tokenizers]:
+    if not initial:
+        return
+    if not all(isinstance(each, kt.SentencePieceTokenizer) for each in initial):
+        raise ValueError(
+            f"--prepared holds ids of SentencePiece; {options.init_from} has another kind of "
+            "vocabulary. Give it training data as files."
+        )
+    if [each.proto for each in initial] != [each.proto for each in tokenizers]:
         raise ValueError(
             f"--prepared must have the vocabulary of {options.init_from}: prepare the corpus with "
             f"--vocabulary-from {options.init_from}."

@@ -6,6 +6,7 @@ import inspect
 import math
 import pathlib
 import sys
+import types
 
 import keras
 import pytest
@@ -333,3 +334,10 @@ def test_an_error_is_an_exit_with_its_sentence(options):
 
 def test_a_column_is_a_number_from_1_or_a_name(options):
     assert [options.column(name) for name in ("1", "12", "label", "-1")] == [1, 12, "label", "-1"]
+
+
+def test_a_corpus_has_no_vocabulary_of_another_kind(options):
+    given = types.SimpleNamespace(init_from="gpt2.keras")
+    with pytest.raises(ValueError, match="gpt2.keras has another kind of vocabulary"):
+        options.check_initial_vocabulary(given, [], [object()])
+    options.check_initial_vocabulary(given, [], None)

@@ -1,5 +1,6 @@
 """Corpora on disk: prepared as a stream, damaged, interrupted; batches equal those of memory."""
 
+import contextlib
 import csv
 import gzip
 import io
@@ -20,6 +21,7 @@ import pytest
 
 import keras_transformer as kt
 from keras_transformer import backend, console, data
+from keras_transformer.byte_level import ByteLevelTokenizer, BytePairs
 from keras_transformer.data import Corpus, PreparedBatches, prepare_corpus
 from keras_transformer.data import preparation as preparation_module
 from keras_transformer.data.cleaning import Cleaner
@@ -478,15 +480,24 @@ def test_every_form_of_input_gives_the_same_corpus(tmp_path, monkeypatch, comman
     rows = [{"pair": {"en": source, "de": target}} for source, target in PAIRS]
     (tmp_path / "pairs.jsonl").write_bytes(lines_of(map(json.dumps, rows)))
     size = ["--vocabulary-size", 120]
+    folder = tmp_path / "folder"  # for tfds.TranslateFolder
+    folder.mkdir()
+    for side, name in enumerate(("en", "de")):
+        (folder / f"{name}.train.txt").write_bytes(lines_of(pair[side] for pair in PAIRS))
     forms = {
         "files": ["--source", "*.en.gz", "--target", "0.de.gz", "1.de.gz"],
         "table": ["--pairs", "pairs.tsv", "--sides", 2, 1],
         "json": ["--pairs", "pairs.jsonl", "--sides", "pair.en", "pair.de"],
         "stdin": ["--pairs", "-", "--sides", 2, 1],
     }
+    with contextlib.suppress(ImportError):  # these read with TensorFlow
+        import tensorflow  # noqa: F401
+        import tensorflow_datasets  # noqa: F401
+
+        forms["dataset"] = ["--dataset", folder, "--sides", "en", "de"]
     digests = set()
     for name, form in forms.items():
-        out, errors, code = command(name, *form, *size, stdin=table)
+        out, errors, code = command(name, *form, *size, stdin=gzip.compress(table))
         assert code is None, errors
         assert out.startswith(f"{name} holds 300 pairs of ") and "vocabulary: 120 ids" in out
         digests.add(Corpus(name).digest)
@@ -512,10 +523,30 @@ def test_texts_and_a_given_vocabulary(tmp_path, monkeypatch, command, small_task
     assert "generator.keras holds no vocabulary for pairs" in errors and code
 
 
+def test_a_vocabulary_that_is_not_of_sentencepiece_is_refused(tmp_path, corpus, command):
+    tokenizers = pytest.importorskip("tokenizers")
+    pairs = BytePairs(sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet()), [])
+    tokenizer = ByteLevelTokenizer.of_pairs(pairs)
+    model = kt.LanguageModel(tokenizer.vocabulary_size(), num_layers=1, d_model=4, num_heads=1)
+    path = tmp_path / "gpt2.keras"
+    kt.TextGenerator(model, tokenizer).save(path)
+    (tmp_path / "a.txt").write_bytes(b"the dog\n")
+    out = tmp_path / "corpus"
+    _, errors, code = command(out, "--texts", tmp_path / "a.txt", "--vocabulary-from", path)
+    assert code and len(errors.splitlines()) == 1
+    assert "SentencePiece vocabularies alone; received ByteLevelTokenizer" in errors
+    assert not out.exists()
+    with pytest.raises(ValueError, match="alone; received ByteLevelTokenizer and Sentence"):
+        prepared(out, tokenizers=[tokenizer, corpus.tokenizers()[0]])
+    with pytest.raises(ValueError, match=r"per side \(source, target\); received tokenizers=\['S"):
+        prepared(out, tokenizers=corpus.tokenizers()[:1])
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
         ([], "Give --source and --target, --pairs, --texts, or --dataset"),
+        (["--texts", "*.conllu.gz"], "b.conllu.gz: words with labels fit into memory"),
         (["--source", "a"], "Give --source and --target"),
         (["--pairs", "a", "--texts", "b"], "Give --source and --target"),
         (["--pairs", "nowhere"], "nowhere: no such file"),
@@ -532,7 +563,8 @@ def test_what_the_command_cannot_do_is_one_sentence(
     tmp_path, monkeypatch, command, arguments, message
 ):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "a").write_bytes(b"one\ntwo\n")
+    for name in ("a", "b.conllu.gz"):
+        (tmp_path / name).write_bytes(b"one\ntwo\n")
     _, errors, code = command("out", *arguments)
     assert code and message in errors and "Traceback" not in errors
     assert len(errors.splitlines()) == 1

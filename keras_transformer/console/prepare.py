@@ -107,11 +107,11 @@ def _input(options):
     if options.dataset:
         return _dataset(options)
     if options.texts:
-        paths = data.expand_files(options.texts)
+        paths = _expanded(options.texts)
         lines = functools.partial(_chain, data.iterate_lines, [(path,) for path in paths])
         return lambda: ((line,) for line in lines()), "texts", paths
     if options.source:
-        paths = [data.expand_files(options.source), data.expand_files(options.target)]
+        paths = [_expanded(options.source), _expanded(options.target)]
         if len(paths[0]) != len(paths[1]):
             raise ValueError(
                 "--source and --target must have as many files; received "
@@ -121,7 +121,7 @@ def _input(options):
             raise ValueError("The standard input can be one file only; received it twice.")
         pairs = list(zip(*paths, strict=True))
         return functools.partial(_chain, data.iterate_files, pairs), "pairs", [*paths[0], *paths[1]]
-    paths = data.expand_files(options.pairs)
+    paths = _expanded(options.pairs)
     sides, arguments = options.sides or (), []
     for path in paths:
         json = options.json_lines or path.removesuffix(".gz").endswith((".jsonl", ".json"))
@@ -129,6 +129,17 @@ def _input(options):
         read = data.iterate_json_lines if json else data.iterate_pairs
         arguments.append(functools.partial(read, path, *columns))
     return lambda: itertools.chain.from_iterable(each() for each in arguments), "pairs", paths
+
+
+def _expanded(patterns):
+    paths = data.expand_files(patterns)
+    for path in paths:
+        if path.removesuffix(".gz").endswith(".conllu"):
+            raise ValueError(
+                f"{path}: words with labels fit into memory and are not prepared; train with "
+                f"scripts/train_tagger.py --train {path}."
+            )
+    return paths
 
 
 def _chain(read, arguments):

@@ -82,11 +82,7 @@ def prepare_corpus(
     check_at_least(1, sample=sample, shard_size=shard_size, num_processes=num_processes)
     vocabulary: list[Any] = [vocabulary_size, model_type, separate_vocabularies, sample]
     if tokenizers is not None:
-        check(
-            all(isinstance(each, SentencePieceTokenizer) for each in tokenizers),
-            "A prepared corpus needs SentencePiece vocabularies",
-            tokenizers=[type(each).__name__ for each in tokenizers],
-        )
+        _check_vocabularies(tokenizers, SIDES[kind])
         vocabulary = [_digest_of(each.proto) for each in tokenizers]
     settings = {
         "format_version": FORMAT_VERSION,
@@ -172,6 +168,17 @@ class _Examples:
                 yield row
             else:
                 self._blank += 1
+
+
+def _check_vocabularies(tokenizers, sides):
+    names = [type(each).__name__ for each in tokenizers]
+    expected = f"Expected a tokenizer per side ({', '.join(sides)})"
+    check(len(tokenizers) == len(sides), expected, tokenizers=names)
+    if not all(isinstance(each, SentencePieceTokenizer) for each in tokenizers):
+        raise ValueError(
+            "The processes that write a corpus read SentencePiece vocabularies alone; received "
+            f"{' and '.join(dict.fromkeys(names))}. Learn one, or take that of another model."
+        )
 
 
 @contextlib.contextmanager

@@ -45,6 +45,16 @@ class FunctionalModel(keras.Model):
         else:
             super().__setattr__(name, value)
 
+    def rematerialized_call(self, layer_call, *args, **kwargs):
+        """Refuses a `keras.RematScope` that rematerializes the whole model, blocks and all."""
+        if super().rematerialized_call(layer_call, *args, **kwargs) is not layer_call:
+            raise ValueError(
+                "Blocks alone can be rematerialized, by their names; received "
+                f"keras.RematScope(mode={self._remat_mode.mode!r}). Use "
+                'mode="list_of_layers", layer_names=["block_1", ...].'
+            )
+        return layer_call
+
     @property
     def max_length(self) -> int | None:
         """int, number of learned positions; None: no limit."""

@@ -1,0 +1,211 @@
+"""Memory of a training step by formula, beside what a process takes; and what a training costs."""
+
+import contextlib
+import math
+import multiprocessing
+import os
+import pathlib
+import re
+
+import keras
+import numpy as np
+
+import keras_transformer as kt
+
+from .measuring import INPUTS, add_sizes, report, sizes_given, stack_of
+from .training import products_of
+
+MEMORY_HELP = """\
+Peak memory of a training step (forward, backward, Adam) of a Transformer, by the formula of
+docs/memory.md and as measured: for each number of rows, with and without rematerialization.
+
+Each step runs in a process of its own. Measured is the peak of that process during its third step,
+less that of the same program with sizes near 1, so that neither the libraries nor the compiled
+program count. Needs Linux. A GPU's memory is its own: there, use the tools of the backend.
+"""
+COST_HELP = """\
+What the paper's trainings cost on paper: parameters, tokens, FLOPs, hours.
+
+FLOPs are those of all products of matrices, forward and backward, as scripts/benchmark.py train
+counts them (two per multiplication and addition), for sentences of --length tokens on both sides.
+"""
+FLOAT, TINY = 4, {"d_model": 8, "num_heads": 2, "d_ff": 8}
+TRAININGS = {  # Vaswani et al. 2017, sections 5.1, 5.2 and 6.1: updates, hours on 8 P100
+    "base": (100_000, 12),
+    "big": (300_000, 3.5 * 24),
+}
+TOKENS_PER_SIDE = 25_000  # section 5.1, per update
+PAPER_VOCABULARY = 37_000
+P100 = 9.5e12  # FLOP/s sustained, the paper's estimate (footnote 5)
+H100 = 989e12  # FLOP/s, bfloat16 without sparsity, SXM, from its data sheet
+
+
+def blocks(config):
+    """The names of all blocks, for `keras.RematScope`."""
+    return [f"block_{number}" for number in range(1, config.num_layers + 1)]
+
+
+def parameters_of(config, vocabulary_size):
+    """Numbers that a Transformer with one vocabulary learns."""
+    d, d_ff = config.d_model, config.d_ff
+    attention, norm = 4 * (d * d + d), 2 * d
+    feed_forward = 2 * d * d_ff + d_ff + d
+    blocks = config.num_layers * (3 * attention + 2 * feed_forward + 5 * norm)
+    return vocabulary_size * d + blocks + config.norm_first * 2 * norm
+
+
+def weights_in_bytes(parameters, accumulate=False, ema=False):
+    """Weights, their gradients and the two moments of Adam, and what two options add."""
+    return FLOAT * parameters * (4 + accumulate + ema)
+
+
+def activations_in_bytes(config, vocabulary_size, rows, source, target, rematerialized=False):
+    """What a step keeps for the backward pass; logits, probabilities and their gradient."""
+    d, d_ff, heads = config.d_model, config.d_ff, config.num_heads
+    source_tokens, target_tokens = rows * source, rows * target
+    # Queries, keys, values, joined heads; the weights; the sum and its norm; the mask of dropout.
+    attention = 6.5 * d + heads * source
+    self_attention = 6.5 * d + heads * target
+    cross_attention = 4.5 * d + heads * source
+    feed_forward = 2.5 * d + d_ff
+    encoder_block = source_tokens * (attention + feed_forward)
+    decoder_block = target_tokens * (self_attention + cross_attention + feed_forward)
+    decoder_block += source_tokens * 2 * d  # keys and values of the memory
+    if rematerialized:
+        inputs = (config.num_layers - 1) * (source_tokens + target_tokens) * d
+        kept = inputs + max(encoder_block, decoder_block)
+    else:
+        kept = config.num_layers * (encoder_block + decoder_block)
+    logits = target_tokens * vocabulary_size
+    return FLOAT * (kept + 3 * logits)
+
+
+def peak_of_step(backend, config, vocabulary_size, rows, length, rematerialize):
+    """The peak memory in bytes of this process, which must be a new one, during a step."""
+    assert keras.backend.backend() == backend, "the process has another backend"
+    scope = keras.RematScope(mode="list_of_layers", layer_names=blocks(config))
+    with scope if rematerialize else contextlib.nullcontext():
+        model = kt.Transformer(vocabulary_size, config=config)
+    model.compile(
+        kt.paper_optimizer(1e-4),
+        kt.TokenCrossEntropy(0.1),
+        jit_compile=kt.backend.prefers_jit(),
+    )
+    rng = np.random.default_rng(0)
+    *inputs, labels = rng.integers(4, vocabulary_size, (3, rows, length)).astype("int32")
+    status = pathlib.Path("/proc/self/status")
+    for step in range(3):
+        if step == 2:
+            pathlib.Path("/proc/self/clear_refs").write_text("5")  # the peak is that of now
+        model.train_on_batch(dict(zip(INPUTS, inputs, strict=True)), labels)
+        keras.ops.convert_to_numpy(model.trainable_variables[-1])  # waits for the update
+    return int(re.search(r"VmHWM:\s*(\d+) kB", status.read_text())[1]) * 1024
+
+
+def in_new_process(*arguments):
+    # Of a fixed size, or freed arrays would stay with the process.
+    os.environ["MALLOC_MMAP_THRESHOLD_"] = "131072"
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(peak_of_step, (keras.backend.backend(), *arguments))
+
+
+def memory(args):
+    config = kt.PRESETS[args.preset].replace(**sizes_given(args))
+    size, length, rows = args.vocabulary_size, args.length, []
+    parameters = parameters_of(config, size)
+    print(f"Training step, {stack_of(config, size)}: {parameters:,} parameters, float32\n")
+    print("| rows x length | rematerialized | formula, MB | measured, MB | measured / formula |")
+    print("|---|---|---|---|---|")
+    for rematerialized in (False, True):
+        program = in_new_process(config.replace(**TINY), 16, 1, 4, rematerialized)
+        for number in args.rows:
+            expected = weights_in_bytes(parameters) + activations_in_bytes(
+                config, size, number, length, length, rematerialized
+            )
+            measured = in_new_process(config, size, number, length, rematerialized) - program
+            row = {
+                "rows": number,
+                "length": length,
+                "rematerialized": rematerialized,
+                "formula": expected / 1e6,
+                "measured": measured / 1e6,
+                "program": program / 1e6,
+            }
+            rows.append(row)
+            print(
+                f"| {number} x {length} | {'yes' if rematerialized else 'no'} | "
+                f"{row['formula']:,.0f} | {row['measured']:,.0f} | {measured / expected:.2f} |",
+                flush=True,
+            )
+    report(args, rows)
+
+
+def flops_per_update(config, vocabulary_size, length):
+    """Of 25,000 tokens per side, in sentences of one length."""
+    products = products_of(config, vocabulary_size, TOKENS_PER_SIDE // length, length)
+    return sum(2 * math.prod(product) for product in products)
+
+
+def costs(vocabulary_size=PAPER_VOCABULARY, length=25, utilization=0.4):
+    """What the trainings of Table 2 cost: a dict per model."""
+    rows = []
+    for preset, (updates, hours) in TRAININGS.items():
+        config = kt.PRESETS[preset]
+        parameters = parameters_of(config, vocabulary_size)
+        flops = updates * flops_per_update(config, vocabulary_size, length)
+        tokens = updates * 2 * TOKENS_PER_SIDE
+        rows.append(
+            {
+                "model": preset,
+                "parameters": parameters,
+                "updates": updates,
+                "tokens": tokens,
+                "flops": flops,
+                "six_n_tokens": 6 * parameters * tokens,
+                "p100_hours": hours,
+                "p100_utilization": flops / (hours * 3600 * 8 * P100),
+                "h100_hours": flops / (utilization * H100) / 3600,
+            }
+        )
+    return rows
+
+
+def cost(args):
+    rows = costs(args.vocabulary_size, args.length, args.utilization)
+    print(
+        "| model | parameters | updates | tokens, both sides | 6 N tokens | FLOPs | "
+        "hours on 8 P100 (paper) | share of their FLOP/s | hours on one H100 |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|")
+    for row in rows:
+        print(
+            f"| {row['model']} | {row['parameters']:,} | {row['updates']:,} | "
+            f"{row['tokens']:.1e} | {row['six_n_tokens']:.2e} | {row['flops']:.2e} | "
+            f"{row['p100_hours']:g} | {row['p100_utilization']:.0%} | {row['h100_hours']:.1f} |"
+        )
+    report(args, rows)
+
+
+def add_command(commands, formatter):
+    one_line = "peak memory of a training step, by formula and measured"
+    command = commands.add_parser("memory", help=one_line, description=MEMORY_HELP, **formatter)
+    add = command.add_argument
+    add("--preset", choices=kt.PRESETS, default="mini", help="sizes and dropout (default: mini)")
+    add_sizes(add)
+    add("--vocabulary-size", type=int, default=8000, metavar="N", help="shared ids (default: 8000)")
+    rows = "sentence pairs per batch, one measurement each (default: 64 256)"
+    add("--rows", type=int, nargs="+", default=[64, 256], metavar="N", help=rows)
+    add("--length", type=int, default=32, metavar="N", help="tokens per side (default: 32)")
+    add("--json", metavar="FILE", help="JSON file for the rows and their circumstances")
+    command.set_defaults(run=memory)
+
+    one_line = "what the paper's trainings cost on paper"
+    command = commands.add_parser("cost", help=one_line, description=COST_HELP, **formatter)
+    add = command.add_argument
+    size = f"shared ids (default: {PAPER_VOCABULARY}, as in the paper)"
+    add("--vocabulary-size", type=int, default=PAPER_VOCABULARY, metavar="N", help=size)
+    add("--length", type=int, default=25, metavar="N", help="tokens per sentence (default: 25)")
+    share = "assumed share of the H100's peak, 989 TFLOP/s in bfloat16 (default: 0.4)"
+    add("--utilization", type=float, default=0.4, metavar="P", help=share)
+    add("--json", metavar="FILE", help="JSON file for the rows and their circumstances")
+    command.set_defaults(run=cost)
