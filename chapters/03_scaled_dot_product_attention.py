@@ -98,11 +98,15 @@ values = np.eye(3)  # 我, 是 and 谁 as unit vectors, so that the output shows
 encoded = softmax(scores) @ values
 print("entry (1, 1):", article[0, 0], "; 谁 becomes", encoded[2].round(2))
 np.testing.assert_allclose(encoded[2], [0.2, 0.1, 0.7])
-assert (Q[:3] @ K[:3].T).shape == (3, 3)  # of vectors of width 8
 
 # %% [markdown]
 # The article adds that $QK^T$ also weighs features against each other. It cannot: the product sums
-# over the features, and what is left of vectors of any width is one number for two positions.
+# over the features, and what is left of vectors of any width is one number for two positions. It
+# does not even see which feature is which:
+
+# %%
+order = rng.permutation(8)  # the eight features, in another order
+np.testing.assert_allclose(Q[:, order] @ K[:, order].T, Q @ K.T)
 
 # %%
 # extra code – the matrix as a picture
@@ -222,17 +226,32 @@ assert curves[unscaled][0] > 0.9 and curves[article_004][0] < 0.1 < 0.2 < curves
 
 
 # %% [markdown]
-# The fourth form is indeed what Keras's layer computes:
+# Is it only our formula? Here is the article's line in Keras, beside the paper's; and the fourth
+# form, which is what Keras's layer computes:
 
 # %%
-tensors = [ops.convert_to_tensor(x, "float32") for x in (queries, keys, keys)]
-_, keras_weights = keras.layers.Attention()(tensors, return_attention_scores=True)
-np.testing.assert_allclose(ops.convert_to_numpy(keras_weights)[:, 0], softmax(scores), atol=1e-4)
+query, key = (ops.convert_to_tensor(x, "float32") for x in (queries, keys))
+s = ops.matmul(query, ops.swapaxes(key, 1, 2))
+in_article = ops.convert_to_numpy(ops.softmax(s) * d_k**-0.5)[:, 0]
+in_paper = ops.convert_to_numpy(ops.softmax(s * d_k**-0.5))[:, 0]
+_, in_keras = keras.layers.Attention()([query, key, key], return_attention_scores=True)
+for name, each in (("article 001", in_article), ("paper", in_paper)):
+    print(f"{name:11} rows sum to {each.sum(axis=-1).mean():.4f}")
+np.testing.assert_allclose(in_article, softmax(scores) / 16, atol=1e-4)
+np.testing.assert_allclose(in_paper, softmax(scores / 16), atol=1e-4)
+np.testing.assert_allclose(ops.convert_to_numpy(in_keras)[:, 0], softmax(scores), atol=1e-4)
+
+saturation = gradients[paper] / gradients[unscaled]
+ratio = gradients[paper] / gradients[article_001]
+print(f"the paper's gradient at the query: {ratio:.0f} times article 001's, {saturation:.1f} times")
+print("that of the unscaled softmax")
 
 # %% [markdown]
 # After the softmax the factor rescues nothing: weights and gradient are those of the unscaled
-# softmax, both of them 16 times smaller. Dividing by $d_k$ errs the other way: the best key gets
-# hardly more than 1/16, and attention begins as a plain mean.
+# softmax, both of them 16 times smaller. (A constant factor of the gradient means nothing to an
+# optimizer such as Adam. What it cannot make good is the saturation, a factor of 2.1.) Dividing by
+# $d_k$ errs the other way: the best key gets hardly more than 1/16, and attention begins as a plain
+# mean.
 
 # %%
 # extra code – who gets how much, from the best key to the worst
@@ -432,10 +451,14 @@ assert not report.passed and "cosine" in str(report)
 
 # %%
 # extra code – the numbers of the gallery
-figures.record(row_sum=totals[article_001], ratio=gradients[paper] / gradients[article_001])
+figures.record(row_sum=in_article.sum(axis=-1).mean(), ratio=ratio, saturation=saturation)
 figures.record(best_by_d_k=curves[article_004][0], best_by_root=curves[paper][0], half=half)
 figures.record(median=np.median(at_query), largest=at_query.max())
 figures.record(cosine_1=cosines[0, 0], cosine_2=cosines[0, 1], dot_1=dots[0, 0], dot_2=dots[0, 1])
+figures.record(
+    0.25, additive_256=min(errors["additive_256"]), scaled_256=min(errors["scaled_dot_256"])
+)
+figures.record(0.25, unscaled_256=min(errors["dot_256"]))
 figures.record(direct=20 * 20 * d_model, projected=2 * 20 * d_model * d_k + 20 * 20 * d_k)
 
 # %% [markdown]

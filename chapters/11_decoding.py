@@ -500,6 +500,7 @@ assert sentences(changed(rain, top_k=1)) == {"it rained hard": 1.0}
 # %%
 # extra code – the numbers of the gallery
 figures.record(greedy=true["it rained hard"], best=true["heavy rain"])
+figures.record(written=10, read=read)
 figures.record(below=below, missed_1=missed[1], missed_2=missed[2], missed_4=missed[4])
 
 # %% [markdown]

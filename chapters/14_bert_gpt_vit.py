@@ -498,11 +498,13 @@ for (name, others), millions in zip(real.items(), (110, 124, 86), strict=True):
 
 # %%
 x = rng.normal(size=(1, 6, D_MODEL)).astype("float32")
+last_moves = []
 for num_layers in (1, 2):
     stack = encoder(num_layers)
     last = [array(stack(y, kt.look_ahead_mask(6)))[0, -1] for y in (x, x[:, [1, 0, 2, 3, 4, 5]])]
     difference = np.abs(np.subtract(*last)).max()
     print(f"first two tokens swapped, {num_layers} block(s): the last moves by {difference:.0e}")
+    last_moves.append(difference)
     assert (difference > 1e-3) == (num_layers == 2)
 
 # %% [markdown]
@@ -538,6 +540,8 @@ assert total > parameters(12, 768, 3072, *real["ViT-B/16"])[1]
 figures.record(one_side=one_side, floor=floor, blocks=blocks)
 figures.record(0.08, bert=found["BERT"][1])
 figures.record(0.04, gpt=of_all)
+figures.record(1e-4, one_block=last_moves[0])
+figures.record(0.3, two_blocks=last_moves[1])
 
 # %% [markdown]
 # ## In short

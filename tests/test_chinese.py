@@ -74,7 +74,8 @@ def test_both_galleries_lead_to_the_same_rows_of_concepts():
 
 def sayings(name):
     """(number, verdict, the numbers that were measured, notes, chapters) of each row."""
-    for row in re.findall(r"^\| (\d+ \|.*)\|$", text_of(name), re.M):
+    text = re.sub(r"<!--.*?-->", "", text_of(name))  # which name the numbers
+    for row in re.findall(r"^\| (\d+ \|.*)\|$", text, re.M):
         number, saying, verdict, measured, chapters = (cell.strip() for cell in row.split(" | "))
         numbers = re.findall(r"-?\d+(?:,\d{3})*(?:\.\d+)?(?:e-\d+)?", measured)
         notes = re.findall(r"\[\^\d\]", saying)
