@@ -10,7 +10,8 @@
 # from deciding everything before anything is learned.
 #
 # *Paper: section 3.2.1, equation 1 and footnote 4. Géron: chapter 16, "Attention Mechanisms" and
-# "Multi-head attention". Articles: all five.*
+# "Multi-head attention". Articles: all five (000 to 004 are study notes of the paper, in Chinese;
+# the page "Things people say about attention, measured" names them).*
 
 # %%
 import keras
@@ -28,6 +29,11 @@ rng = np.random.default_rng(3)
 # ## One query, by hand
 #
 # $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\!\left(\frac{QK^T}{\sqrt{d_k}}\right)V$$
+#
+# Each word is a vector, and three trained matrices make three vectors of it: a *query*, what it
+# asks for; a *key*, by which it is found; a *value*, what it hands over. The rows of $Q$, $K$ and
+# $V$ are those of all words. (Here we draw them at random; the last section asks what the matrices
+# are for.)
 #
 # Read it for a single query $q$: score every key with a dot product, turn the scores into weights
 # that sum to 1, and take the weighted mean of the values. That is a dictionary lookup gone soft:
@@ -118,9 +124,9 @@ figures.show(plots.plot_attention(article, labels, labels), "03_matrix")
 #
 # The paper's footnote 4: if the components of $q$ and $k$ are independent with mean 0 and variance
 # 1, their dot product has mean 0 and variance $d_k$. Let's draw 5,000 pairs for each width. We
-# also measure what the softmax over 16 such scores still passes back to them: its Jacobian is
-# $\mathrm{diag}(w) - ww^T$, and when one weight is near 1 and the others near 0, all of it
-# vanishes.
+# also measure what the softmax over 16 such scores still passes back to them: its Jacobian, the
+# matrix of the derivatives of each weight by each score, is $\mathrm{diag}(w) - ww^T$. When one
+# weight is near 1 and the others near 0, all of it vanishes, and with it the gradient.
 
 
 # %%

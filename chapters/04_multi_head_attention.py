@@ -103,6 +103,11 @@ assert multiplications(100, 128, 8, key_dim=128) == 8 * counts[8][1]
 # %% [markdown]
 # ## Where Q, K and V come from
 #
+# The paper's model translates: an *encoder* reads the source sentence, and a *decoder* writes the
+# target, one word after the other. While it writes, a word must not look at those behind it, so
+# they are masked (chapter 6), and it looks at what the encoder has made of the source, the *memory*
+# (chapter 7).
+#
 # Article 003 has a table of four attentions. Here it is as code: one layer class, and the kinds
 # differ in what is passed. (Mind the order, Keras's: `query, value, key`, and the key is the value
 # unless we say otherwise.) "Multi-head", the table's fourth row, is not a fourth kind: all three
@@ -125,7 +130,7 @@ for kind, (query, value, causal) in kinds.items():
 
 # %% [markdown]
 # What can each output know? `figures.who_moves` changes one input token after the other and notes
-# which outputs move:
+# which outputs move. (At the end we ask a whole block of the decoder; chapter 9 opens it.)
 
 # %%
 hears = {
@@ -172,7 +177,9 @@ figures.show(figure, "04_sources")
 # Why heads at all? "With a single attention head, averaging inhibits this", says section 3.2.2, and
 # article 003 on its sentence: one head must squeeze all that 他 (he) has to do with into one set of
 # weights. Let's take the sentence's thirteen words, draw rows of thirteen at random, close each row
-# to a ring, and ask at every position for two words: the one before and the one after.
+# to a ring, and ask at every position for two words: the one before and the one after. ("Before"
+# means nothing to attention itself. So a trained vector for each place is added to the word, which
+# is chapter 5.)
 
 # %%
 words = "那天 雨 很大 他 等了 很久 水汽 打湿了 衣服 也 没有 等到 她".split()

@@ -270,7 +270,8 @@ assert 2.5 < concatenated / added < 3 and directions < 64
 #
 # ## Four models and a question of order
 #
-# At each place, name the token of two places before. We train one block of one head without
+# At each place, name the token of two places before. We train one encoder block (attention and the
+# two boxes that chapter 8 opens) with one head, by Adam with the paper's constants: without
 # positions, with waves added, with learned positions (one trained vector per place), and with waves
 # beside the word: of the 32 numbers, 16 for the word and 16 for the place.
 

@@ -197,7 +197,8 @@ assert sum(np.prod(part.shape) for part in parts) == 2 * 10 * 32  # K and V, tok
 # *It* is the better first word because many sentences begin with it; greedy counts them all, and
 # can then write but one. A beam keeps several beginnings. Each step ranks the extensions of all by
 # log-probability; those that end are put aside as finished, the best that do not end live on.
-# Finished ones are ranked by log-probability over GNMT's length penalty,
+# Finished ones are ranked by log-probability over the length penalty of GNMT (Google's translator
+# of 2016, before the Transformer), which makes up for what each further word costs:
 # $\left(\frac{5 + n}{6}\right)^\alpha$ for $n$ tokens, END included.
 
 

@@ -37,21 +37,21 @@ import sys
 for name, text in {{
 {files}
 }}.items():
-    path = pathlib.Path("{folder}", "chapters", name).resolve()
+    path = pathlib.Path("{folder}", name).resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, "utf-8")
-sys.path.insert(0, str(path.parent))
+sys.path.insert(0, str(pathlib.Path("{folder}", "chapters").resolve()))
 sys.argv[0] = "{chapter}.py\""""
 FOLDER = "keras_transformer_chapters"
 
 
 def shared_files(source):
-    """The names of the files in chapters/ that a chapter imports or reads."""
-    modules = [path.name for path in CHAPTERS.glob("[a-z]*.py")]
-    imported = [name for name in modules if re.search(rf"^import {name[:-3]}$", source, re.M)]
-    texts = [path.name for path in CHAPTERS.glob("*.*") if path.suffix in (".txt", ".tsv")]
-    helpers = "".join((CHAPTERS / name).read_text("utf-8") for name in imported)
-    return imported + [name for name in texts if name in source + helpers]
+    """The files of chapters/ and scripts/ that a chapter imports or reads."""
+    modules = [*sorted(CHAPTERS.glob("[a-z]*.py")), *sorted((ROOT / "scripts").glob("*.py"))]
+    imported = [path for path in modules if re.search(rf"^import {path.stem}$", source, re.M)]
+    texts = [path for path in sorted(CHAPTERS.glob("*.*")) if path.suffix in (".txt", ".tsv")]
+    # figures.sonnets() reads sonnets.txt: only a chapter that calls it, or names it, needs the text
+    return imported + [path for path in texts if f".{path.stem}(" in source or path.name in source]
 
 
 def colab_link(name):
@@ -82,8 +82,8 @@ def standalone(notebook, path):
     program = CHAPTERS / f"{name.removesuffix('.zh')}.py"
     source = program.read_text("utf-8")
     files = ",\n".join(
-        f"    {name!r}: {as_literal((CHAPTERS / name).read_text('utf-8'))}"
-        for name in shared_files(source)
+        f"    {path.relative_to(ROOT).as_posix()!r}: {as_literal(path.read_text('utf-8'))}"
+        for path in shared_files(source)
     )
     shared = SHARED.format(folder=FOLDER, files=files, chapter=program.stem)
     cells = [nbformat.v4.new_code_cell(INSTALL.format(requirement=requirement()))]

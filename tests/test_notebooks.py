@@ -53,6 +53,19 @@ def test_the_shared_files_are_written_where_they_can_be_imported(notebooks, tmp_
     assert (folder / "chapters" / "figures.py").read_bytes() == figures.read_bytes()
 
 
+def test_a_notebook_brings_what_its_chapter_imports_and_reads(notebooks):
+    def brought(number):
+        (path,) = (path for path in CHAPTERS if path.name.startswith(number))
+        files = notebooks.shared_files(path.read_text("utf-8"))
+        return {path.relative_to(ROOT).as_posix() for path in files}
+
+    figures = "chapters/figures.py"
+    assert brought("03") == {figures}
+    assert brought("15") == {figures, "scripts/generated_english.py"}
+    for number in ("16", "17", "18"):
+        assert brought(number) == {figures, "chapters/sonnets.txt"}
+
+
 def test_links_to_colab_need_a_repository(notebooks, monkeypatch):
     monkeypatch.delenv("GITHUB_REPOSITORY", raising=False)
     assert "Colab" not in sources(notebooks.from_chapter(CHAPTERS[0]), "markdown")[0]
