@@ -93,7 +93,9 @@ def standalone(notebook, path):
         notebook.cells[0].source += f"\n\n[Open in Colab]({link})"
     for cell in notebook.cells:  # notebooks lie in one folder, as chapters do
         if cell.cell_type == "markdown":
-            cell.source = re.sub(r"\]\((\d\d_\w+)\.py\)", r"](\1.ipynb)", cell.source)
+            cell.source = re.sub(
+                r"\]\((\d\d_\w+)(?:\.py|(\.zh)\.md)\)", r"](\1\2.ipynb)", cell.source
+            )
     notebook.cells[1:1] = cells
     for number, cell in enumerate(notebook.cells):
         cell.id = f"cell-{number}"  # the same in every build
