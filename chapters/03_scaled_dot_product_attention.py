@@ -261,12 +261,16 @@ print("that of the unscaled softmax")
 
 # %%
 # extra code – who gets how much, from the best key to the worst
-figure, panel = figures.panels(width=5.5)
-styles = [("o-", figures.BLUE), ("s--", figures.ORANGE), ("^:", figures.GREEN), ("x-.", "0.4")]
-for (name, curve), (style, color) in zip(curves.items(), styles, strict=True):
-    panel.plot(range(1, 17), curve, style, color=color, label=name, markersize=4)
-panel.set(xlabel="key, from the best to the worst of 16", ylabel="weight (mean of 500 rows)")
-panel.legend(title="scores s = q·k, d_k = 256")
+figure, panels = figures.panels(4, width=2.5, height=2.7)
+colors = figures.BLUE, figures.ORANGE, figures.GREEN, "0.5"
+for panel, (name, curve), color in zip(panels, curves.items(), colors, strict=True):
+    panel.bar(range(1, 17), curve, 0.8, color=color, alpha=0.8)
+    form, _, formula = name.partition(": ")
+    panel.set(ylim=(0, 1), xlabel="key, best to worst", xticks=[1, 8, 16])
+    panel.set_title(f"{form.removeprefix('keras.layers.')}\n{formula}", fontsize=9)
+    note = f"row sum {totals[name]:.4g}\ngradient at the\nquery {gradients[name]:.4f}"
+    panel.text(16.4, 0.97, note, ha="right", va="top")
+panels[0].set_ylabel("weight (mean of 500 rows)")
 figures.show(figure, "03_misplaced")
 
 # %% [markdown]
