@@ -264,8 +264,8 @@ for panel, (title, drawn) in zip(panels[:, 0], groups.items(), strict=True):
                 panel.plot(he + half * (1 - np.cos(turn)), height * np.sin(turn), **arc)
                 panel.text(he + half, height + 0.06, f"{weight:.2f}", ha="center", color=color)
     for place, label in enumerate(labels):
-        weight = "bold" if place == he else "normal"
-        panel.text(place, -0.1, label.replace(" ", "\n", 1), ha="center", va="top", weight=weight)
+        color = figures.BLACK if place == he else "0.45"
+        panel.text(place, -0.1, label.replace(" ", "\n", 1), ha="center", va="top", color=color)
     panel.set(xlim=(-0.6, len(words) - 0.4), ylim=(-0.75, 1.45), yticks=[], xticks=[])
     panel.set_title(f"{title}: weights that {labels[he]} gives", loc="left", fontsize=9)
     panel.spines[["left", "bottom"]].set_visible(False)
@@ -279,8 +279,8 @@ figures.show(figure, "04_two_relations")
 # mixes it. With a hidden layer behind it, such as the block's feed-forward network has, the same
 # head gives both answers.
 #
-# (Article 000 adds that more heads need more data. Here both got the same 12,800 rows; a test of
-# that remark would give them fewer and fewer.)
+# (Article 000 adds that more heads need more data. Here both got the same rows; a test of that
+# remark would give them fewer and fewer.)
 #
 # ## Does a single head look at itself too much?
 #
