@@ -353,7 +353,7 @@ assert of_training > 0.95 and 0.25 < final["fully connected"].mean() < 0.9
 
 # %%
 # extra code – who finds the capital, at which offset
-figure, panel = figures.panels(width=7, height=2.3)
+figure, panel = figures.panels(width=7, height=3.2)
 image = panel.imshow(
     100 * np.array([np.insert(final[name], SIDE, np.nan) for name in names]),
     cmap="Blues",
@@ -363,7 +363,8 @@ image = panel.imshow(
 )
 panel.set(yticks=range(len(names)), yticklabels=names, xlabel="offset of the capital (letters)")
 panel.set(xticks=range(0, 2 * SIDE + 1, 4), xticklabels=range(-SIDE, SIDE + 1, 4))
-figure.colorbar(image, label="accuracy (%)")
+bar = figure.colorbar(image, label="accuracy (%)", ticks=[0, 12.5, 25, 50, 75, 100])
+bar.set_ticklabels(["0", "chance", "25", "50", "75", "100"])
 figures.show(figure, "02_who_finds_it")
 
 # %% [markdown]

@@ -202,11 +202,11 @@ assert at_query.max() > 5 > 0.5 > at_query_scaled.max()
 # self._norm_fact`, where the factor is $1/\sqrt{d_k}$: it scales the weights instead of the scores.
 # Article 004 divides the scores by $d_k$, without the root. And, a surprise, Keras's own
 # `keras.layers.Attention` does not divide at all (`keras.layers.MultiHeadAttention` does). Side by
-# side, for 500 queries of width 256:
+# side, for 4,000 queries of width 256 (a median needs many, where values differ so much):
 
 # %%
 d_k = 256
-queries, keys = rng.normal(size=(500, 1, d_k)), rng.normal(size=(500, 16, d_k))
+queries, keys = rng.normal(size=(4_000, 1, d_k)), rng.normal(size=(4_000, 16, d_k))
 scores = (queries @ keys.swapaxes(1, 2))[:, 0]
 forms = {  # softmax(scores * before) * after
     "paper: softmax(s / √d_k)": (1 / 16, 1),
@@ -251,22 +251,27 @@ saturation = gradients[paper] / gradients[unscaled]
 ratio = gradients[paper] / gradients[article_001]
 print(f"the paper's gradient at the query: {ratio:.0f} times article 001's, {saturation:.1f} times")
 print("that of the unscaled softmax")
+assert 2 < saturation < 5
 
 # %% [markdown]
 # After the softmax the factor rescues nothing: weights and gradient are those of the unscaled
 # softmax, both of them 16 times smaller. (A constant factor of the gradient means nothing to an
-# optimizer such as Adam. What it cannot make good is the saturation, a factor of 2.1.) Dividing by
-# $d_k$ errs the other way: the best key gets hardly more than 1/16, and attention begins as a plain
-# mean.
+# optimizer such as Adam. What it cannot make good is the saturation, a factor of about 3.) Dividing
+# by $d_k$ errs the other way: the best key gets hardly more than 1/16, and attention begins as a
+# plain mean.
 
 # %%
 # extra code – who gets how much, from the best key to the worst
-figure, panel = figures.panels(width=5.5)
-styles = [("o-", figures.BLUE), ("s--", figures.ORANGE), ("^:", figures.GREEN), ("x-.", "0.4")]
-for (name, curve), (style, color) in zip(curves.items(), styles, strict=True):
-    panel.plot(range(1, 17), curve, style, color=color, label=name, markersize=4)
-panel.set(xlabel="key, from the best to the worst of 16", ylabel="weight (mean of 500 rows)")
-panel.legend(title="scores s = q·k, d_k = 256")
+figure, panels = figures.panels(4, width=2.5, height=2.7)
+colors = figures.BLUE, figures.ORANGE, figures.GREEN, "0.5"
+for panel, (name, curve), color in zip(panels, curves.items(), colors, strict=True):
+    panel.bar(range(1, 17), curve, 0.8, color=color, alpha=0.8)
+    form, _, formula = name.partition(": ")
+    panel.set(ylim=(0, 1), xlabel="key, best to worst", xticks=[1, 8, 16])
+    panel.set_title(f"{form.removeprefix('keras.layers.')}\n{formula}", fontsize=9)
+    note = f"row sum {totals[name]:.4g}\ngradient at the\nquery {gradients[name]:.4f}"
+    panel.text(16.4, 0.97, note, ha="right", va="top")
+panels[0].set_ylabel("weight (mean of 4,000 rows)")
 figures.show(figure, "03_misplaced")
 
 # %% [markdown]

@@ -248,17 +248,27 @@ assert min(right["one_hidden_before"], right["one_hidden_after"]) > 0.9
 # extra code – where 他 looks in the sentence
 weights = {name: ops.convert_to_numpy(heads)[0] for name, heads in look(sentence).items()}
 he = words.index("他")
-figure, panel = figures.panels(width=7.5)
-bars = [("one head", weights["one"][0], figures.ORANGE, "")]
-bars += [("two heads: head 1", weights["two"][0], figures.BLUE, "//")]
-bars += [("two heads: head 2", weights["two"][1], figures.GREEN, "..")]
-for offset, (label, matrix, color, hatch) in zip((-0.27, 0, 0.27), bars, strict=True):
-    places = np.arange(len(words)) + offset
-    panel.bar(places, matrix[he], 0.25, color=color, hatch=hatch, edgecolor="white", label=label)
 labels = [figures.glossed(word, gloss) for word, gloss in zip(words, glosses, strict=True)]
-panel.set_xticks(range(len(words)), labels, rotation=40, ha="right")
-panel.set(xlabel="word attended to", ylabel=f"weight that {labels[he]} gives", ylim=(0, 1))
-panel.legend()
+groups = {
+    "one head": [("one", 0, figures.ORANGE)],
+    "two heads": [("two", 0, figures.BLUE), ("two", 1, figures.GREEN)],
+}
+figure, panels = figures.panels(1, 2, width=7.5, height=1.8)
+for panel, (title, drawn) in zip(panels[:, 0], groups.items(), strict=True):
+    for name, head, color in drawn:
+        for place, weight in enumerate(weights[name][head, he]):
+            if weight > 0.03 and place != he:  # an arc as thick as its weight
+                half, turn = (place - he) / 2, np.linspace(0, np.pi, 50)
+                height = 0.35 + 0.5 * abs(half) ** 0.5
+                arc = dict(color=color, linewidth=1 + 6 * weight, alpha=0.8)
+                panel.plot(he + half * (1 - np.cos(turn)), height * np.sin(turn), **arc)
+                panel.text(he + half, height + 0.06, f"{weight:.2f}", ha="center", color=color)
+    for place, label in enumerate(labels):
+        color = figures.BLACK if place == he else "0.45"
+        panel.text(place, -0.1, label.replace(" ", "\n", 1), ha="center", va="top", color=color)
+    panel.set(xlim=(-0.6, len(words) - 0.4), ylim=(-0.75, 1.45), yticks=[], xticks=[])
+    panel.set_title(f"{title}: weights that {labels[he]} gives", loc="left", fontsize=9)
+    panel.spines[["left", "bottom"]].set_visible(False)
 figures.show(figure, "04_two_relations")
 
 # %% [markdown]
@@ -269,8 +279,8 @@ figures.show(figure, "04_two_relations")
 # mixes it. With a hidden layer behind it, such as the block's feed-forward network has, the same
 # head gives both answers.
 #
-# (Article 000 adds that more heads need more data. Here both got the same 12,800 rows; a test of
-# that remark would give them fewer and fewer.)
+# (Article 000 adds that more heads need more data. Here both got the same rows; a test of that
+# remark would give them fewer and fewer.)
 #
 # ## Does a single head look at itself too much?
 #

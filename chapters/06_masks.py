@@ -99,9 +99,9 @@ for way, weights in three_ways(scores).items():
 #
 # ## −10⁹, −∞, and a row without any key
 #
-# Many programs put $-10^9$ instead. The result is the same to the last bit, with one exception: a
-# row in which nothing may be seen. Such rows exist: the last batch of an epoch is filled up with
-# rows of padding.
+# Many programs put $-10^9$ in its place, others add it to the score. The result is the same to the
+# last bit, with one exception: a row in which nothing may be seen. Such rows exist: the last batch
+# of an epoch is filled up with rows of padding.
 
 # %%
 nothing = np.zeros((1, 4), bool)
@@ -115,6 +115,8 @@ assert np.isnan(rows["−∞"]).all() and not rows["package"].any()
 np.testing.assert_allclose(rows["−10⁹"], 1 / 4)
 minus_infinity, large = (softmax(np.where(mask, scores, low)) for low in (-np.inf, -1e9))
 np.testing.assert_array_equal(minus_infinity, large)
+added = softmax(scores + np.where(mask, 0, -1e9).astype("float32"))
+np.testing.assert_array_equal(minus_infinity, added)
 assert np.isnan(0 * rows["−∞"]).all()
 
 # %% [markdown]

@@ -339,6 +339,7 @@ np.testing.assert_allclose(ops.convert_to_numpy(embed(words)), 8 * E[words], ato
 saved = 2 * parameters(37_000, **base)["embedding"]
 tied = count_parameters(37_000, **base)
 print(f"base: {saved:,} saved of {tied + saved:,}, {saved / (tied + saved):.0%}")
+assert round(saved / (tied + saved), 2) == 0.38 and round((tied + saved) / 1e6) == 101
 two_sides = kt.Transformer(VOCABULARY, VOCABULARY, **sizes)  # a vocabulary for each language
 assert two_sides.count_params() - transformer.count_params() == VOCABULARY * D_MODEL
 

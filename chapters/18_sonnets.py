@@ -3,7 +3,7 @@
 #
 # **What does a Transformer learn from forty of Shakespeare's sonnets, and when does it begin to
 # recite them?** Let's train a small language model on thirty of them, character by character, read
-# what it writes on the way, measure when learning becomes memory, and try what is said to help:
+# what it writes on the way, measure when learning becomes memory, and try three remedies:
 # dropout, weight decay, a shared embedding. Run time: about 50 s.
 #
 # *In plain words:* a text of 18,000 characters has less in it than the model can remember. At first

@@ -2,12 +2,14 @@
 
 The command that writes them to runs/notebooks: python docs/notebooks.py
 
-A first cell installs the package in Colab, a second one writes the files that the chapter shares
-with others (figures.py, texts) to a folder of its own. GITHUB_REPOSITORY=OWNER/NAME, which a
-workflow of GitHub sets, adds links that open a notebook in Colab.
+The title has the map of the Transformer. A first cell installs the package in Colab, a second one
+writes the files that the chapter shares with others (figures.py, texts) to a folder of its own.
+GITHUB_REPOSITORY=OWNER/NAME, which a workflow of GitHub sets, adds links that open a notebook in
+Colab.
 """
 
 import argparse
+import base64
 import os
 import pathlib
 import re
@@ -18,6 +20,10 @@ import jupytext
 import nbformat
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT / "docs"))
+
+import drawings  # noqa: E402, beside this file
+
 CHAPTERS = ROOT / "chapters"
 DISTRIBUTION = "keras3-transformer[chapters]"
 BRANCH = "notebooks"  # where .github/workflows/pages.yml puts them, for Colab
@@ -96,6 +102,7 @@ def standalone(notebook, path):
             cell.source = re.sub(
                 r"\]\((\d\d_\w+)(?:\.py|(\.zh)\.md)\)", r"](\1\2.ipynb)", cell.source
             )
+    show_map(notebook.cells[0], int(name[:2]))
     notebook.cells[1:1] = cells
     for number, cell in enumerate(notebook.cells):
         cell.id = f"cell-{number}"  # the same in every build
@@ -104,6 +111,13 @@ def standalone(notebook, path):
         "language_info": {"name": "python"},
     }
     return notebook
+
+
+def show_map(title, number):
+    """Adds the map of the Transformer, "you are here", to the title cell, as its attachment."""
+    svg = base64.b64encode(drawings.Map(number).svg().encode()).decode()
+    title["attachments"] = {"map.svg": {"image/svg+xml": svg}}
+    title.source += f"\n\n![You are here: chapter {number}](attachment:map.svg)"
 
 
 def as_literal(text):

@@ -1,6 +1,7 @@
 """Chapters as notebooks that stand alone: docs/notebooks.py."""
 
 import ast
+import base64
 import json
 import pathlib
 import subprocess
@@ -64,6 +65,13 @@ def test_a_notebook_brings_what_its_chapter_imports_and_reads(notebooks):
     assert brought("15") == {figures, "scripts/generated_english.py"}
     for number in ("16", "17", "18"):
         assert brought(number) == {figures, "chapters/sonnets.txt"}
+
+
+def test_the_title_shows_where_the_reader_is(notebooks):
+    title = notebooks.from_chapter(CHAPTERS[6]).cells[0]
+    assert "](attachment:map.svg)" in title.source
+    svg = base64.b64decode(title.attachments["map.svg"]["image/svg+xml"]).decode()
+    assert svg.startswith("<svg") and "you are in chapter 7" in svg
 
 
 def test_links_to_colab_need_a_repository(notebooks, monkeypatch):

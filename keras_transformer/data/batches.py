@@ -37,7 +37,7 @@ class Bucket(NamedTuple):
     Args:
         examples: int array (size,), numbers of the examples.
         shape: tuple of int, (rows of a batch, length of each side).
-        per_epoch: int, how many of the examples an epoch has.
+        per_epoch: int, how many of the examples per epoch has.
     """
 
     examples: np.ndarray
