@@ -212,6 +212,16 @@ def test_the_code_is_copied_also_where_a_cell_was_added(chinese):
     assert re.findall(r"^\w+ = \d|[甲乙]", found, re.M) == ["甲", "a = 1", "new = 3", "乙", "b = 2"]
     shorter = program.replace("# %%\na = 1\n\n", "")
     assert re.findall(r"^\w+ = \d", chinese.in_step(markdown, shorter), re.M) == ["b = 2"]
+    moved = shorter + "\n# %%\nc = 3\n"  # as many cells, the first one gone and one at the end
+    found = chinese.in_step(markdown.replace("a = 0", "a = 1"), moved)
+    assert re.findall(r"^\w+ = \d|[甲乙]", found, re.M) == ["甲", "乙", "b = 2", "c = 3"]
+
+
+def test_named_numbers_are_copied(chinese):
+    page = "每行之和是 0.1<!--03.row_sum-->，对 9 %<!--04.right-->；3<!--05.other-->"
+    english = "12 %<!--04.right--> of 0.0625<!--03.row_sum-->"
+    expected = "每行之和是 0.0625<!--03.row_sum-->，对 12 %<!--04.right-->；3<!--05.other-->"
+    assert chinese.with_numbers(page, english) == expected
 
 
 def test_the_gallery_leads_to_the_translated_chapters():
