@@ -126,7 +126,7 @@ for panel, numbers, title in zip(
     panel.imshow(numbers, cmap="PuOr", vmin=-limit, vmax=limit, aspect="auto")
     panel.set(title=title, xlabel="channel", xticks=[], yticks=[])
 panels[0].set_ylabel("query (place)")
-panels[4].set_ylabel(f"differ by at most {errors[-1]:.0e}")
+panels[4].set_ylabel(f"differ by at most {errors[-1]:.1g}")
 figures.show(figure, "12_heads")
 
 # %% [markdown]

@@ -190,7 +190,9 @@ panel.errorbar(np.arange(5) + 0.25, ceilings, **two)
 panel.plot(np.arange(5) + 0.25, found["BERT"], "D", color=figures.BLACK, label="BERT, new text")
 panel.set_xticks(range(5), PLACES)
 panel.set(xlabel="word that is masked", ylabel="share found", ylim=(0, 1.05))
-figure.legend(*panel.get_legend_handles_labels(), loc="outside upper center", ncols=5)
+handles, names = panel.get_legend_handles_labels()  # BERT, drawn last, comes first
+handles, names = [*handles[1:], handles[0]], [*names[1:], names[0]]
+figure.legend(handles, names, loc="outside upper center", ncols=3)
 figures.show(figure, "14_both_sides")
 
 # %% [markdown]
