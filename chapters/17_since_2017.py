@@ -20,6 +20,7 @@ from keras import layers, ops
 
 import figures
 import keras_transformer as kt
+from keras_transformer import backend
 
 array = ops.convert_to_numpy
 keras.utils.set_random_seed(17)
@@ -291,7 +292,8 @@ def reader(networks, length):
 networks = [parts(**options) for options in variants.values()]
 model = reader(networks, LENGTH)
 schedule = keras.optimizers.schedules.CosineDecay(0.0, 190, warmup_target=0.01, warmup_steps=50)
-model.compile(kt.paper_optimizer(schedule), [kt.TokenCrossEntropy() for _ in variants])
+losses = [kt.TokenCrossEntropy() for _ in variants]
+model.compile(kt.paper_optimizer(schedule), losses, jit_compile=backend.prefers_jit())
 targets = [drawn[:, 1:]] * len(variants)
 model.fit(drawn[:, :-1], targets, batch_size=batch, shuffle=False, verbose=0)
 

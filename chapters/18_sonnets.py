@@ -167,7 +167,8 @@ cosine = keras.optimizers.schedules.CosineDecay(
 )
 optimizer = keras.optimizers.AdamW(cosine, weight_decay=0.5)
 optimizer.exclude_from_weight_decay([v for v in study.variables if id(v) not in kernels])
-study.compile(optimizer, {name: kt.TokenCrossEntropy() for name in outputs})
+losses = {name: kt.TokenCrossEntropy() for name in outputs}
+study.compile(optimizer, losses, jit_compile=backend.prefers_jit())
 
 # %% [markdown]
 # (Weight decay is for matrices: biases and the gains of layer normalization are left alone, as is
