@@ -425,7 +425,7 @@ for remedy, tested in helped.items():
 assert (helped["weight decay"] > helped["no remedy"] + 0.05)[:, 1].all()
 assert helped["weight decay"][:, 1].max() < of_shared.min()
 rise = curves["no remedy"]["val_loss"][:, -1] / curves["no remedy"]["val_loss"].min(axis=1)
-assert rise.min() > 1.1 and curves["no remedy"]["loss"][:, -1].max() < 0.05
+assert rise.min() > 1.1 and curves["no remedy"]["loss"][:, -1].max() < 0.15
 
 # %%
 # extra code – training and validation loss, and accuracy, while training
