@@ -234,11 +234,11 @@ figures.show(figure, "18_sonnets")
 
 # %% [markdown]
 # A surprise: none of them reaches a lower point than the network without any, stopped in time. What
-# they do is keep it there. Without a remedy the price rises by about one nat; with dropout or one
-# matrix by less (a network that loses a third of its numbers at every step cannot store exact
-# lines); with all three it has hardly risen by the end, and nobody needs to know when to stop. What
-# else there is to try is more text: `scripts/train_language_model.py` trains on yours, with the
-# same parts.
+# they do is keep it there. Without a remedy the price rises again as soon as these ten are
+# known; with dropout or one matrix it rises less (a network that loses a third of its numbers at
+# every step cannot store exact lines); with all three it has hardly risen by the end, and nobody
+# needs to know when to stop. What else there is to try is more text:
+# `scripts/train_language_model.py` trains on yours, with the same parts.
 #
 # ## Exercises
 #
