@@ -51,7 +51,7 @@ print(f"{tokenizer.vocabulary_size()} ids; {by_frequency:.2f} nats by frequency 
 # against overfitting. In every epoch the text is cut at other points.
 
 # %%
-WINDOW, EPOCHS = 64, 88
+WINDOW, EPOCHS = 64, 80
 batches = kt.TextBatches(
     kt.chunks(ids, WINDOW),
     append_end=False,
@@ -136,7 +136,7 @@ assert by_heart[12] < 3 and by_heart[EPOCHS] > 6 and by_heart[EPOCHS] > 4 * of_o
 # %%
 pieces = kt.train_tokenizer(known.splitlines(keepends=True), 400, model_type="bpe")
 piece_ids, new_piece_ids = (np.array(pieces.encode([text])[0], "int32") for text in (known, new))
-LENGTH, ROUNDS = 32, 24
+LENGTH, ROUNDS = 32, 28
 
 
 def windows(ids, start=0):
@@ -202,8 +202,8 @@ for name, curve in curves.items():
 at_end = {name: curve[-1] for name, curve in curves.items()}
 print("at the end, from the best to the worst:", ", ".join(sorted(at_end, key=at_end.get)))
 assert min(lowest.values()) > lowest["plain"] - 0.15
-assert at_end["plain"] > lowest["plain"] + 0.3 and at_end["all"] < at_end["plain"] - 0.4
-assert max(at_end["tied"], at_end["dropout"]) < at_end["plain"] - 0.1
+assert at_end["plain"] > lowest["plain"] + 0.3 and at_end["all"] < at_end["plain"] - 0.2
+assert max(at_end["tied"], at_end["dropout"]) < at_end["plain"] - 0.05
 
 # %%
 # extra code – learning and memory; what helps
