@@ -10,7 +10,8 @@
 # from deciding everything before anything is learned.
 #
 # *Paper: section 3.2.1, equation 1 and footnote 4. Géron: chapter 16, "Attention Mechanisms" and
-# "Multi-head attention". Articles: all five.*
+# "Multi-head attention". Articles: all five (000 to 004 are study notes of the paper, in Chinese;
+# the page "Things people say about attention, measured" names them).*
 
 # %%
 import keras
@@ -28,6 +29,11 @@ rng = np.random.default_rng(3)
 # ## One query, by hand
 #
 # $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\!\left(\frac{QK^T}{\sqrt{d_k}}\right)V$$
+#
+# Each word is a vector, and three trained matrices make three vectors of it: a *query*, what it
+# asks for; a *key*, by which it is found; a *value*, what it hands over. The rows of $Q$, $K$ and
+# $V$ are those of all words. (Here we draw them at random; the last section asks what the matrices
+# are for.)
 #
 # Read it for a single query $q$: score every key with a dot product, turn the scores into weights
 # that sum to 1, and take the weighted mean of the values. That is a dictionary lookup gone soft:
@@ -98,11 +104,15 @@ values = np.eye(3)  # 我, 是 and 谁 as unit vectors, so that the output shows
 encoded = softmax(scores) @ values
 print("entry (1, 1):", article[0, 0], "; 谁 becomes", encoded[2].round(2))
 np.testing.assert_allclose(encoded[2], [0.2, 0.1, 0.7])
-assert (Q[:3] @ K[:3].T).shape == (3, 3)  # of vectors of width 8
 
 # %% [markdown]
 # The article adds that $QK^T$ also weighs features against each other. It cannot: the product sums
-# over the features, and what is left of vectors of any width is one number for two positions.
+# over the features, and what is left of vectors of any width is one number for two positions. It
+# does not even see which feature is which:
+
+# %%
+order = rng.permutation(8)  # the eight features, in another order
+np.testing.assert_allclose(Q[:, order] @ K[:, order].T, Q @ K.T)
 
 # %%
 # extra code – the matrix as a picture
@@ -114,9 +124,9 @@ figures.show(plots.plot_attention(article, labels, labels), "03_matrix")
 #
 # The paper's footnote 4: if the components of $q$ and $k$ are independent with mean 0 and variance
 # 1, their dot product has mean 0 and variance $d_k$. Let's draw 5,000 pairs for each width. We
-# also measure what the softmax over 16 such scores still passes back to them: its Jacobian is
-# $\mathrm{diag}(w) - ww^T$, and when one weight is near 1 and the others near 0, all of it
-# vanishes.
+# also measure what the softmax over 16 such scores still passes back to them: its Jacobian, the
+# matrix of the derivatives of each weight by each score, is $\mathrm{diag}(w) - ww^T$. When one
+# weight is near 1 and the others near 0, all of it vanishes, and with it the gradient.
 
 
 # %%
@@ -192,11 +202,11 @@ assert at_query.max() > 5 > 0.5 > at_query_scaled.max()
 # self._norm_fact`, where the factor is $1/\sqrt{d_k}$: it scales the weights instead of the scores.
 # Article 004 divides the scores by $d_k$, without the root. And, a surprise, Keras's own
 # `keras.layers.Attention` does not divide at all (`keras.layers.MultiHeadAttention` does). Side by
-# side, for 500 queries of width 256:
+# side, for 4,000 queries of width 256 (a median needs many, where values differ so much):
 
 # %%
 d_k = 256
-queries, keys = rng.normal(size=(500, 1, d_k)), rng.normal(size=(500, 16, d_k))
+queries, keys = rng.normal(size=(4_000, 1, d_k)), rng.normal(size=(4_000, 16, d_k))
 scores = (queries @ keys.swapaxes(1, 2))[:, 0]
 forms = {  # softmax(scores * before) * after
     "paper: softmax(s / √d_k)": (1 / 16, 1),
@@ -222,26 +232,46 @@ assert curves[unscaled][0] > 0.9 and curves[article_004][0] < 0.1 < 0.2 < curves
 
 
 # %% [markdown]
-# The fourth form is indeed what Keras's layer computes:
+# Is it only our formula? Here is the article's line in Keras, beside the paper's; and the fourth
+# form, which is what Keras's layer computes:
 
 # %%
-tensors = [ops.convert_to_tensor(x, "float32") for x in (queries, keys, keys)]
-_, keras_weights = keras.layers.Attention()(tensors, return_attention_scores=True)
-np.testing.assert_allclose(ops.convert_to_numpy(keras_weights)[:, 0], softmax(scores), atol=1e-4)
+query, key = (ops.convert_to_tensor(x, "float32") for x in (queries, keys))
+s = ops.matmul(query, ops.swapaxes(key, 1, 2))
+in_article = ops.convert_to_numpy(ops.softmax(s) * d_k**-0.5)[:, 0]
+in_paper = ops.convert_to_numpy(ops.softmax(s * d_k**-0.5))[:, 0]
+_, in_keras = keras.layers.Attention()([query, key, key], return_attention_scores=True)
+for name, each in (("article 001", in_article), ("paper", in_paper)):
+    print(f"{name:11} rows sum to {each.sum(axis=-1).mean():.4f}")
+np.testing.assert_allclose(in_article, softmax(scores) / 16, atol=1e-4)
+np.testing.assert_allclose(in_paper, softmax(scores / 16), atol=1e-4)
+np.testing.assert_allclose(ops.convert_to_numpy(in_keras)[:, 0], softmax(scores), atol=1e-4)
+
+saturation = gradients[paper] / gradients[unscaled]
+ratio = gradients[paper] / gradients[article_001]
+print(f"the paper's gradient at the query: {ratio:.0f} times article 001's, {saturation:.1f} times")
+print("that of the unscaled softmax")
+assert 2 < saturation < 5
 
 # %% [markdown]
 # After the softmax the factor rescues nothing: weights and gradient are those of the unscaled
-# softmax, both of them 16 times smaller. Dividing by $d_k$ errs the other way: the best key gets
-# hardly more than 1/16, and attention begins as a plain mean.
+# softmax, both of them 16 times smaller. (A constant factor of the gradient means nothing to an
+# optimizer such as Adam. What it cannot make good is the saturation, a factor of about 3.) Dividing
+# by $d_k$ errs the other way: the best key gets hardly more than 1/16, and attention begins as a
+# plain mean.
 
 # %%
 # extra code – who gets how much, from the best key to the worst
-figure, panel = figures.panels(width=5.5)
-styles = [("o-", figures.BLUE), ("s--", figures.ORANGE), ("^:", figures.GREEN), ("x-.", "0.4")]
-for (name, curve), (style, color) in zip(curves.items(), styles, strict=True):
-    panel.plot(range(1, 17), curve, style, color=color, label=name, markersize=4)
-panel.set(xlabel="key, from the best to the worst of 16", ylabel="weight (mean of 500 rows)")
-panel.legend(title="scores s = q·k, d_k = 256")
+figure, panels = figures.panels(4, width=2.5, height=2.7)
+colors = figures.BLUE, figures.ORANGE, figures.GREEN, "0.5"
+for panel, (name, curve), color in zip(panels, curves.items(), colors, strict=True):
+    panel.bar(range(1, 17), curve, 0.8, color=color, alpha=0.8)
+    form, _, formula = name.partition(": ")
+    panel.set(ylim=(0, 1), xlabel="key, best to worst", xticks=[1, 8, 16])
+    panel.set_title(f"{form.removeprefix('keras.layers.')}\n{formula}", fontsize=9)
+    note = f"row sum {totals[name]:.4g}\ngradient at the\nquery {gradients[name]:.4f}"
+    panel.text(16.4, 0.97, note, ha="right", va="top")
+panels[0].set_ylabel("weight (mean of 4,000 rows)")
 figures.show(figure, "03_misplaced")
 
 # %% [markdown]
@@ -432,10 +462,14 @@ assert not report.passed and "cosine" in str(report)
 
 # %%
 # extra code – the numbers of the gallery
-figures.record(row_sum=totals[article_001], ratio=gradients[paper] / gradients[article_001])
+figures.record(row_sum=in_article.sum(axis=-1).mean(), ratio=ratio, saturation=saturation)
 figures.record(best_by_d_k=curves[article_004][0], best_by_root=curves[paper][0], half=half)
 figures.record(median=np.median(at_query), largest=at_query.max())
 figures.record(cosine_1=cosines[0, 0], cosine_2=cosines[0, 1], dot_1=dots[0, 0], dot_2=dots[0, 1])
+figures.record(
+    0.25, additive_256=min(errors["additive_256"]), scaled_256=min(errors["scaled_dot_256"])
+)
+figures.record(0.25, unscaled_256=min(errors["dot_256"]))
 figures.record(direct=20 * 20 * d_model, projected=2 * 20 * d_model * d_k + 20 * 20 * d_k)
 
 # %% [markdown]

@@ -115,21 +115,28 @@ assert round(wavelength) == 60 - 22 and apart[60] < 0.01 and apart[66] > 0.5
 # 22 and 60 are one wavelength apart and agree; 66 is a typo.
 
 # %%
-# extra code – the table, and two of its rows
+# extra code – the table; and its corner above two of its rows
 figure = plots.plot_positional_encoding(kt.sinusoids(201, d_model))
 for position in (22, 60):
     figure.axes[0].axvline(position, color=figures.BLACK, linestyle=":")
 figure.axes[0].axhline(100.5, color=figures.BLACK, linestyle="--", linewidth=1)
 figures.show(figure, "05_table")
-figure, panel = figures.panels(width=7.5, height=2.8)
-panel.plot(PE[:91, 100], "-", color=figures.BLUE, label="dimension 100 (sine)")
-panel.plot(PE[:91, 101], "--", color=figures.ORANGE, label="dimension 101 (cosine)")
+figure, (table, waves) = figures.panels(1, 2, width=7.5, height=2.5)
+table, waves = table[0], waves[0]
+image = table.imshow(PE[:121].T, cmap="PuOr", vmin=-1, vmax=1, aspect="auto", origin="lower")
+table.axhline(100.5, color=figures.BLACK, linestyle="--", linewidth=1)
+table.text(119.5, 106, "dimensions 100 and 101", ha="right")
+figure.colorbar(image, ax=table, label="value")
+table.set(ylabel="dimension", yticks=[0, 100, 200, 300, 400, 500], ylim=(0, 511))
+waves.plot(PE[:121, 100], "-", color=figures.BLUE, label="dimension 100 (sine)")
+waves.plot(PE[:121, 101], "--", color=figures.ORANGE, label="dimension 101 (cosine)")
 for position, marker in ((22, "o"), (60, "o"), (66, "x")):
-    panel.axvline(position, color="0.6", linestyle=":")
-    panel.plot([position] * 2, PE[position, 100:102], marker, color=figures.BLACK)
-    panel.text(position + 0.6, 1.08, str(position))
-panel.set(xlabel="position (token)", ylabel="value", xlim=(0, 90), ylim=(-1.1, 1.7))
-panel.legend(loc="upper right", ncols=2)
+    for panel in (table, waves):
+        panel.axvline(position, color="0.4", linestyle=":")
+    waves.plot([position] * 2, PE[position, 100:102], marker, color=figures.BLACK)
+    waves.text(position + 0.8, 1.12, str(position))
+waves.set(xlabel="position (token)", ylabel="value", xlim=(0, 120), ylim=(-1.15, 2.0))
+waves.legend(loc="upper right", ncols=2)
 figures.show(figure, "05_wave")
 
 # %% [markdown]
@@ -270,7 +277,8 @@ assert 2.5 < concatenated / added < 3 and directions < 64
 #
 # ## Four models and a question of order
 #
-# At each place, name the token of two places before. We train one block of one head without
+# At each place, name the token of two places before. We train one encoder block (attention and the
+# two boxes that chapter 8 opens) with one head, by Adam with the paper's constants: without
 # positions, with waves added, with learned positions (one trained vector per place), and with waves
 # beside the word: of the 32 numbers, 16 for the word and 16 for the place.
 

@@ -99,9 +99,9 @@ for way, weights in three_ways(scores).items():
 #
 # ## −10⁹, −∞, and a row without any key
 #
-# Many programs put $-10^9$ instead. The result is the same to the last bit, with one exception: a
-# row in which nothing may be seen. Such rows exist: the last batch of an epoch is filled up with
-# rows of padding.
+# Many programs put $-10^9$ in its place, others add it to the score. The result is the same to the
+# last bit, with one exception: a row in which nothing may be seen. Such rows exist: the last batch
+# of an epoch is filled up with rows of padding.
 
 # %%
 nothing = np.zeros((1, 4), bool)
@@ -115,6 +115,8 @@ assert np.isnan(rows["−∞"]).all() and not rows["package"].any()
 np.testing.assert_allclose(rows["−10⁹"], 1 / 4)
 minus_infinity, large = (softmax(np.where(mask, scores, low)) for low in (-np.inf, -1e9))
 np.testing.assert_array_equal(minus_infinity, large)
+added = softmax(scores + np.where(mask, 0, -1e9).astype("float32"))
+np.testing.assert_array_equal(minus_infinity, added)
 assert np.isnan(0 * rows["−∞"]).all()
 
 # %% [markdown]
@@ -123,8 +125,10 @@ assert np.isnan(0 * rows["−∞"]).all()
 #
 # ## The future cannot reach back
 #
-# Now a whole block of the decoder. Let's see once more which outputs move with which word: the
-# table that results should be the mask itself. A block of the encoder has no such mask.
+# Now a whole block of the decoder: masked self-attention, attention to the encoder's memory
+# (chapter 7) and a small network for each word (chapter 8). Let's see once more which outputs move
+# with which word: the table that results should be the mask itself. A block of the encoder has no
+# such mask.
 
 # %%
 x, memory = rng.normal(size=(2, 1, 4, 16)).astype("float32")
@@ -159,7 +163,8 @@ np.testing.assert_array_equal(target_ids[:, 1:][middle[:, :-1]], labels[:, :-1][
 # %% [markdown]
 # The decoder reads the correct beginning whatever it would have written itself; this is *teacher
 # forcing*. Thanks to the mask, one pass then does the work of many: row $t$ of it equals the last
-# row of a pass over the first $t$ words alone.
+# row of a pass over the first $t$ words alone. (`kt.Transformer` is the whole model, with random
+# weights; chapter 9 wires it.)
 
 # %%
 model = kt.Transformer(len(vocabulary), num_layers=1, d_model=16, num_heads=2, d_ff=32, dropout=0.0)
@@ -234,7 +239,8 @@ figures.show(figure, "06_masks")
 # Let's commit the crime on a small task written as one line: four different digits, =, and the same
 # digits sorted, in Chinese, as in 7 1 4 9 = 一 四 七 九. The digits are drawn at random, so that no
 # honest model can guess them: on average each line costs at least $\ln(10 \cdot 9 \cdot 8 \cdot 7)$
-# nats.
+# nats. (A nat is the unit of cross-entropy with the natural logarithm, the loss that Keras prints:
+# a word of probability $p$ costs $-\ln p$.)
 
 # %%
 vocabulary = ["·", "?", "START", "END", "=", *"0123456789", *"零一二三四五六七八九"]
@@ -255,6 +261,7 @@ print(*(vocabulary[i] for i in training[0]), f"(the floor is {floor:.2f} nats pe
 # One block of the encoder will do, as its mask comes from outside: padding alone, or padding and
 # look-ahead together. In training it reads the true beginning. To *write*, it gets the line up to =
 # and adds one token after the other; what is not yet written is padding, which no token attends to.
+# (The model is a subclass so that its mask can be read, and forgotten, in `call`.)
 
 
 # %%

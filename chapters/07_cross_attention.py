@@ -192,8 +192,9 @@ print(
 #
 # Let's first leave the encoder's blocks out: the memory is the source's embeddings and positions,
 # each row one word and nothing else. One decoder block with one head has to fetch all it needs.
-# (`kt.Transformer` is the same assembly, but always with an encoder.) `kt.attention_scores` shows
-# where it looks: one pass of the model, and the weights of each of its attentions, by path.
+# (`kt.Transformer` is the same assembly, but always with an encoder; the learning rate that rises
+# and falls is chapter 10's.) `kt.attention_scores` shows where it looks: one pass of the model, and
+# the weights of each of its attentions, by path.
 
 
 # %%

@@ -133,7 +133,7 @@ assert in_a_row < 1e-5 < 0.1 < repeated and encoder.count_params() == 3 * block.
 #
 # Embed the words and add the positions, on either side; run the encoder's blocks; give what comes
 # out, the *memory*, to **every** block of the decoder; multiply by the embedding matrix once more
-# to get a logit for each word of the vocabulary. This is the whole model:
+# to get a logit for each word of the vocabulary. (Dropout is chapter 10's.) The whole model:
 
 # %%
 VOCABULARY, N = 100, 2
@@ -234,8 +234,10 @@ built = kt.Transformer(37_000, config=kt.PRESETS["base"])
 assert built.count_params() == count_parameters(37_000, **base)
 
 # %% [markdown]
-# One is too small and the other too large. Let's reverse the question. The number of ids is the
-# only size that Table 3 does not state: how many make each row's number, up to rounding?
+# One is too small and the other too large. (What follows is for readers who like detective stories;
+# the others find the answer to "where" below the next figure.) Let's reverse the question. The
+# number of ids is the only size that Table 3 does not state: how many make each row's number, up to
+# rounding?
 
 # %%
 table_3 = [
@@ -337,6 +339,7 @@ np.testing.assert_allclose(ops.convert_to_numpy(embed(words)), 8 * E[words], ato
 saved = 2 * parameters(37_000, **base)["embedding"]
 tied = count_parameters(37_000, **base)
 print(f"base: {saved:,} saved of {tied + saved:,}, {saved / (tied + saved):.0%}")
+assert round(saved / (tied + saved), 2) == 0.38 and round((tied + saved) / 1e6) == 101
 two_sides = kt.Transformer(VOCABULARY, VOCABULARY, **sizes)  # a vocabulary for each language
 assert two_sides.count_params() - transformer.count_params() == VOCABULARY * D_MODEL
 

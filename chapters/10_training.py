@@ -231,8 +231,9 @@ assert abs(np.mean(ones == 0) - 0.1) < 0.01 and np.isclose(ones.max(), 1 / 0.9)
 # %% [markdown]
 # ## `fit`
 #
-# Everything together. (`shuffle=False`: these batches shuffle themselves. And no dropout: 1,600
-# dates seen seven times are not learned by heart, as the last lines check.)
+# Everything together. (`shuffle=False`: these batches shuffle themselves. `backend.prefers_jit()`
+# says whether compiling pays on the backend at hand. And no dropout: 1,600 dates seen seven times
+# are not learned by heart, as the last lines check.)
 
 # %%
 model.compile(

@@ -197,7 +197,8 @@ assert sum(np.prod(part.shape) for part in parts) == 2 * 10 * 32  # K and V, tok
 # *It* is the better first word because many sentences begin with it; greedy counts them all, and
 # can then write but one. A beam keeps several beginnings. Each step ranks the extensions of all by
 # log-probability; those that end are put aside as finished, the best that do not end live on.
-# Finished ones are ranked by log-probability over GNMT's length penalty,
+# Finished ones are ranked by log-probability over the length penalty of GNMT (Google's translator
+# of 2016, before the Transformer), which makes up for what each further word costs:
 # $\left(\frac{5 + n}{6}\right)^\alpha$ for $n$ tokens, END included.
 
 
@@ -500,6 +501,7 @@ assert sentences(changed(rain, top_k=1)) == {"it rained hard": 1.0}
 # %%
 # extra code – the numbers of the gallery
 figures.record(greedy=true["it rained hard"], best=true["heavy rain"])
+figures.record(written=10, read=read)
 figures.record(below=below, missed_1=missed[1], missed_2=missed[2], missed_4=missed[4])
 
 # %% [markdown]

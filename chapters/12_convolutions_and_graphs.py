@@ -19,7 +19,6 @@ from keras import ops
 
 import figures
 import keras_transformer as kt
-from keras_transformer import plots
 
 array = ops.convert_to_numpy
 keras.utils.set_random_seed(12)
@@ -114,9 +113,21 @@ assert (weights > 0.5).sum() == 3 * length
 
 # %%
 # extra code – the heads that make a convolution
-labels = [str(t) for t in range(-1, length + 1)]
-picture = {"soft": pictures["sharpness 10"], "sharp": pictures["sharpness 1000"]}
-figures.show(plots.plot_attention(picture, labels, labels[1:-1]), "12_heads")
+figure, panels = figures.panels(5, width=1.9, height=2.6)
+limit = np.abs(convolved[0]).max()
+for panel, weights_of_head, offset in zip(
+    panels, pictures["sharpness 1000"], offsets, strict=False
+):
+    panel.imshow(weights_of_head, cmap="Blues", vmin=0, vmax=1)
+    panel.set(title=f"head at offset {offset:+}", xlabel="key", xticks=[], yticks=[])
+for panel, numbers, title in zip(
+    panels[3:], (output, convolved[0]), ("heads with W^O", "Conv1D"), strict=True
+):
+    panel.imshow(numbers, cmap="PuOr", vmin=-limit, vmax=limit, aspect="auto")
+    panel.set(title=title, xlabel="channel", xticks=[], yticks=[])
+panels[0].set_ylabel("query (place)")
+panels[4].set_ylabel(f"differ by at most {errors[-1]:.1g}")
+figures.show(figure, "12_heads")
 
 # %% [markdown]
 # So article 000 is right: "CNN可以看作是一种特殊的Transformer" (a CNN can be seen as a special
@@ -474,6 +485,7 @@ assert layers == length - 1
 # extra code – the numbers of the gallery
 figures.record(0.08, both=both, mask_alone=uniform_only, weights_alone=unmasked)
 figures.record(offset_heads=len(offsets))
+figures.record(1e-5, as_convolution=errors[-1])
 
 # %% [markdown]
 # ## In short

@@ -171,7 +171,10 @@ for who, right in found.items():
         *(f"{name} {share:.2f}" for name, share in zip(PLACES, right, strict=True)),
         sep="  ",
     )
-assert (np.subtract(found["BERT"], found["both sides"]) < 0.15).all()  # of 108 sentences
+ceilings = np.array(found["both sides"])
+luck = np.sqrt(ceilings * (1 - ceilings) / num_test)  # the standard deviation of a share of so few
+print("standard deviation of a share of", num_test, "sentences:", luck.round(2))
+assert (found["BERT"] <= ceilings + 3 * luck + 1e-6).all()
 one_side = max(found["left only"][1], found["right only"][1])
 assert found["both sides"][1] == 1 and found["BERT"][1] > 0.9 > one_side + 0.2
 
@@ -182,15 +185,21 @@ shades = (figures.ORANGE, figures.PURPLE, figures.BLUE)
 for i, (who, color, hatch) in enumerate(zip(found, shades, ("//", "..", ""), strict=False)):
     place = np.arange(5) + 0.25 * (i - 1)
     panel.bar(place, found[who], 0.23, color=color, alpha=0.75, hatch=hatch, ec="white", label=who)
+two = dict(yerr=2 * luck, fmt="none", ecolor="0.3", capsize=3, label="luck in 108 sentences")
+panel.errorbar(np.arange(5) + 0.25, ceilings, **two)
 panel.plot(np.arange(5) + 0.25, found["BERT"], "D", color=figures.BLACK, label="BERT, new text")
 panel.set_xticks(range(5), PLACES)
 panel.set(xlabel="word that is masked", ylabel="share found", ylim=(0, 1.05))
-figure.legend(*panel.get_legend_handles_labels(), loc="outside upper center", ncols=4)
+handles, names = panel.get_legend_handles_labels()  # BERT, drawn last, comes first
+handles, names = [*handles[1:], handles[0]], [*names[1:], names[0]]
+figure.legend(handles, names, loc="outside upper center", ncols=3)
 figures.show(figure, "14_both_sides")
 
 # %% [markdown]
 # The verb takes both sides, and BERT uses them: it finds nearly every verb, where no reader of one
-# side gets past two thirds. At the other places even both sides leave a choice.
+# side gets past two thirds. At the other places even both sides leave a choice, and among words
+# that are equally likely a guess can be lucky: BERT may lie a little above the best share, within
+# what 108 sentences allow.
 #
 # ## GPT: the next character
 #
@@ -498,11 +507,13 @@ for (name, others), millions in zip(real.items(), (110, 124, 86), strict=True):
 
 # %%
 x = rng.normal(size=(1, 6, D_MODEL)).astype("float32")
+last_moves = []
 for num_layers in (1, 2):
     stack = encoder(num_layers)
     last = [array(stack(y, kt.look_ahead_mask(6)))[0, -1] for y in (x, x[:, [1, 0, 2, 3, 4, 5]])]
     difference = np.abs(np.subtract(*last)).max()
     print(f"first two tokens swapped, {num_layers} block(s): the last moves by {difference:.0e}")
+    last_moves.append(difference)
     assert (difference > 1e-3) == (num_layers == 2)
 
 # %% [markdown]
@@ -538,6 +549,8 @@ assert total > parameters(12, 768, 3072, *real["ViT-B/16"])[1]
 figures.record(one_side=one_side, floor=floor, blocks=blocks)
 figures.record(0.08, bert=found["BERT"][1])
 figures.record(0.04, gpt=of_all)
+figures.record(1e-4, one_block=last_moves[0])
+figures.record(0.3, two_blocks=last_moves[1])
 
 # %% [markdown]
 # ## In short

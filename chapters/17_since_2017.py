@@ -20,6 +20,7 @@ from keras import layers, ops
 
 import figures
 import keras_transformer as kt
+from keras_transformer import backend
 
 array = ops.convert_to_numpy
 keras.utils.set_random_seed(17)
@@ -231,7 +232,7 @@ assert of_biases == 4 * D_MODEL + D_FF + D_MODEL
 # ## Side by side
 #
 # Now let's train them: language models of two blocks on characters of thirty sonnets, for the same
-# 240 steps. As in chapter 2, they stand in one model and share nothing but the data. One contestant
+# 180 steps. As in chapter 2, they stand in one model and share nothing but the data. One contestant
 # is the paper's form once more, from another start: a difference that is no larger than between
 # these two means nothing.
 
@@ -251,7 +252,7 @@ def windows(text, length, starts):
     return np.stack([text[start : start + length + 1] for start in starts])
 
 
-steps, batch = 240, 16
+steps, batch = 180, 16
 drawn = windows(text, LENGTH, rng.integers(len(text) - LENGTH, size=steps * batch))
 print(f"{len(text):,} characters to learn from, {len(new_text):,} of other sonnets for the test")
 
@@ -290,8 +291,9 @@ def reader(networks, length):
 # %%
 networks = [parts(**options) for options in variants.values()]
 model = reader(networks, LENGTH)
-schedule = keras.optimizers.schedules.CosineDecay(0.0, 190, warmup_target=0.01, warmup_steps=50)
-model.compile(kt.paper_optimizer(schedule), [kt.TokenCrossEntropy() for _ in variants])
+schedule = keras.optimizers.schedules.CosineDecay(0.0, 140, warmup_target=0.01, warmup_steps=40)
+losses = [kt.TokenCrossEntropy() for _ in variants]
+model.compile(kt.paper_optimizer(schedule), losses, jit_compile=backend.prefers_jit())
 targets = [drawn[:, 1:]] * len(variants)
 model.fit(drawn[:, :-1], targets, batch_size=batch, shuffle=False, verbose=0)
 
@@ -347,8 +349,8 @@ figures.show(figure, "17_since_2017")
 # Rotary positions are worth more than all the rest together. Distance is what spelling needs, and
 # the paper's waves leave it to $W^Q$ and $W^K$ to find distances in sums of words and places. The
 # gated network is a little better. RMSNorm, fewer keys and no biases change next to nothing, which
-# is their point: with one head of keys a quarter of the cache is left. (In two minutes of training,
-# on this text. What pays in a large model has to be measured in a large model.)
+# is their point: with one head of keys a quarter of the cache is left. (In a minute of training, on
+# this text. What pays in a large model has to be measured in a large model.)
 #
 # ## Farther than in training
 #

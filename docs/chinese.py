@@ -1,10 +1,11 @@
-"""Copies the code of the chapters into their Chinese edition, whose prose stays as it is.
+"""Copies the code and the numbers of the chapters into their Chinese edition.
 
 The command, after a change of a chapter: python docs/chinese.py
 
 The Chinese edition of chapters/NN_name.py is chapters/NN_name.zh.md, a notebook in Markdown. Code
 cells are compared in order; where a chapter has more of them or fewer, blocks are added or removed
-where the two differ, and the prose around them is left to the translator.
+where the two differ, and the prose around them is left to the translator. In the gallery and the
+sayings, a number with a name (`0.0625<!--03.row_sum-->`) becomes that of the English page.
 """
 
 import difflib
@@ -12,6 +13,8 @@ import pathlib
 import re
 
 CHAPTERS = pathlib.Path(__file__).resolve().parents[1] / "chapters"
+PAGES = {"README.md": "README.zh-CN.md", "sayings.md": "sayings.zh-CN.md"}
+NAMED = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?: ?%)?<!--(\d\d\.\w+)-->")
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
 
 
@@ -30,29 +33,38 @@ def in_step(markdown, program):
     """The Markdown with the code of the program."""
     prose = BLOCK.split(markdown)[::2]
     old, new = BLOCK.findall(markdown), code_of(program)
-    if len(old) == len(new):
-        codes = [[code] for code in new]
-    else:
-        codes = [[] for _ in old]
-        opcodes = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
-        for _, start, end, first, last in opcodes:
-            cells = new[first:last]
-            for place in range(start, end):
-                is_last = place == end - 1
-                codes[place] += cells if is_last else cells[:1]
-                cells = [] if is_last else cells[1:]
-            if start == end:
-                codes[max(start - 1, 0)] += cells
+    codes = [[] for _ in old]
+    opcodes = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    for _, start, end, first, last in opcodes:
+        cells = new[first:last]
+        for place in range(start, end):
+            is_last = place == end - 1
+            codes[place] += cells if is_last else cells[:1]
+            cells = [] if is_last else cells[1:]
+        if start == end:
+            codes[max(start - 1, 0)] += cells
     text = prose[0]
     for cells, after in zip(codes, prose[1:], strict=True):
         text += "\n\n".join(map(block, cells)) + after
     return text
 
 
+def with_numbers(chinese, english):
+    """The Chinese page with the named numbers of the English one."""
+    numbers = {found[1]: found[0] for found in NAMED.finditer(english)}
+    return NAMED.sub(lambda found: numbers.get(found[1], found[0]), chinese)
+
+
+def write(path, text):
+    changed = text != path.read_text("utf-8")
+    path.write_text(text, "utf-8")
+    print(f"{path.name}: {'changed' if changed else 'in step'}")
+
+
 if __name__ == "__main__":
     for path in sorted(CHAPTERS.glob("[0-9]*.zh.md")):
         program = path.with_name(path.name.removesuffix(".zh.md") + ".py")
-        text = path.read_text("utf-8")
-        new = in_step(text, program.read_text("utf-8"))
-        path.write_text(new, "utf-8")
-        print(f"{path.name}: {'changed' if new != text else 'in step'}")
+        write(path, in_step(path.read_text("utf-8"), program.read_text("utf-8")))
+    for english, chinese in PAGES.items():
+        texts = [(CHAPTERS / name).read_text("utf-8") for name in (chinese, english)]
+        write(CHAPTERS / chinese, with_numbers(*texts))

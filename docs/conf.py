@@ -89,6 +89,8 @@ html_theme_options = {"home_page_in_toc": True, "navbar_persistent": []}  # one 
 html_context = {"default_mode": "auto"}  # light or dark, as the reader's system
 html_favicon = html_logo = "icon.svg"
 html_sourcelink_suffix = ""
+# On a telephone a long name breaks, rather than push the page sideways.
+NARROW = "<style>h1, code, code .pre {overflow-wrap: anywhere; white-space: normal}</style>"
 highlight_language = "none"  # commands are no Python
 
 
@@ -150,7 +152,7 @@ def draw(app, page, template, context, doctree):
         head = f"<details open><summary>{words}</summary>{head}</details>"
         head = way_to_the_notebook(app, page) + head
         body = body.replace("</h1>", f"</h1>{head}", 1)
-    context["body"] = body
+    context["body"] = NARROW + body
 
 
 def on_a_page(drawing):

@@ -2,12 +2,14 @@
 
 The command that writes them to runs/notebooks: python docs/notebooks.py
 
-A first cell installs the package in Colab, a second one writes the files that the chapter shares
-with others (figures.py, texts) to a folder of its own. GITHUB_REPOSITORY=OWNER/NAME, which a
-workflow of GitHub sets, adds links that open a notebook in Colab.
+The title has the map of the Transformer. A first cell installs the package in Colab, a second one
+writes the files that the chapter shares with others (figures.py, texts) to a folder of its own.
+GITHUB_REPOSITORY=OWNER/NAME, which a workflow of GitHub sets, adds links that open a notebook in
+Colab.
 """
 
 import argparse
+import base64
 import os
 import pathlib
 import re
@@ -18,6 +20,10 @@ import jupytext
 import nbformat
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT / "docs"))
+
+import drawings  # noqa: E402, beside this file
+
 CHAPTERS = ROOT / "chapters"
 DISTRIBUTION = "keras3-transformer[chapters]"
 BRANCH = "notebooks"  # where .github/workflows/pages.yml puts them, for Colab
@@ -37,21 +43,21 @@ import sys
 for name, text in {{
 {files}
 }}.items():
-    path = pathlib.Path("{folder}", "chapters", name).resolve()
+    path = pathlib.Path("{folder}", name).resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, "utf-8")
-sys.path.insert(0, str(path.parent))
+sys.path.insert(0, str(pathlib.Path("{folder}", "chapters").resolve()))
 sys.argv[0] = "{chapter}.py\""""
 FOLDER = "keras_transformer_chapters"
 
 
 def shared_files(source):
-    """The names of the files in chapters/ that a chapter imports or reads."""
-    modules = [path.name for path in CHAPTERS.glob("[a-z]*.py")]
-    imported = [name for name in modules if re.search(rf"^import {name[:-3]}$", source, re.M)]
-    texts = [path.name for path in CHAPTERS.glob("*.*") if path.suffix in (".txt", ".tsv")]
-    helpers = "".join((CHAPTERS / name).read_text("utf-8") for name in imported)
-    return imported + [name for name in texts if name in source + helpers]
+    """The files of chapters/ and scripts/ that a chapter imports or reads."""
+    modules = [*sorted(CHAPTERS.glob("[a-z]*.py")), *sorted((ROOT / "scripts").glob("*.py"))]
+    imported = [path for path in modules if re.search(rf"^import {path.stem}$", source, re.M)]
+    texts = [path for path in sorted(CHAPTERS.glob("*.*")) if path.suffix in (".txt", ".tsv")]
+    # figures.sonnets() reads sonnets.txt: only a chapter that calls it, or names it, needs the text
+    return imported + [path for path in texts if f".{path.stem}(" in source or path.name in source]
 
 
 def colab_link(name):
@@ -82,8 +88,8 @@ def standalone(notebook, path):
     program = CHAPTERS / f"{name.removesuffix('.zh')}.py"
     source = program.read_text("utf-8")
     files = ",\n".join(
-        f"    {name!r}: {as_literal((CHAPTERS / name).read_text('utf-8'))}"
-        for name in shared_files(source)
+        f"    {path.relative_to(ROOT).as_posix()!r}: {as_literal(path.read_text('utf-8'))}"
+        for path in shared_files(source)
     )
     shared = SHARED.format(folder=FOLDER, files=files, chapter=program.stem)
     cells = [nbformat.v4.new_code_cell(INSTALL.format(requirement=requirement()))]
@@ -93,7 +99,10 @@ def standalone(notebook, path):
         notebook.cells[0].source += f"\n\n[Open in Colab]({link})"
     for cell in notebook.cells:  # notebooks lie in one folder, as chapters do
         if cell.cell_type == "markdown":
-            cell.source = re.sub(r"\]\((\d\d_\w+)\.py\)", r"](\1.ipynb)", cell.source)
+            cell.source = re.sub(
+                r"\]\((\d\d_\w+)(?:\.py|(\.zh)\.md)\)", r"](\1\2.ipynb)", cell.source
+            )
+    show_map(notebook.cells[0], int(name[:2]))
     notebook.cells[1:1] = cells
     for number, cell in enumerate(notebook.cells):
         cell.id = f"cell-{number}"  # the same in every build
@@ -102,6 +111,13 @@ def standalone(notebook, path):
         "language_info": {"name": "python"},
     }
     return notebook
+
+
+def show_map(title, number):
+    """Adds the map of the Transformer, "you are here", to the title cell, as its attachment."""
+    svg = base64.b64encode(drawings.Map(number).svg().encode()).decode()
+    title["attachments"] = {"map.svg": {"image/svg+xml": svg}}
+    title.source += f"\n\n![You are here: chapter {number}](attachment:map.svg)"
 
 
 def as_literal(text):

@@ -211,6 +211,8 @@ def plot_alignment(
         check(0 <= target < shape[0] and 0 <= source < shape[1], rule, pair=(target, source))
         panel.plot(source, target, "o", markersize=13, fillstyle="none", color=_VERMILION)
     panel.plot(mean.argmax(axis=1), range(shape[0]), ".", color="white", markeredgecolor="black")
+    marks = "dot: largest weight" + ("; ring: known link" if alignment else "")
+    panel.set_xlabel(f"{panel.get_xlabel()}\n({marks})")
     return figure
 
 

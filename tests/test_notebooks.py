@@ -1,6 +1,7 @@
 """Chapters as notebooks that stand alone: docs/notebooks.py."""
 
 import ast
+import base64
 import json
 import pathlib
 import subprocess
@@ -51,6 +52,26 @@ def test_the_shared_files_are_written_where_they_can_be_imported(notebooks, tmp_
     assert str(folder / "runs" / "chapters") in result.stdout
     figures = ROOT / "chapters" / "figures.py"
     assert (folder / "chapters" / "figures.py").read_bytes() == figures.read_bytes()
+
+
+def test_a_notebook_brings_what_its_chapter_imports_and_reads(notebooks):
+    def brought(number):
+        (path,) = (path for path in CHAPTERS if path.name.startswith(number))
+        files = notebooks.shared_files(path.read_text("utf-8"))
+        return {path.relative_to(ROOT).as_posix() for path in files}
+
+    figures = "chapters/figures.py"
+    assert brought("03") == {figures}
+    assert brought("15") == {figures, "scripts/generated_english.py"}
+    for number in ("16", "17", "18"):
+        assert brought(number) == {figures, "chapters/sonnets.txt"}
+
+
+def test_the_title_shows_where_the_reader_is(notebooks):
+    title = notebooks.from_chapter(CHAPTERS[6]).cells[0]
+    assert "](attachment:map.svg)" in title.source
+    svg = base64.b64decode(title.attachments["map.svg"]["image/svg+xml"]).decode()
+    assert svg.startswith("<svg") and "you are in chapter 7" in svg
 
 
 def test_links_to_colab_need_a_repository(notebooks, monkeypatch):

@@ -226,6 +226,7 @@ def test_an_alignment_marks_the_most_attended_and_rings_the_known():
     *rings, dots = panel.get_lines()
     assert [tuple(ring.get_xydata()[0]) for ring in rings] == [(1, 1), (2, 0)]  # x is the source
     assert dots.get_xydata().tolist() == [[0, 0], [2, 1]]
+    assert panel.get_xlabel().endswith("(dot: largest weight; ring: known link)")
     assert save(figure)
 
 
