@@ -448,10 +448,11 @@ left.legend()
 figures.show(figure, "13_remedies")
 
 # %% [markdown]
-# With no remedy, the validation loss falls, and in most draws it rises again while the training loss
-# falls further: this is what overfitting looks like. Weight decay helps in each of the draws, as article
-# 004 says, and does not make up for a wrong architecture: the CNN was better with a quarter of the
-# examples. (Chapter 18 tries it on real text, beside dropout and a shared embedding.)
+# With no remedy, the validation loss falls, and in most draws it rises again while the training
+# loss falls further: this is what overfitting looks like. Weight decay helps in each of the draws,
+# as article 004 says, and does not make up for a wrong architecture: the CNN was better with a
+# quarter of the examples. (Chapter 18 tries it on real text, beside dropout and a shared
+# embedding.)
 #
 # ## One matrix for reading and for writing
 #
