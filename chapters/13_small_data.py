@@ -425,7 +425,8 @@ for remedy, tested in helped.items():
 assert (helped["weight decay"] > helped["no remedy"] + 0.05)[:, 1].all()
 assert helped["weight decay"][:, 1].max() < of_shared.min()
 rise = curves["no remedy"]["val_loss"][:, -1] / curves["no remedy"]["val_loss"].min(axis=1)
-assert rise.min() > 1.1
+print("without a remedy the validation loss ends above its lowest by a factor of", rise.round(2))
+assert np.median(rise) > 1.1
 of_training, of_validation = (curves["no remedy"][key][:, -1] for key in ("loss", "val_loss"))
 assert (of_training < 0.4 * of_validation).all()
 
@@ -447,10 +448,11 @@ left.legend()
 figures.show(figure, "13_remedies")
 
 # %% [markdown]
-# With no remedy, the validation loss falls, and rises again while the training loss falls further:
-# this is what overfitting looks like. Weight decay helps in each of the draws, as article
-# 004 says, and does not make up for a wrong architecture: the CNN was better with a quarter of the
-# examples. (Chapter 18 tries it on real text, beside dropout and a shared embedding.)
+# With no remedy, the validation loss falls, and in most draws it rises again while the training
+# loss falls further: this is what overfitting looks like. Weight decay helps in each of the draws,
+# as article 004 says, and does not make up for a wrong architecture: the CNN was better with a
+# quarter of the examples. (Chapter 18 tries it on real text, beside dropout and a shared
+# embedding.)
 #
 # ## One matrix for reading and for writing
 #
