@@ -54,8 +54,8 @@ def use_devices(number: int, model_parallel: int = 1) -> None:
 
     Args:
         number: int from 1, number of devices.
-        model_parallel: int from 1, a divisor of `number`: over so many neighbouring devices the
-            weights of attention, feed-forward network and vocabulary are split; JAX only.
+        model_parallel: int from 1, a divisor of `number`: over this number of neighboring devices
+            the weights of attention, feed-forward network and vocabulary are split; JAX only.
 
     Raises:
         ValueError: There are other devices, or the backend cannot use them so.
@@ -167,6 +167,11 @@ def _join(index, number):
 def is_first_process() -> bool:
     """Whether this process is the one that writes files; the only one, unless there are several."""
     return _index == 0
+
+
+def process_index() -> int:
+    """int from 0, the number of this process."""
+    return _index
 
 
 def own_rows(batches: Any) -> Any:
