@@ -11,6 +11,7 @@ what the steps have found.
 
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
@@ -71,6 +72,27 @@ def use_devices(number: int, model_parallel: int = 1) -> None:
         raise ValueError(f"Splitting the weights needs JAX; received {backend.name()}.")
     use = {"jax": _use_jax, "tensorflow": _use_tensorflow, "torch": _use_torch}[backend.name()]
     use(number, model_parallel)
+
+
+def check_update(clips: bool, accumulates: bool) -> None:
+    """Refuses what an optimizer of Keras does to the gradients of each device, not to their sum.
+
+    Args:
+        clips: bool, whether gradients are clipped.
+        accumulates: bool, whether there is one update per several batches.
+
+    Raises:
+        ValueError: `use_devices` has chosen several devices on TensorFlow, and either is true.
+    """
+    if backend.name() != "tensorflow" or not (clips or accumulates):
+        return
+    import tensorflow as tf
+
+    if tf.distribute.get_strategy().num_replicas_in_sync > 1:
+        raise ValueError(
+            "On several devices of TensorFlow, Keras clips and accumulates the gradients of each "
+            "device, not of the batch: use --clip-norm None --accumulate 1, or JAX or PyTorch."
+        )
 
 
 def _use_jax(number, model_parallel):
@@ -428,6 +450,7 @@ def _all_gather(tensor):
 
 # A process that is lost
 
+LOST_SIGNS = re.compile("gloo|nccl|coordination service|distributed service", re.IGNORECASE)
 LOST = (
     "Another process of this training ended or did not answer ({reason}). Start all of them again "
     "with --resume: training continues after the last checkpoint."
@@ -449,10 +472,8 @@ def lost_process(error: BaseException) -> str | None:
     Returns:
         str; None for any other error.
     """
-    if not _together or not isinstance(error, RuntimeError):
-        return None
-    signs = "gloo", "nccl", "closed by peer", "distributed", "coordination", "heartbeat"
     text = str(error)
-    if not any(sign in text.lower() for sign in signs):
+    is_lost = isinstance(error, (RuntimeError, ValueError)) and LOST_SIGNS.search(text)
+    if not (_together and is_lost):
         return None
-    return LOST.format(reason=" ".join(text.splitlines()[0].split()) if text else "no reason")
+    return LOST.format(reason=text.splitlines()[0].strip())

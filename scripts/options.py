@@ -393,19 +393,20 @@ def errors_as_exits(*errors: type[Exception]) -> Iterator[None]:
     """
     try:
         yield
-    except (OSError, FloatingPointError, *errors) as error:
-        sys.exit(f"{error}")
-    except RuntimeError as error:
+    except Exception as error:
         if lost := distribution.lost_process(error):
             distribution.end(lost)
+        if isinstance(error, (OSError, FloatingPointError, *errors)):
+            sys.exit(f"{error}")
         raise
 
 
-def set_up(options: RunOptions) -> None:
+def set_up(options: TrainingOptions) -> None:
     """Threads, devices, seed, precision and determinism; before the first operation."""
     if options.threads:
         backend.set_num_threads(options.threads)
     distribution.use_devices(options.devices, options.model_parallel)
+    distribution.check_update(bool(options.clip_norm), options.accumulate > 1)
     if not distribution.is_first_process():
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # each line is printed once
     keras.utils.set_random_seed(options.seed)

@@ -96,7 +96,9 @@ def test_an_error_of_ours_is_not_taken_for_a_lost_process(monkeypatch):
     assert "ended or did not answer ([gloo/pair.cc:553] Connection closed" in sentence
     assert "--resume" in sentence and "\n" not in sentence
     assert distribution.lost_process(RuntimeError("shapes do not match")) is None
-    assert distribution.lost_process(ValueError("gloo")) is None
+    of_jax = ValueError("UNKNOWN: Gloo AllGather failed: Connection reset by peer")
+    assert "Gloo AllGather failed" in distribution.lost_process(of_jax)
+    assert distribution.lost_process(KeyError("gloo")) is None
 
 
 # Trainings, by tests/trainings.py: as a rule half of them, an interruption, and the other half.
@@ -158,7 +160,7 @@ def trained(tmp_path_factory):
     return folder, {"one": one} | results
 
 
-def check_equal(folder, name, first, second, one):
+def check_equal(numpy, folder, name, first, second, one):
     """A training that was interrupted and resumed, on two devices, and one that was not, on one."""
     logs = [*first["logs"][:20], *second["logs"]]  # it resumes after the 20th update
     assert len(logs) == one["num_batches"] >= 50
@@ -169,16 +171,17 @@ def check_equal(folder, name, first, second, one):
     for key in ("history", "evaluated"):
         assert second[key] == pytest.approx(one[key], rel=1e-5)
     assert second["texts"] == one["texts"]
-    files = [kt.load(folder / each / "model.keras").model.get_weights() for each in (name, "one")]
-    for weight, weight_of_one in zip(*files, strict=True):
-        np.testing.assert_allclose(weight, weight_of_one, rtol=1e-3, atol=1e-5)
+    files = [kt.load(folder / each / "model.keras").model.weights for each in (name, "one")]
+    for weight, of_one in zip(*files, strict=True):
+        if not weight.path.endswith("key/bias"):  # its gradient is rounding, which Adam enlarges
+            np.testing.assert_allclose(*map(numpy, (weight, of_one)), rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TRAININGS)
-def test_two_devices_of_a_process_train_as_one_does(trained, name):
+def test_two_devices_of_a_process_train_as_one_does(trained, name, numpy):
     folder, results = trained
-    check_equal(folder, name, *results[name], results["one"])
+    check_equal(numpy, folder, name, *results[name], results["one"])
     if backend.name() == "jax":
         assert results["one"]["parts"] == [1, 1]
         assert results[name][1]["parts"] == [2, 2 if name == "model" else 1]
@@ -186,7 +189,7 @@ def test_two_devices_of_a_process_train_as_one_does(trained, name):
 
 @pytest.mark.slow
 @pytest.mark.skipif(backend.name() == "tensorflow", reason="Keras has one process on TensorFlow")
-def test_two_processes_train_as_one_does_though_one_of_them_is_killed(trained, tmp_path):
+def test_two_processes_train_as_one_does_though_one_of_them_is_killed(trained, tmp_path, numpy):
     folder, results = trained
     way = {"name": "pair", "devices": 2}
     survivor, killed = start_two(tmp_path, [way | STOP | {"kill": 1}])
@@ -203,4 +206,4 @@ def test_two_processes_train_as_one_does_though_one_of_them_is_killed(trained, t
     pair[1].communicate()
     assert pair[1].returncode == 0
     (tmp_path / "one").symlink_to(folder / "one")
-    check_equal(tmp_path, "pair", first, second, results["one"])
+    check_equal(numpy, tmp_path, "pair", first, second, results["one"])

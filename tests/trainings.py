@@ -107,7 +107,7 @@ def main(folder, ways):
         tf.config.set_logical_device_configuration(cpu, two)
     try:
         results = [train(folder, **way) for way in json.loads(ways)]
-    except RuntimeError as error:
+    except (RuntimeError, ValueError) as error:
         distribution.end(distribution.lost_process(error) or f"another error: {error}")
     if distribution.is_first_process():
         print(json.dumps(results))
