@@ -137,10 +137,10 @@ def _distribution(devices, model_parallel):
 
 
 def _use_tensorflow(number, model_parallel):
-    if number == 1:
-        return
     import tensorflow as tf
 
+    if number == tf.distribute.get_strategy().num_replicas_in_sync:
+        return  # a second strategy over the same devices would confuse TensorFlow's collectives
     if "TF_CONFIG" in os.environ:
         raise ValueError(
             "Keras 3 does not run TensorFlow's MultiWorkerMirroredStrategy (TF_CONFIG is set); "
@@ -253,11 +253,11 @@ def wait_for_all() -> None:
         gather(np.zeros(1, "float32"))
 
 
-def gather(array: np.ndarray | None) -> np.ndarray | None:
+def gather(array: Any) -> Any:
     """What all processes have, one after the other along a new first axis; with one, `array`.
 
     Args:
-        array: of the same shape and dtype in all processes; None stays None.
+        array: NumPy, of the same shape and dtype in all processes; None stays None.
     """
     if array is None or not _together:
         return array
@@ -268,7 +268,7 @@ def gather(array: np.ndarray | None) -> np.ndarray | None:
     return ops.convert_to_numpy(_all_gather(ops.convert_to_tensor(array)))
 
 
-def own(gathered: np.ndarray | None) -> np.ndarray | None:
+def own(gathered: Any) -> Any:
     """The part of this process in what `gather` returned."""
     return gathered[_index] if gathered is not None and _together else gathered
 
@@ -371,7 +371,12 @@ def whole_batch(mean: Any, weights: Any) -> Any:
         float scalar; with one device `mean` itself. On PyTorch the same on all devices; on
         TensorFlow one summand, which Keras adds to the others.
     """
-    if backend.name() == "tensorflow" and (context := _replica_context()):
+    if backend.name() == "tensorflow":
+        import tensorflow as tf
+
+        context = tf.distribute.get_replica_context()
+        if context is None or context.num_replicas_in_sync == 1:
+            return mean
         tokens = ops.sum(weights)
         total = context.all_reduce("SUM", tokens)
         return mean * ops.divide_no_nan(tokens * context.num_replicas_in_sync, total)
@@ -383,25 +388,18 @@ def whole_batch(mean: Any, weights: Any) -> Any:
     return _all_reduce(own_part) + (own_part - own_part.detach())
 
 
-def _replica_context():
-    """What runs a step of TensorFlow once per device, if there are several; else None."""
-    import tensorflow as tf
-
-    context = tf.distribute.get_replica_context()
-    return context if context is not None and context.num_replicas_in_sync > 1 else None
-
-
 def gathered(*values: Any) -> tuple:
-    """The values of the tokens of all devices, for metrics; on JAX `values` hold them already.
+    """On PyTorch, the values of the tokens of all processes, for metrics; else `values` themselves.
+
+    On JAX these are of all devices. TensorFlow adds what its devices have counted when it reads a
+    metric at the end of an epoch; until then the progress bar shows the mean of theirs.
 
     Args:
-        *values: of the same shape, (tokens,), on all devices.
+        *values: of the same shape, (tokens,), in all processes.
 
     Returns:
         Tuple of float32, (all tokens,).
     """
-    if backend.name() == "tensorflow" and (context := _replica_context()):
-        return tuple(context.all_gather(ops.cast(value, "float32"), 0) for value in values)
     if backend.name() != "torch" or not _together:
         return values
     return tuple(ops.ravel(_all_gather(ops.cast(value, "float32"))) for value in values)

@@ -104,6 +104,8 @@ def test_an_error_of_ours_is_not_taken_for_a_lost_process(monkeypatch):
 # Trainings, by tests/trainings.py: as a rule half of them, an interruption, and the other half.
 
 STOP = {"stop": 30}
+# On TensorFlow the other logs of an update are means of the devices' own, unlike those of an epoch.
+LOGS = ("loss",) if backend.name() == "tensorflow" else ("loss", "perplexity", "token_accuracy")
 INTERRUPTED = [STOP, {"resume": True}]
 TRAININGS = {
     "tensorflow": {"mirrored": {"devices": 2}},
@@ -164,7 +166,7 @@ def check_equal(numpy, folder, name, first, second, one):
     """A training that was interrupted and resumed, on two devices, and one that was not, on one."""
     logs = [*first["logs"][:20], *second["logs"]]  # it resumes after the 20th update
     assert len(logs) == one["num_batches"] >= 50
-    for key in one["logs"][0]:
+    for key in LOGS:
         expected = [each[key] for each in one["logs"]]
         np.testing.assert_allclose([each[key] for each in logs], expected, rtol=1e-5)
     assert one["logs"][-1]["loss"] < 0.9 * one["logs"][0]["loss"]
