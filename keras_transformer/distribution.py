@@ -116,9 +116,8 @@ def _use_jax(number, model_parallel):
             devices=number,
         )
         check(
-            len(devices) // processes % model_parallel == 0,
-            "model_parallel must divide the devices of each process",
-            devices=len(devices) // processes,
+            model_parallel == 1,
+            "Weights are split over the devices of one process; received several processes",
             model_parallel=model_parallel,
         )
     keras.distribution.set_distribution(_distribution(devices[:number], model_parallel))
@@ -306,7 +305,7 @@ def leave(model: keras.Model) -> Callable[[], None]:
     """From here on, this process uses a model by itself; see `alone`.
 
     JAX holds a weight as one array of all processes, which one of them can neither read nor
-    compute with. Its own devices have all parts of it.
+    compute with; but each of them has all of its values.
 
     Returns:
         Function that undoes it.
@@ -343,14 +342,8 @@ def leave(model: keras.Model) -> Callable[[], None]:
 
 
 def _on_own_devices(value):
-    """An array of all processes as one of the devices of this process, without a copy."""
-    import jax
-
-    if value.is_fully_addressable:
-        return value
-    sharding = jax.sharding.NamedSharding(value.sharding.mesh.local_mesh, value.sharding.spec)
-    parts = [shard.data for shard in value.addressable_shards]
-    return jax.make_array_from_single_device_arrays(value.shape, sharding, parts)
+    """A copy of an array that all processes have, on this one's first device."""
+    return value if value.is_fully_addressable else ops.convert_to_tensor(np.asarray(value))
 
 
 # Within a training step
