@@ -213,8 +213,8 @@ def diversify(options, run, splits, tokenizers):
         teacher = options.replace(seed=options.seed + number, output=str(folder), diversify=0)
         forward = direction == "forward"
         examples = splits if forward else swapped
-        begun = of_first_process((folder / "settings.json").exists())
-        run = training.Run(folder, resume=bool(begun))
+        exists = of_first_process((folder / "settings.json").exists())
+        run = training.Run(folder, resume=bool(exists))
         keras.utils.set_random_seed(teacher.seed)
         translator, train, valid = prepare(
             teacher, examples, tokenizers if forward else tokenizers[::-1]
