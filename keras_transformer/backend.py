@@ -15,7 +15,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from .checks import check, check_at_least
+from .checks import check_at_least
 from .masks import add_look_ahead
 
 _recording = threading.Lock()  # PyTorch records one function at a time
@@ -25,36 +25,6 @@ _portable = contextvars.ContextVar("portable", default=False)
 def name() -> str:
     """The running backend: "tensorflow", "jax" or "torch"."""
     return keras.backend.backend()
-
-
-def use_devices(number: int) -> None:
-    """Splits every batch over several local devices, each with all of the weights.
-
-    The number of rows of a batch must be a multiple of it (`rows_multiple` of the batches). Call it
-    before a model is made.
-
-    Args:
-        number: int from 1, number of devices.
-
-    Raises:
-        ValueError: There are fewer devices, or the backend is not JAX.
-    """
-    check_at_least(1, devices=number)
-    if number == 1:
-        return
-    if name() != "jax":
-        raise ValueError(
-            f"Several devices in one process need JAX; received {name()}. Set KERAS_BACKEND=jax."
-        )
-    devices = keras.distribution.list_devices()
-    check(
-        number <= len(devices),
-        f"devices must be at most {len(devices)}, the devices that JAX finds",
-        devices=number,
-    )
-    keras.distribution.set_distribution(
-        keras.distribution.DataParallel(devices=devices[:number], auto_shard_dataset=False)
-    )
 
 
 # Layers and operations
@@ -196,12 +166,13 @@ def prefers_jit() -> bool:
     """Whether `compile(jit_compile=...)` makes a training step faster.
 
     JAX always compiles. XLA on TensorFlow helps on a GPU; on a CPU it is slower and compiles each
-    shape again. torch.compile does the latter everywhere.
+    shape again, and it knows nothing of several devices. torch.compile does the former everywhere.
     """
     if name() == "tensorflow":
         import tensorflow as tf
 
-        return bool(tf.config.list_physical_devices("GPU"))
+        several = tf.distribute.get_strategy().num_replicas_in_sync > 1
+        return bool(tf.config.list_physical_devices("GPU")) and not several
     return name() == "jax"
 
 
@@ -290,6 +261,28 @@ def to_tensors(structure: Any) -> Any:
     """A structure of arrays as tensors of the backend; None stays None."""
     convert = ops.convert_to_tensor
     return keras.tree.map_structure(lambda x: None if x is None else convert(x), structure)
+
+
+def split_rows(structure: Any) -> Any:
+    """`to_tensors`; on JAX with several devices, their rows are split over the devices.
+
+    Rows that are no multiple of the devices are computed on all of them.
+
+    Args:
+        structure: arrays with one row per example, or None.
+    """
+    structure = to_tensors(structure)
+    distribution = keras.distribution.distribution() if name() == "jax" else None
+    if distribution is None:
+        return structure
+    import jax
+
+    def split(x):
+        if x is None or x.shape[0] % distribution.num_model_replicas:
+            return x
+        return jax.device_put(x, distribution.get_data_layout(x.shape).backend_layout)
+
+    return keras.tree.map_structure(split, structure)
 
 
 def rematerialize(layer: keras.layers.Layer, function: Callable, *args: Any, **kwargs: Any) -> Any:

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from . import backend
+from . import backend, distribution
 from .checks import check_rates
 from .ids import PADDING
 
@@ -75,6 +75,8 @@ def token_weights(labels: Any, sample_weight: Any = None) -> Any:
 class TokenLoss(keras.losses.Loss):
     """A loss per token, reduced to its mean over the real tokens: padding counts for nothing.
 
+    On several devices it is the mean over all of their tokens.
+
     Subclasses implement `call`, which returns float32, the shape of the labels.
 
     Call arguments:
@@ -95,7 +97,8 @@ class TokenLoss(keras.losses.Loss):
 
     def __call__(self, y_true, y_pred, sample_weight=None):
         weights = token_weights(ops.convert_to_tensor(y_true, "int32"), sample_weight)
-        return super().__call__(y_true, y_pred, sample_weight=weights)
+        loss = super().__call__(y_true, y_pred, sample_weight=weights)
+        return distribution.whole_batch(loss, weights)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

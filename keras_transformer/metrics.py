@@ -5,6 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from . import distribution
 from .losses import token_cross_entropy, token_weights
 
 
@@ -23,7 +24,7 @@ class TokenMean(keras.metrics.Mean):
         values = self.values(labels, ops.convert_to_tensor(y_pred))
         weights = token_weights(labels, sample_weight)
         # Flat: of values with a second axis, keras.metrics.Mean averages the weights over it.
-        super().update_state(ops.ravel(values), ops.ravel(weights))
+        super().update_state(*distribution.gathered(ops.ravel(values), ops.ravel(weights)))
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

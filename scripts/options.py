@@ -22,7 +22,7 @@ import keras
 import tyro
 
 import keras_transformer as kt
-from keras_transformer import backend, data, training
+from keras_transformer import backend, data, distribution, training
 from keras_transformer.checks import check, check_above_0, check_at_least, check_finite, check_rates
 from keras_transformer.configuration import TransformerConfig
 from keras_transformer.console import load_task
@@ -50,7 +50,8 @@ class RunOptions:
         deterministic: Bit-exact reproducibility, slightly slower.
         precision: Compute dtype; weights stay float32.
         threads: Intra-op threads on TensorFlow and PyTorch; none: all cores.
-        devices: Devices over which each batch is split; several need JAX.
+        devices: Devices over which each batch is split, of all processes (docs/devices.md).
+        model_parallel: Devices over which the weights are split, a divisor of --devices; JAX.
         tensorboard: Write TensorBoard logs too; needs TensorFlow and TensorBoard.
     """
 
@@ -63,12 +64,14 @@ class RunOptions:
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
     threads: int | None = None
     devices: int = 1
+    model_parallel: int = 1
     tensorboard: bool = False
     model: TransformerConfig
 
     def __post_init__(self):
         check_at_least(0, seed=self.seed)
         check_at_least(1, threads=self.threads, devices=self.devices)
+        check_at_least(1, model_parallel=self.model_parallel)
         if self.tensorboard:
             _check_tensorboard()
 
@@ -147,7 +150,7 @@ class TrainingOptions(RunOptions):
         return {
             "batch_size": self.batch_size,
             "tokens_per_batch": self.tokens_per_batch,
-            "rows_multiple": self.devices,
+            "rows_multiple": max(1, self.devices // self.model_parallel),
         }
 
     @property
@@ -390,15 +393,22 @@ def errors_as_exits(*errors: type[Exception]) -> Iterator[None]:
     """
     try:
         yield
-    except (OSError, FloatingPointError, *errors) as error:
-        sys.exit(f"{error}")
+    except Exception as error:
+        if lost := distribution.lost_process(error):
+            distribution.end(lost)
+        if isinstance(error, (OSError, FloatingPointError, *errors)):
+            sys.exit(f"{error}")
+        raise
 
 
-def set_up(options: RunOptions) -> None:
+def set_up(options: TrainingOptions) -> None:
     """Threads, devices, seed, precision and determinism; before the first operation."""
     if options.threads:
         backend.set_num_threads(options.threads)
-    backend.use_devices(options.devices)
+    distribution.use_devices(options.devices, options.model_parallel)
+    distribution.check_update(bool(options.clip_norm), options.accumulate > 1)
+    if not distribution.is_first_process():
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # each line is printed once
     keras.utils.set_random_seed(options.seed)
     keras.config.set_dtype_policy(
         "float32" if options.precision == "float32" else f"mixed_{options.precision}"

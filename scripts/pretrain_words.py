@@ -19,6 +19,7 @@ import start_up  # noqa: F401
 import generated_english
 import keras_transformer as kt
 from keras_transformer import backend, data, training
+from keras_transformer.distribution import leave, own_rows
 from keras_transformer.vocabulary import MASKED
 from options import errors_as_exits, make_optimizer, parse, print_unknown, set_up
 from recipes import PRETRAINING
@@ -49,14 +50,15 @@ def main():
     callbacks = run.callbacks(train, **options.for_callbacks)
     for span in run.restore(model, epochs):  # two if it was interrupted within an epoch
         model.fit(
-            train,
-            validation_data=valid,
+            own_rows(train),
+            validation_data=own_rows(valid),
             **span,
             callbacks=[training.Samples(lambda: samples(filler, valid_words)), *callbacks],
             shuffle=False,  # the batches shuffle themselves
         )
     run.finish(model)
-    filler.save(run.folder / "model.keras")
+    run.save(filler)
+    leave(model)  # from here on, each process works by itself
 
     evaluated = model.evaluate(valid, verbose=0, return_dict=True)
     print(

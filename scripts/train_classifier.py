@@ -22,6 +22,7 @@ import start_up  # noqa: F401
 import generated_english
 import keras_transformer as kt
 from keras_transformer import backend, data, evaluation, plots, training
+from keras_transformer.distribution import leave, own_rows
 from options import errors_as_exits, known_labels, make_optimizer, parse, prepare_words, set_up
 from recipes import CLASSIFICATION
 
@@ -53,14 +54,15 @@ def main():
     )
     for span in run.restore(model, epochs):  # two if it was interrupted within an epoch
         model.fit(
-            train,
-            validation_data=valid,
+            own_rows(train),
+            validation_data=own_rows(valid),
             **span,
             callbacks=[training.Samples(lambda: samples(classifier, splits.valid)), *callbacks],
             shuffle=False,  # the batches shuffle themselves
         )
     run.finish(model)
-    classifier.save(run.folder / "model.keras")
+    run.save(classifier)
+    leave(model)  # from here on, each process works by itself
 
     split, examples = ("test", splits.test) if splits.test else ("validation", splits.valid)
     predictions = classifier.classify(examples.texts)
@@ -83,7 +85,7 @@ def main():
     run.write_scores(scores)
 
     run.draw_learning_curve()
-    plots.plot_calibration(calibration.table).savefig(run.folder / "calibration.png", dpi=150)
+    run.draw(plots.plot_calibration(calibration.table), "calibration.png")
     print(f"The run is in {run.folder}. Try: python scripts/predict.py {run.folder}/model.keras")
 
 

@@ -32,7 +32,7 @@ import numpy as np
 import generated_english
 import keras_transformer as kt
 from keras_transformer import backend, data, training
-from keras_transformer.atomic import write_text
+from keras_transformer.distribution import leave, own_rows
 from options import (
     check_initial_vocabulary,
     errors_as_exits,
@@ -73,8 +73,8 @@ def main():
     callbacks = run.callbacks(train, **options.for_callbacks)
     for span in run.restore(model, epochs):  # two if it was interrupted within an epoch
         model.fit(
-            train,
-            validation_data=valid,
+            own_rows(train),
+            validation_data=own_rows(valid),
             **span,
             callbacks=[
                 training.Samples(lambda: generator.generate(prompts, 100, 0.8)[0]),
@@ -83,7 +83,8 @@ def main():
             shuffle=False,  # the batches shuffle themselves
         )
     run.finish(model)
-    generator.save(run.folder / "model.keras")
+    run.save(generator)
+    leave(model)  # from here on, each process works by itself
 
     split, texts = ("test", splits.test) if splits.test else ("validation", splits.valid)
     scores = {"split": split, "side_by_side": score(generator, texts, overlap=0.0)}
@@ -103,7 +104,7 @@ def main():
 
     run.draw_learning_curve()
     (sample,) = generator.generate(prompts, 500, 0.8, seed=options.seed)
-    write_text(run.folder / "sample.txt", sample + "\n")
+    run.write_sample(sample)
     print(f"The run is in {run.folder}. Try: python scripts/predict.py {run.folder}/model.keras")
 
 

@@ -23,6 +23,7 @@ import numpy as np
 import generated_english
 import keras_transformer as kt
 from keras_transformer import backend, data, evaluation, plots, training
+from keras_transformer.distribution import leave, own_rows
 from options import errors_as_exits, known_labels, make_optimizer, parse, prepare_words, set_up
 from recipes import TAGGING
 
@@ -54,14 +55,15 @@ def main():
     )
     for span in run.restore(model, epochs):  # two if it was interrupted within an epoch
         model.fit(
-            train,
-            validation_data=valid,
+            own_rows(train),
+            validation_data=own_rows(valid),
             **span,
             callbacks=[training.Samples(lambda: samples(tagger, splits.valid)), *callbacks],
             shuffle=False,  # the batches shuffle themselves
         )
     run.finish(model)
-    tagger.save(run.folder / "model.keras")
+    run.save(tagger)
+    leave(model)  # from here on, each process works by itself
 
     split, examples = ("test", splits.test) if splits.test else ("validation", splits.valid)
     predicted = [[tag for _, tag in sentence] for sentence in tagger.tag(examples.words)]
@@ -80,7 +82,7 @@ def main():
 
     run.draw_learning_curve()
     figure = plots.plot_confusion(scores.confusion, list(scores.tags))
-    figure.savefig(run.folder / "confusion.png", dpi=150)
+    run.draw(figure, "confusion.png")
     print(f"The run is in {run.folder}. Try: python scripts/predict.py {run.folder}/model.keras")
 
 

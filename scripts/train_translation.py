@@ -33,6 +33,7 @@ import keras
 
 import keras_transformer as kt
 from keras_transformer import backend, data, evaluation, plots, training
+from keras_transformer.distribution import leave, of_first_process, own_rows
 from options import (
     check_initial_vocabulary,
     errors_as_exits,
@@ -71,6 +72,7 @@ def main():
         callbacks.append(training.ValidationScore(translator, splits.valid, bleu, number))
         monitored = {"monitor": "val_bleu", "mode": "max"}
     model = fit(options, run, translator, train, valid, callbacks, **monitored)
+    leave(model)  # from here on, each process works by itself
 
     evaluated = model.evaluate(valid, verbose=0, return_dict=True)
     split, examples = ("test", splits.test) if splits.test else ("validation", splits.valid)
@@ -99,7 +101,7 @@ def main():
         "Attention of the last layer",
         plots.BEING_WRITTEN,
     )
-    figure.savefig(run.folder / "attention.png", dpi=150)
+    run.draw(figure, "attention.png")
     print(f"The run is in {run.folder}. Try: python scripts/translate.py {run.folder}/model.keras")
 
 
@@ -119,14 +121,14 @@ def fit(options, run, translator, train, valid, callbacks=(), **monitored):
     run_callbacks = run.callbacks(train, **options.for_callbacks, **monitored)
     for span in run.restore(model, epochs):  # two if it was interrupted within an epoch
         model.fit(
-            train,
-            validation_data=valid,
+            own_rows(train),
+            validation_data=own_rows(valid),
             **span,
             callbacks=[*callbacks, *run_callbacks],
             shuffle=False,  # the batches shuffle themselves
         )
     run.finish(model)
-    translator.save(run.folder / "model.keras")
+    run.save(translator)
     return model
 
 
@@ -211,7 +213,8 @@ def diversify(options, run, splits, tokenizers):
         teacher = options.replace(seed=options.seed + number, output=str(folder), diversify=0)
         forward = direction == "forward"
         examples = splits if forward else swapped
-        run = training.Run(folder, resume=(folder / "settings.json").exists())
+        exists = of_first_process((folder / "settings.json").exists())
+        run = training.Run(folder, resume=bool(exists))
         keras.utils.set_random_seed(teacher.seed)
         translator, train, valid = prepare(
             teacher, examples, tokenizers if forward else tokenizers[::-1]

@@ -1,7 +1,13 @@
-"""Several devices: rows of padding fill up a batch, and the losses are those of one device."""
+"""Several devices: rows of padding fill up a batch, and a training equals that on one device.
+
+Every device is a virtual one of the CPU, or a process of its own on the loopback.
+"""
 
 import json
 import os
+import pathlib
+import signal
+import socket
 import subprocess
 import sys
 
@@ -9,9 +15,10 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer import backend
+from keras_transformer import backend, distribution
 from keras_transformer.ids import PADDING
 
+ROOT = pathlib.Path(__file__).parents[1]
 GENERATOR = np.random.default_rng(0)
 IDS = [GENERATOR.integers(4, 30, GENERATOR.integers(0, 20)).tolist() for _ in range(200)]
 
@@ -37,69 +44,168 @@ def test_a_budget_holds_with_rows_in_multiples_where_it_can():
     assert {len(labels) for _, labels in batches} == {4}
 
 
-def test_more_devices_than_there_are_or_another_backend_is_an_error():
-    backend.use_devices(1)
-    message = "must be at most" if backend.name() == "jax" else "need JAX; received"
+def test_processes_share_the_rows_of_a_batch_and_each_row_has_one_process(monkeypatch):
+    batches = kt.TranslationBatches(IDS, IDS, rows_multiple=4, shuffle=False)
+    assert distribution.own_rows(batches) is batches
+    monkeypatch.setattr(distribution, "_together", True)
+    monkeypatch.setattr(distribution, "_number", 4)
+    for number in range(len(batches)):
+        inputs, labels = batches[number]
+        parts = []
+        for index in range(4):
+            monkeypatch.setattr(distribution, "_index", index)
+            parts.append(distribution.own_rows(batches)[number])
+        np.testing.assert_array_equal(np.concatenate([part[1] for part in parts]), labels)
+        sources = np.concatenate([part[0]["source_ids"] for part in parts])
+        np.testing.assert_array_equal(sources, inputs["source_ids"])
+    assert len(distribution.own_rows(batches)) == len(batches)
+    odd = kt.TranslationBatches(IDS[:3], IDS[:3])
+    with pytest.raises(ValueError, match="must be a multiple of the 4 processes"):
+        distribution.own_rows(odd)[0]
+
+
+def test_more_devices_than_there_are_are_an_error(monkeypatch):
+    distribution.use_devices(1)
+    message = "must be the number of" if backend.name() == "torch" else "must be at most"
     with pytest.raises(ValueError, match=message):
-        backend.use_devices(64)
+        distribution.use_devices(64)
     with pytest.raises(ValueError, match="devices must be an integer of at least 1"):
-        backend.use_devices(0)
+        distribution.use_devices(0)
+    with pytest.raises(ValueError, match="model_parallel must divide the number of devices"):
+        distribution.use_devices(4, model_parallel=3)
 
 
-TRAINING = """
-import json, sys
-import keras, numpy as np
-import keras_transformer as kt
-from keras_transformer import backend
-number, folder = int(sys.argv[1]), sys.argv[2]
-backend.use_devices(number)
-keras.utils.set_random_seed(0)
-generator = np.random.default_rng(0)
-ids = [generator.integers(4, 30, generator.integers(1, 9)).tolist() for _ in range(401)]
-batches = kt.TranslationBatches(ids, ids, batch_size=8, num_buckets=2, rows_multiple=2)
-assert len(batches) >= 50
-model = kt.Transformer(30, num_layers=1, d_model=16, num_heads=2, d_ff=16, dropout=0.0)
-model.compile(kt.paper_optimizer(0.01), kt.TokenCrossEntropy(0.1), metrics=[kt.Perplexity()])
-losses = []
-remember = keras.callbacks.LambdaCallback(
-    on_train_batch_end=lambda n, logs: losses.append(dict(logs))
-)
-model.fit(batches, epochs=1, shuffle=False, verbose=0, callbacks=[remember])
-spread = {len(v.value.sharding.device_set) for v in model.trainable_variables}
-evaluated = model.evaluate(batches, verbose=0)
-tokenizer = kt.train_tokenizer(["abcdefghijklmnopqrstuvwxyz"], model_type="char")
-translator = kt.Translator(model, tokenizer)
-translator.save(f"{folder}/{number}.keras")
-texts = ["abc", "d", "efghij"]
-print(json.dumps([losses, evaluated, list(spread), translator.translate(texts, beams=2)]))
-"""
+@pytest.mark.skipif(backend.name() == "jax", reason="JAX splits weights")
+def test_weights_are_split_on_jax_only():
+    with pytest.raises(ValueError, match=f"needs JAX; received {backend.name()}"):
+        distribution.use_devices(2, model_parallel=2)
+
+
+@pytest.mark.skipif(backend.name() != "tensorflow", reason="a variable of TensorFlow")
+def test_several_hosts_with_tensorflow_are_an_error_that_names_another_way(monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", "{}")
+    with pytest.raises(ValueError, match="several hosts need JAX or PyTorch"):
+        distribution.use_devices(2)
+
+
+def test_an_error_of_ours_is_not_taken_for_a_lost_process(monkeypatch):
+    lost = RuntimeError("[gloo/pair.cc:553] Connection closed by peer [127.0.0.1]:1234\nmore")
+    assert distribution.lost_process(lost) is None  # there is no other process
+    monkeypatch.setattr(distribution, "_together", True)
+    sentence = distribution.lost_process(lost)
+    assert "ended or did not answer ([gloo/pair.cc:553] Connection closed" in sentence
+    assert "--resume" in sentence and "\n" not in sentence
+    assert distribution.lost_process(RuntimeError("shapes do not match")) is None
+    of_jax = ValueError("UNKNOWN: Gloo AllGather failed: Connection reset by peer")
+    assert "Gloo AllGather failed" in distribution.lost_process(of_jax)
+    assert distribution.lost_process(KeyError("gloo")) is None
+
+
+# Trainings, by tests/trainings.py: as a rule half of them, an interruption, and the other half.
+
+STOP = {"stop": 30}
+# On TensorFlow the other logs of an update are means of the devices' own, unlike those of an epoch.
+LOGS = ("loss",) if backend.name() == "tensorflow" else ("loss", "perplexity", "token_accuracy")
+INTERRUPTED = [STOP, {"resume": True}]
+TRAININGS = {
+    "tensorflow": {"mirrored": {"devices": 2}},
+    "jax": {"data": {"devices": 2}, "model": {"devices": 2, "model_parallel": 2}},
+    "torch": {},
+}[backend.name()]
+
+
+def start(folder, ways, **environment):
+    """The program in a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, ROOT / "tests" / "trainings.py", folder, json.dumps(ways)],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def result_of(process):
+    output, errors = process.communicate(timeout=600)
+    assert process.returncode == 0, errors
+    return json.loads(output.splitlines()[-1])
+
+
+def start_two(folder, ways):
+    """The program in two processes that train together, on a port that is free now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    for_torch = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
+    for_jax = {
+        "KERAS_DISTRIBUTION_JOB_ADDRESSES": f"127.0.0.1:{port}",
+        "KERAS_DISTRIBUTION_NUM_PROCESSES": "2",
+        "XLA_FLAGS": os.environ.get("XLA_FLAGS", ""),
+    }
+    numbers = "RANK", "LOCAL_RANK", "KERAS_DISTRIBUTION_PROCESS_ID"
+    return [
+        start(folder, ways, **for_torch, **for_jax, **dict.fromkeys(numbers, str(rank)))
+        for rank in range(2)
+    ]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Folder and results by name: "one" device, and what this backend has for two in a process."""
+    folder = tmp_path_factory.mktemp("trainings")
+    ways = [{"name": "one", "devices": 1}]
+    for name, devices in TRAININGS.items():
+        ways += [{"name": name, **devices, **half} for half in INTERRUPTED]
+    flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"
+    one, *others = result_of(start(folder, ways, XLA_FLAGS=flags))
+    results = dict(zip(TRAININGS, zip(others[::2], others[1::2], strict=True), strict=True))
+    return folder, {"one": one} | results
+
+
+def check_equal(numpy, folder, name, first, second, one):
+    """A training that was interrupted and resumed, on two devices, and one that was not, on one."""
+    logs = [*first["logs"][:20], *second["logs"]]  # it resumes after the 20th update
+    assert len(logs) == one["num_batches"] >= 50
+    for key in LOGS:
+        expected = [each[key] for each in one["logs"]]
+        np.testing.assert_allclose([each[key] for each in logs], expected, rtol=1e-5)
+    assert one["logs"][-1]["loss"] < 0.9 * one["logs"][0]["loss"]
+    for key in ("history", "evaluated"):
+        assert second[key] == pytest.approx(one[key], rel=1e-5)
+    assert second["texts"] == one["texts"]
+    files = [kt.load(folder / each / "model.keras").model.weights for each in (name, "one")]
+    for weight, of_one in zip(*files, strict=True):
+        if not weight.path.endswith("key/bias"):  # its gradient is rounding, which Adam enlarges
+            np.testing.assert_allclose(*map(numpy, (weight, of_one)), rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(backend.name() != "jax", reason="several devices in one process need JAX")
-def test_two_devices_train_as_one_does(tmp_path):
-    def trained(number):
-        flags = "--xla_force_host_platform_device_count=2"
-        result = subprocess.run(
-            [sys.executable, "-c", TRAINING, str(number), str(tmp_path)],
-            env={**os.environ, "XLA_FLAGS": flags},
-            capture_output=True,
-            text=True,
-        )
-        assert result.returncode == 0, result.stderr
-        return json.loads(result.stdout.splitlines()[-1])
+@pytest.mark.parametrize("name", TRAININGS)
+def test_two_devices_of_a_process_train_as_one_does(trained, name, numpy):
+    folder, results = trained
+    check_equal(numpy, folder, name, *results[name], results["one"])
+    if backend.name() == "jax":
+        assert results["one"]["parts"] == [1, 1]
+        assert results[name][1]["parts"] == [2, 2 if name == "model" else 1]
 
-    (losses, evaluated, one, texts), (other, evaluated_by_two, two, texts_of_two) = map(
-        trained, (1, 2)
-    )
-    assert one == [1] and two == [2]
-    assert len(losses) == len(other) >= 50
-    for name in ("loss", "perplexity"):
-        values = [[logs[name] for logs in each] for each in (losses, other)]
-        np.testing.assert_allclose(*values, rtol=1e-5)
-        assert values[0][-1] < 0.9 * values[0][0]
-    np.testing.assert_allclose(evaluated, evaluated_by_two, rtol=1e-5)
-    assert texts == texts_of_two
-    files = [kt.load(tmp_path / f"{number}.keras").model.get_weights() for number in (1, 2)]
-    for weight, weight_of_two in zip(*files, strict=True):
-        np.testing.assert_allclose(weight, weight_of_two, rtol=1e-3, atol=1e-5)
+
+@pytest.mark.slow
+@pytest.mark.skipif(backend.name() == "tensorflow", reason="Keras has one process on TensorFlow")
+def test_two_processes_train_as_one_does_though_one_of_them_is_killed(trained, tmp_path, numpy):
+    folder, results = trained
+    way = {"name": "pair", "devices": 2}
+    survivor, killed = start_two(tmp_path, [way | STOP | {"kill": 1}])
+    _, errors = survivor.communicate(timeout=600)
+    killed.communicate()
+    assert killed.returncode == -signal.SIGKILL and survivor.returncode != 0
+    *_, last = errors.splitlines()
+    assert "Another process of this training ended" in last and "--resume" in last
+
+    first = {"logs": json.loads((tmp_path / "logs.json").read_text("utf-8"))}
+    assert len(first["logs"]) == STOP["stop"]
+    pair = start_two(tmp_path, [way | {"resume": True}])
+    (second,) = result_of(pair[0])
+    pair[1].communicate()
+    assert pair[1].returncode == 0
+    (tmp_path / "one").symlink_to(folder / "one")
+    check_equal(numpy, tmp_path, "pair", first, second, results["one"])

@@ -211,7 +211,7 @@ class Decoding:
             source_ids = np.asarray(source_ids, "int32")
             check_ids("source_ids", source_ids, self.model.source_vocabulary_size)
         score = self._program("score", lambda: backend.jit(self._score_targets, self.model))
-        return ops.convert_to_numpy(score(*backend.to_tensors((source_ids, target_ids))))
+        return ops.convert_to_numpy(score(*backend.split_rows((source_ids, target_ids))))
 
     def _score_targets(self, source_ids, target_ids):
         shifted = ops.pad(target_ids[:, :-1], ((0, 0), (1, 0)), constant_values=START)
@@ -277,7 +277,7 @@ class Decoding:
             constraints = constraints._replace(prefix=_fit(prefix, room))
         if source_ids is not None:
             source_ids = self._checked_source(np.asarray(source_ids, "int32"))
-        return backend.to_tensors(source_ids), backend.to_tensors(constraints), room
+        return backend.split_rows(source_ids), backend.split_rows(constraints), room
 
     def _checked_source(self, source_ids):
         check(

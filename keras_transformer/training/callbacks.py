@@ -8,6 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from .. import distribution
 from ..checks import check, check_at_least
 
 
@@ -106,8 +107,9 @@ class ValidationScore(keras.callbacks.Callback):
         self.source, self.target = (evenly_spaced(side, number) for side in examples)
 
     def on_epoch_end(self, epoch, logs=None):
-        score = self.score(self.translator.translate(self.source), self.target)
-        logs[self.name] = float(getattr(score, "value", score))
+        with distribution.alone(self.model):
+            score = self.score(self.translator.translate(self.source), self.target)
+        logs[self.name] = distribution.of_first_process(float(getattr(score, "value", score)))
 
 
 class ResumableEarlyStopping(keras.callbacks.Callback):
@@ -169,7 +171,8 @@ class Samples(keras.callbacks.Callback):
         self.sample = sample
 
     def on_epoch_end(self, epoch, logs=None):
-        print(f"\n{self.sample()}")
+        with distribution.alone(self.model):
+            print(f"\n{self.sample()}")
 
 
 def evenly_spaced(examples: Sequence, number: int) -> Sequence:

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from .. import backend
+from .. import backend, distribution
 from ..atomic import atomic_write, check_space, write_text
 from ..checks import check_at_least
 from .callbacks import ResumableEarlyStopping
@@ -77,8 +77,10 @@ class EpochCheckpoint(keras.callbacks.Callback):
         self.every = every
         self._splits_epochs = hasattr(batches, "first_batch")
         self._dropout_state: np.ndarray | None = None
-        set_damaged_aside(self.paths)
-        set_damaged_aside(self._paths_within(self.finished_epochs))
+        if distribution.is_first_process():
+            set_damaged_aside(self.paths)
+            set_damaged_aside(self._paths_within(self.finished_epochs))
+        distribution.wait_for_all()
 
     @property
     def paths(self) -> list[pathlib.Path]:
@@ -114,11 +116,12 @@ class EpochCheckpoint(keras.callbacks.Callback):
         # An optimizer that is built within the first step makes TensorFlow trace that step twice.
         model.optimizer.build(model.trainable_variables)
         self.folder.parent.mkdir(parents=True, exist_ok=True)
-        check_space(self.folder, _num_bytes(model), self.keep + 1)
+        if distribution.is_first_process():
+            check_space(self.folder, _num_bytes(model), self.keep + 1)
         if self.paths:
             load_checkpoint(model, self.paths[-1])
         if self._paths_within(self.finished_epochs):  # TensorFlow makes metrics on demand
-            model.test_on_batch(*self.batches[0])
+            model.test_on_batch(*distribution.own_rows(self.batches)[0])
         return self._spans(model, self.finished_epochs, epochs)
 
     def _spans(self, model, first, epochs):
@@ -146,20 +149,22 @@ class EpochCheckpoint(keras.callbacks.Callback):
         if not self._splits_epochs or batch + 1 >= self.batches.num_batches:
             return False
         num_done = self.batches.first_batch + batch + 1
-        before = self._paths_within(epoch)
-        variables = [*self._seeds(), *self.model.metrics_variables]
-        state = {
-            "variables": [ops.convert_to_numpy(variable) for variable in variables],
-            "dropout": backend.dropout_state(),
-        }
-        self._save(self.folder / f"epoch-{epoch:04d}-batch-{num_done:07d}.weights.h5", state)
-        for path in before:
-            path.unlink()
+        dropout_state = distribution.gather(backend.dropout_state())
+        if distribution.is_first_process():
+            before = self._paths_within(epoch)
+            path = self.folder / f"epoch-{epoch:04d}-batch-{num_done:07d}.weights.h5"
+            with distribution.alone(self.model):
+                variables = [*self._seeds(), *self.model.metrics_variables]
+                values = [ops.convert_to_numpy(variable) for variable in variables]
+                self._save(path, {"variables": values, "dropout": dropout_state})
+            for path in before:
+                path.unlink()
+        distribution.wait_for_all()
         return True
 
     def on_epoch_begin(self, epoch, logs=None):
         self.batches.epoch = self._epoch = epoch
-        backend.seed_dropout(self.seed + epoch)
+        backend.seed_dropout(distribution.own_seed(self.seed + epoch))
         states = self._seeds()
         seeds = np.random.SeedSequence([self.seed, epoch]).generate_state(len(states)) >> 1
         for state, seed in zip(states, seeds, strict=True):
@@ -177,12 +182,15 @@ class EpochCheckpoint(keras.callbacks.Callback):
             self.save_within(self._epoch, batch)
 
     def on_epoch_end(self, epoch, logs=None):
-        self._save(self._path(epoch))
-        for path in self.paths[: -self.keep]:
-            if path != self.best_path:
+        if distribution.is_first_process():
+            with distribution.alone(self.model):
+                self._save(self._path(epoch))
+            for path in self.paths[: -self.keep]:
+                if path != self.best_path:
+                    path.unlink()
+            for path in self._paths_within(epoch):
                 path.unlink()
-        for path in self._paths_within(epoch):
-            path.unlink()
+        distribution.wait_for_all()
         if self._splits_epochs:
             self.batches.first_batch = 0
 
@@ -201,7 +209,7 @@ class EpochCheckpoint(keras.callbacks.Callback):
         variables = [*self._seeds(), *self.model.metrics_variables]
         for variable, value in zip(variables, state["variables"], strict=True):
             variable.assign(value)
-        self._dropout_state = state.get("dropout")
+        self._dropout_state = distribution.own(state.get("dropout"))
 
     def _seeds(self):
         """The state of each dropout; PyTorch ignores them."""
@@ -288,15 +296,26 @@ class ResumableCSVLogger(keras.callbacks.CSVLogger):
         super().__init__(path, append=True)
         path = pathlib.Path(path)
         lines = path.read_text("utf-8").splitlines() if path.exists() else []
-        if not lines or not lines[0].startswith("epoch,"):
-            path.unlink(missing_ok=True)
-            lines = ["epoch"]
-        rows = list(csv.DictReader(lines))
+        has_rows = bool(lines) and lines[0].startswith("epoch,")
+        rows = list(csv.DictReader(lines if has_rows else ["epoch"]))
         num_finished = sum(int(row["epoch"]) < initial_epoch for row in rows)
         self.past = rows[:num_finished]
-        if len(rows) > num_finished:
+        distribution.wait_for_all()  # until each has read it
+        self._writes = distribution.is_first_process()
+        if self._writes and not has_rows:
+            path.unlink(missing_ok=True)
+        elif self._writes and len(rows) > num_finished:
             write_text(path, "\n".join([*lines[: 1 + num_finished], ""]))
 
+    def on_train_begin(self, logs=None):
+        if self._writes:
+            super().on_train_begin(logs)
+
     def on_epoch_end(self, epoch, logs=None):
-        check_space(self.filename, 4096)
-        super().on_epoch_end(epoch, logs)
+        if self._writes:
+            check_space(self.filename, 4096)
+            super().on_epoch_end(epoch, logs)
+
+    def on_train_end(self, logs=None):
+        if self._writes:
+            super().on_train_end(logs)

@@ -14,6 +14,7 @@ from typing import Any
 
 import keras
 
+from .. import distribution
 from ..atomic import write_text
 from ..data import Examples
 
@@ -44,13 +45,15 @@ def diversify(
 
     def translations(direction, number):
         path = folder / f"{direction}-{number}" / "translations.json"
-        if not path.exists():
+        if not distribution.of_first_process(path.exists()):
             print(f"Training teacher {direction}-{number}, which then translates its own data.")
             texts = pairs.source if direction == "forward" else pairs.target
-            translated = translate_with_progress(
-                train_teacher(direction, number, path.parent), texts
-            )
-            write_text(path, json.dumps(translated, ensure_ascii=False))
+            teacher = train_teacher(direction, number, path.parent)
+            with distribution.alone(teacher.model):
+                translated = translate_with_progress(teacher, texts)
+            if distribution.is_first_process():
+                write_text(path, json.dumps(translated, ensure_ascii=False))
+            distribution.wait_for_all()
         return json.loads(path.read_text("utf-8"))
 
     return add_translations(pairs, num_teachers, translations)

@@ -9,7 +9,7 @@ from typing import Any
 
 import keras
 
-from .. import backend
+from .. import backend, distribution
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -41,12 +41,18 @@ class SaveOnSignal(keras.callbacks.Callback):
         self._epoch = epoch
 
     def on_train_batch_end(self, batch, logs=None):
-        if self._received and self.checkpoint.save_within(self._epoch, batch):
+        if self._was_received() and self.checkpoint.save_within(self._epoch, batch):
             self._exit()
 
     def on_epoch_end(self, epoch, logs=None):
-        if self._received:
+        if self._was_received():
             self._exit()
+
+    def _was_received(self):
+        """Whether a signal came, here or in another process of the same training."""
+        if distribution.any_process(bool(self._received)):
+            self._received = self._received or signal.SIGTERM
+        return bool(self._received)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self._received = number

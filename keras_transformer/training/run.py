@@ -16,8 +16,9 @@ from typing import Any
 import filelock
 import keras
 
-from .. import backend
+from .. import backend, distribution
 from ..atomic import write_text
+from ..distribution import SynchronizedGradients
 from .callbacks import FiniteLoss, Progress, ResumableEarlyStopping
 from .checkpoints import (
     EpochCheckpoint,
@@ -51,7 +52,8 @@ class Run:
         run.finish(model)
 
     After an interruption the same lines with `Run("runs/dates", resume=True)` continue after the
-    last complete epoch. Nothing is written before `begin`.
+    last complete epoch. Nothing is written before `begin`. Of several processes that train together
+    (`distribution`) the first one writes, in a folder that all of them see.
 
     Args:
         folder: path of the folder.
@@ -97,7 +99,17 @@ class Run:
             ValueError: If a resumed run has other training data than before.
             BlockingIOError: If another process runs in this folder.
         """
-        data = _digest(data)
+        distribution.wait_for_all()  # until each has seen the folder as it is
+        if distribution.is_first_process():
+            self._begin(arguments, _digest(data))
+        distribution.wait_for_all()
+        if not self._settings_path.exists():
+            raise FileNotFoundError(
+                f"{self._settings_path} is not there: the run folder must be on a file system that "
+                "all processes share."
+            )
+
+    def _begin(self, arguments, data):
         self._lock()
         if self.resume:
             if self.settings["data"] != data:
@@ -171,13 +183,13 @@ class Run:
             folder, batches, seed, keep=max(1, average), every=checkpoint_every
         )
         log = ResumableCSVLogger(self.folder / "history.csv", self._checkpoint.finished_epochs)
-        callbacks = [FiniteLoss(), Progress(batches), log]
+        callbacks = [SynchronizedGradients(), FiniteLoss(), Progress(batches), log]
         if patience is not None:
             self._early_stopping = ResumableEarlyStopping(monitor, patience, mode, log.past)
             callbacks.append(self._early_stopping)
             if not average:
                 self._checkpoint.early_stopping = self._early_stopping
-        if tensorboard:
+        if tensorboard and distribution.is_first_process():
             callbacks.append(keras.callbacks.TensorBoard(self.folder / "tensorboard"))
         return [*callbacks, self._checkpoint, SaveOnSignal(self._checkpoint)]
 
@@ -214,18 +226,39 @@ class Run:
             load_checkpoint(model, self._checkpoint.best_path)
             model.optimizer.finalize_variable_values(model.trainable_variables)
 
+    def save(self, task: Any) -> None:
+        """Saves a trained task as model.keras.
+
+        Args:
+            task: a `Translator`, `TextGenerator`, `Tagger`, `Classifier` or `MaskFiller`.
+        """
+        if distribution.is_first_process():
+            with distribution.alone(task.model):
+                task.save(self.folder / "model.keras")
+
     def write_scores(self, scores: Mapping[str, Any]) -> None:
         """Writes scores as scores.json; NaN becomes null, a named tuple an object."""
         from ..evaluation import as_json
 
-        _write_json(self.folder / "scores.json", as_json(scores))
+        if distribution.is_first_process():
+            _write_json(self.folder / "scores.json", as_json(scores))
+
+    def write_sample(self, text: str) -> None:
+        """Writes what the model has generated as sample.txt."""
+        if distribution.is_first_process():
+            write_text(self.folder / "sample.txt", text + "\n")
+
+    def draw(self, figure: Any, name: str) -> None:
+        """Writes a figure of `plots`, with a name such as "attention.png"."""
+        if distribution.is_first_process():
+            figure.savefig(self.folder / name, dpi=150)
 
     def draw_learning_curve(self) -> None:
         """Draws history.csv as learning_curve.png."""
         from ..plots import plot_history
 
-        figure = plot_history(self.folder / "history.csv")
-        figure.savefig(self.folder / "learning_curve.png", dpi=150)
+        if distribution.is_first_process():
+            self.draw(plot_history(self.folder / "history.csv"), "learning_curve.png")
 
 
 def _check_writable(folder):
