@@ -20,7 +20,6 @@ from keras import layers, ops
 
 import figures
 import keras_transformer as kt
-from keras_transformer import backend
 
 array = ops.convert_to_numpy
 keras.utils.set_random_seed(17)
@@ -232,7 +231,7 @@ assert of_biases == 4 * D_MODEL + D_FF + D_MODEL
 # ## Side by side
 #
 # Now let's train them: language models of two blocks on characters of thirty sonnets, for the same
-# 160 steps. As in chapter 2, they stand in one model and share nothing but the data. One contestant
+# 240 steps. As in chapter 2, they stand in one model and share nothing but the data. One contestant
 # is the paper's form once more, from another start: a difference that is no larger than between
 # these two means nothing.
 
@@ -252,7 +251,7 @@ def windows(text, length, starts):
     return np.stack([text[start : start + length + 1] for start in starts])
 
 
-steps, batch = 160, 16
+steps, batch = 240, 16
 drawn = windows(text, LENGTH, rng.integers(len(text) - LENGTH, size=steps * batch))
 print(f"{len(text):,} characters to learn from, {len(new_text):,} of other sonnets for the test")
 
@@ -291,9 +290,8 @@ def reader(networks, length):
 # %%
 networks = [parts(**options) for options in variants.values()]
 model = reader(networks, LENGTH)
-schedule = keras.optimizers.schedules.CosineDecay(0.0, 120, warmup_target=0.01, warmup_steps=40)
-losses = [kt.TokenCrossEntropy() for _ in variants]
-model.compile(kt.paper_optimizer(schedule), losses, jit_compile=backend.prefers_jit())
+schedule = keras.optimizers.schedules.CosineDecay(0.0, 190, warmup_target=0.01, warmup_steps=50)
+model.compile(kt.paper_optimizer(schedule), [kt.TokenCrossEntropy() for _ in variants])
 targets = [drawn[:, 1:]] * len(variants)
 model.fit(drawn[:, :-1], targets, batch_size=batch, shuffle=False, verbose=0)
 

@@ -232,11 +232,11 @@ right.legend(ncols=2)
 figures.show(figure, "18_sonnets")
 
 # %% [markdown]
-# A surprise: none of them reaches a lower point than the network without any, stopped in time. What
-# they do is keep it there. Without a remedy the price rises again as soon as these ten are
-# known; with dropout or one matrix it rises less (a network that loses a third of its numbers at
-# every step cannot store exact lines); with all three it has hardly risen by the end, and nobody
-# needs to know when to stop. What else there is to try is more text:
+# A surprise: none of them reaches a point that is much lower than that of the network without any,
+# stopped in time. What they do is keep it there. Without a remedy the price rises again as soon as
+# these ten are known; with dropout or one matrix it rises less (a network that loses a third of its
+# numbers at every step cannot store exact lines); with all three it has hardly risen by the end,
+# and nobody needs to know when to stop. What else there is to try is more text:
 # `scripts/train_language_model.py` trains on yours, with the same parts.
 #
 # ## Exercises
@@ -294,7 +294,7 @@ figures.record(0.2, dropout=at_end["dropout"], tied=at_end["tied"], decay=at_end
 # - A small text is learned twice: first what it shares with others, then itself. The validation
 #   loss turns up where the second begins.
 # - Good samples prove nothing: count what is copied.
-# - Dropout, a shared matrix and weight decay keep the loss from rising; here they do not lower its
+# - Dropout, a shared matrix and weight decay keep the loss from rising; here they hardly lower its
 #   lowest point.
 #
 # **Next**: your own text. [The scripts](../README.md) train on it, and everything that they print
