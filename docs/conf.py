@@ -90,7 +90,9 @@ html_context = {"default_mode": "auto"}  # light or dark, as the reader's system
 html_favicon = html_logo = "icon.svg"
 html_sourcelink_suffix = ""
 # On a telephone a long name breaks, rather than push the page sideways.
-NARROW = "<style>h1, code, code .pre {overflow-wrap: anywhere; white-space: normal}</style>"
+NARROW = """<style>
+h1, code, code .pre {overflow-wrap: anywhere !important; white-space: normal !important}
+</style>"""
 highlight_language = "none"  # commands are no Python
 
 
