@@ -253,9 +253,10 @@ class PairOptions(PreparedOptions):
         if self.dataset:
             source, target = self.sides or (None, None)
             return data.read_splits(source=source, target=target, **self.stored)
-        train, valid, test = (self._read_split(prefix) for prefix in ("", "valid_", "test_"))
+        train = self._read_split("")
         if train is None and not self.prepared:
             raise ValueError("No training data: give --source and --target, --pairs, or --dataset.")
+        valid, test = self._read_split("valid_"), self._read_split("test_")
         if self.prepared:
             _check_prepared(train, valid, "--valid-source and --valid-target")
         return data.Splits(train, valid, test)

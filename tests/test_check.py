@@ -222,6 +222,7 @@ def table(length, d_model):
 
 
 @pytest.mark.slow
+@pytest.mark.once
 def test_the_command_checks_a_program(tmp_path):
     def run(*arguments):
         command = [sys.executable, "-m", "keras_transformer.check", *arguments]

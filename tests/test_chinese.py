@@ -7,6 +7,8 @@ import pytest
 
 from programs import module_of
 
+pytestmark = pytest.mark.once
+
 ROOT = pathlib.Path(__file__).parents[1]
 CHAPTERS = ROOT / "chapters"
 TRANSLATED = sorted(CHAPTERS.glob("[0-9]*.zh.md"))

@@ -8,6 +8,8 @@ import pytest
 
 from programs import module_of
 
+pytestmark = pytest.mark.once
+
 ROOT = pathlib.Path(__file__).parents[1]
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -5,6 +5,8 @@ import re
 
 import pytest
 
+pytestmark = pytest.mark.once
+
 ROOT = pathlib.Path(__file__).parents[1]
 FOLDERS = ("keras_transformer/**/*.py", "scripts/**/*.py", "chapters/*.py", "tests/*.py")
 FILES = [

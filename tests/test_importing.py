@@ -200,6 +200,7 @@ def test_the_translations_are_theirs(marian, beams, number):
 
 
 @pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.parametrize("beams", [1, 4])
 def test_the_translations_of_a_model_of_true_size_are_theirs(opus, beams):
     search = EXACT if beams > 1 else {}

@@ -129,6 +129,7 @@ def test_texts_have_the_probability_that_they_have_there(gpt2):
 
 
 @pytest.mark.slow
+@pytest.mark.once
 def test_a_model_of_the_true_sizes_is_imported(tmp_path):
     sizes = dict(sizes=reference.TRUE, vocabulary_size=reference.TRUE_VOCABULARY)
     gpt2 = Gpt2(tmp_path, *reference.write_gpt2(tmp_path, **sizes))

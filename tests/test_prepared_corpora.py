@@ -571,6 +571,7 @@ def test_what_the_command_cannot_do_is_one_sentence(
 
 
 @pytest.mark.slow
+@pytest.mark.once
 def test_a_preparation_that_is_killed_continues(tmp_path, corpus):
     """With the default of processes; nothing of an incomplete shard is left."""
     path, rows = tmp_path / "pairs.tsv", PAIRS * 700

@@ -14,6 +14,8 @@ import pytest
 import keras_transformer as kt
 from keras_transformer import backend, console
 
+pytestmark = pytest.mark.once
+
 ROOT = pathlib.Path(__file__).parents[2]
 CASES, SAMPLE = 500, 100
 SCRIPTS = {
