@@ -10,7 +10,7 @@ import keras_transformer as kt
 import reference_marian as reference
 from keras_transformer import exporting, importing
 
-pytestmark = pytest.mark.slow  # transformers takes long to import; test_importing is quick
+pytestmark = pytest.mark.slow  # transformers takes long to import
 
 transformers = reference.transformers
 

@@ -17,6 +17,7 @@ from programs import on_backend
 
 torch, transformers = reference.torch, reference.transformers
 
+pytestmark = pytest.mark.slow  # transformers takes long to import
 ROOT = pathlib.Path(__file__).parents[1]
 EXACT = dict(length_penalty=0.0, early_stopping="never")  # as the search here
 
@@ -185,21 +186,19 @@ def test_the_logits_are_theirs_where_epsilon_counts(copy):
     assert small.greatest_difference(20) < 1e-4
 
 
-@pytest.mark.slow
 def test_the_logits_of_a_model_of_true_size_are_theirs(opus):
     assert len(opus.vocabulary.rows) == 58_102  # theirs, and padding apart from start
     assert opus.greatest_difference(4) < 1e-4
 
 
 @pytest.mark.parametrize("beams", [1, 4])
-@pytest.mark.parametrize("number", [25, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [25, pytest.param(200, marks=pytest.mark.once)])
 def test_the_translations_are_theirs(marian, beams, number):
     search = EXACT if beams > 1 else {}
     ours = {"length_penalty": 0.0} if beams > 1 else {}
     assert not marian.differing(number, beams, search, **ours)
 
 
-@pytest.mark.slow
 @pytest.mark.once
 @pytest.mark.parametrize("beams", [1, 4])
 def test_the_translations_of_a_model_of_true_size_are_theirs(opus, beams):
@@ -208,7 +207,6 @@ def test_the_translations_of_a_model_of_true_size_are_theirs(opus, beams):
     assert not opus.differing(6, beams, search, **ours)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("penalty", [0.5, 1.0])
 def test_with_a_length_penalty_each_search_finds_the_better_one_by_its_own_score(marian, penalty):
     # Theirs is log-probability / length^a, ours log-probability / ((5 + length) / 6)^(1.25 a).
@@ -312,7 +310,7 @@ def test_an_imported_model_is_one_file_that_any_check_accepts(marian, tmp_path):
     assert loaded.target_tokenizer.proto == marian.translator.target_tokenizer.proto
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.parametrize("other", ["jax", "torch"])
 def test_the_file_gives_the_same_translations_on_another_backend(marian, tmp_path, other):
     marian.translator.save(tmp_path / "model.keras")
@@ -327,7 +325,6 @@ def test_the_file_gives_the_same_translations_on_another_backend(marian, tmp_pat
     assert on_backend(other, code, texts, tmp_path) == expected
 
 
-@pytest.mark.slow
 def test_fine_tuning_changes_every_weight_and_is_saved(marian, tmp_path):
     translator = importing.from_marian(marian.folder)
     before = [ops.convert_to_numpy(weight) for weight in translator.transformer.weights]

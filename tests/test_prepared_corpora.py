@@ -419,6 +419,7 @@ def test_corpora_that_differ_cannot_be_mixed(tmp_path, corpus):
         PreparedBatches(corpus, subword_alpha=2)
 
 
+@pytest.mark.slow
 def test_three_epochs_from_shards_equal_three_from_memory(corpus, tmp_path):
     def weights_after(batches, folder):
         keras.utils.set_random_seed(5)
@@ -647,6 +648,7 @@ def test_a_translator_trained_from_disk_equals_one_from_memory(dates_files, tmp_
 
 
 @pytest.mark.slow
+@pytest.mark.once
 def test_a_language_model_trained_from_disk_equals_one_from_memory(dates_files, tmp_path, inside):
     valid, table = dates_files / "valid.tsv", dates_files / "train.tsv"
     train = [sys.executable, SCRIPTS / "train_language_model.py", *SMALL, "--valid", valid]
@@ -695,6 +697,7 @@ def test_options_that_do_not_go_with_a_corpus_are_named(
 
 
 @pytest.mark.slow
+@pytest.mark.once
 def test_a_run_from_disk_killed_twice_within_an_epoch_ends_with_the_same_bits(
     dates_files, tmp_path
 ):

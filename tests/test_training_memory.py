@@ -46,6 +46,7 @@ def trained(scope=None):
     return model, [float(loss) for loss in losses]
 
 
+@pytest.mark.slow
 def test_blocks_that_are_computed_again_train_as_blocks_that_are_kept(memory, monkeypatch):
     calls, remat = [], keras.remat
     monkeypatch.setattr(keras, "remat", lambda function: calls.append(1) or remat(function))
