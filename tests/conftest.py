@@ -52,8 +52,10 @@ if backend.name() == "tensorflow" and not full_xla:
     tf.function = lambda *args, jit_compile=None, **kwargs: plain_function(*args, **kwargs)
 
 
+of_batches = data.batches.BucketedBatches.__init__.__kwdefaults__
+num_buckets = of_batches["num_buckets"]
 if backend.name() == "jax" and not full_xla:  # where each shape is compiled for seconds
-    data.batches.BucketedBatches.__init__.__kwdefaults__["num_buckets"] = 2
+    of_batches["num_buckets"] = 2
 
 pytest_plugins = ["engines"]
 
@@ -66,6 +68,12 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(autouse=True)
 def seed():
     keras.utils.set_random_seed(0)
+
+
+@pytest.fixture
+def usual_number_of_shapes(monkeypatch):
+    """That of users, for tests of the batches themselves."""
+    monkeypatch.setitem(of_batches, "num_buckets", num_buckets)
 
 
 @pytest.fixture(scope="session")

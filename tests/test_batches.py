@@ -8,7 +8,6 @@ import pytest
 
 from keras_transformer import backend
 from keras_transformer.data import TextBatches, TranslationBatches, WordBatches, chunks
-from keras_transformer.data.batches import BucketedBatches
 from keras_transformer.data.lengths import (
     assign_buckets,
     bucket_length,
@@ -18,6 +17,8 @@ from keras_transformer.data.lengths import (
 )
 from keras_transformer.ids import END, PADDING, START
 
+pytestmark = pytest.mark.usefixtures("usual_number_of_shapes")
+
 # Every sentence begins with an id of its own, so that a row identifies its example.
 GENERATOR = np.random.default_rng(0)
 SOURCE = [[100 + n, *GENERATOR.integers(4, 99, n % 23).tolist()] for n in range(300)]
@@ -25,12 +26,6 @@ TARGET = [
     [100 + n, *GENERATOR.integers(4, 99, max(0, n % 23 + GENERATOR.integers(-5, 6))).tolist()]
     for n in range(300)
 ]
-
-
-@pytest.fixture(autouse=True)
-def usual_number_of_shapes(monkeypatch):
-    """Where tests compile, conftest.py lowers it."""
-    monkeypatch.setitem(BucketedBatches.__init__.__kwdefaults__, "num_buckets", 8)
 
 
 def rows(batches):

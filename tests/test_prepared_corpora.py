@@ -315,6 +315,7 @@ def test_an_error_of_a_process_and_its_end_are_reported(tmp_path, corpus):
 # Batches
 
 
+@pytest.mark.usefixtures("usual_number_of_shapes")
 @pytest.mark.parametrize(
     "options",
     [{}, {"tokens_per_batch": 200, "seed": 3}, {"batch_size": 7, "shuffle": False, "multiple": 1}],
