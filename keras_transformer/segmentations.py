@@ -19,7 +19,7 @@ from typing import Any
 
 from .ids import UNKNOWN
 
-SPACE_MARK = "\u2581"
+SPACE_MARK = "\u2581"  # SentencePiece writes a space as this character
 MOST_NODES = 2**20  # remembered at a time
 LONG = 24  # characters: such a word, or sentence without spaces, hardly comes twice with its draws
 UNKNOWN_PENALTY = 10.0  # of SentencePiece: an unknown character is less likely than any piece

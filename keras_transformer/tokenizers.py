@@ -17,11 +17,11 @@ import keras
 from . import pieces
 from .checks import check
 from .ids import END, PADDING, START, UNKNOWN, check_ids
+from .segmentations import SPACE_MARK
 
 MODEL_TYPES = ("bpe", "unigram", "char", "byte")
 DEFAULT_SIZE = 8000  # for some ten thousand sentences; the paper has 37,000 for 4.5 million
-SPACE_MARK = "\u2581"  # SentencePiece writes a space as this character,
-RESERVED = "\u2585"  # and keeps this one for unknown characters: it cannot be learned
+RESERVED = "\u2585"  # SentencePiece keeps it for unknown characters: it cannot be learned
 
 
 class Tokenizer(keras.layers.Layer):

@@ -334,7 +334,7 @@ class BucketedBatches(keras.utils.PyDataset):
         return order
 
     def _fits(self, lengths):
-        """bool, (examples,): whether resampled ones have outgrown their bucket."""
+        """bool, (examples,): whether resampled ones, of these lengths, still fit their bucket."""
         fits = np.empty(len(lengths), bool)
         for bucket in self._buckets:
             within = lengths[bucket.examples] <= bucket.shape[1:]

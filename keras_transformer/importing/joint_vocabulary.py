@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from ..checks import check
 from ..ids import END, PADDING, START, UNKNOWN
-from ..tokenizers import SPACE_MARK, SentencePieceTokenizer
+from ..segmentations import SPACE_MARK
+from ..tokenizers import SentencePieceTokenizer
 from .files import read_bytes, read_json
 
 VOCABULARY, SOURCE, TARGET = "vocab.json", "source.spm", "target.spm"

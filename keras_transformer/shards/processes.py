@@ -42,7 +42,7 @@ class ShardWriters:
 
     def __init__(self, num_processes: int | None = None):
         check_at_least(1, num_processes=num_processes)
-        self.num_processes = num_processes or _num_cores()
+        self.num_processes = num_processes or num_cores()
 
     def __enter__(self) -> Self:
         name = __name__.split(".")[0]
@@ -100,9 +100,9 @@ class ShardWriters:
             raise error
 
 
-def _num_cores():
-    """The cores that this process may use, where the system tells."""
-    if hasattr(os, "sched_getaffinity"):
+def num_cores() -> int:
+    """The cores that this process may use, or, where the system does not report them, all."""
+    if hasattr(os, "sched_getaffinity"):  # neither on macOS nor on Windows
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 

@@ -13,12 +13,12 @@ from keras import ops
 
 import keras_transformer as kt
 from keras_transformer import backend
+from keras_transformer.shards.processes import num_cores
 
 from .measuring import (
     add_sizes,
     check_quiet,
     id_inputs,
-    num_cores,
     peak_memory,
     race,
     report,

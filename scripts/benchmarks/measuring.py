@@ -14,6 +14,8 @@ import time
 import keras
 import numpy as np
 
+from keras_transformer.shards.processes import num_cores
+
 SIZES = {
     "num_layers": "blocks in the encoder, and again in the decoder",
     "d_model": "width of embeddings and sublayers",
@@ -88,13 +90,6 @@ def peak_memory():
         return math.nan
     unit = 2**20 if sys.platform == "darwin" else 2**10  # bytes there, kilobytes on Linux
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
-
-
-def num_cores():
-    """The cores that this process may use, or, where the system does not report them, all."""
-    if hasattr(os, "sched_getaffinity"):  # neither on macOS nor on Windows
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count()
 
 
 def report(args, rows, **circumstances):
