@@ -1,7 +1,8 @@
 """Runs one chapter as a reader would, and checks it: python .ci/chapter.py chapters/NN_name.py
 
-It must take less than a minute of processor time, pass every assertion of its text, draw figures
-that are not blank and lack no character, and print every number that its prose quotes.
+It must pass every assertion of its text, draw figures that are not blank and lack no character,
+print every number that its prose quotes, and take less than LIMIT (a reader's run, one at a time
+and with both cores, is over within a minute).
 """
 
 import ast
@@ -13,7 +14,7 @@ import sys
 import time
 import warnings
 
-LIMIT = 60  # seconds of processor time: waiting on a busy machine does not count
+LIMIT = 90  # seconds of processor time: the gate runs two at once, on cores that share units
 ROOT = pathlib.Path(__file__).parents[1]
 
 
