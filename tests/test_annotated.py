@@ -9,6 +9,7 @@ from keras_transformer.data import (
     LabeledTexts,
     TaggedSentences,
     datasets,
+    iterate_conllu,
     read_conllu,
     read_labeled,
     read_labeled_splits,
@@ -63,6 +64,16 @@ def test_any_column_can_be_the_tag(write):
     assert read_conllu(path, "DEPREL").tags[1] == ["root", "dep"]
     assert read_conllu(path, "LEMMA").tags == [["do", "not", "duck", "!"], ["_", "10 000"]]
     assert read_conllu(path, "FEATS").tags[0] == ["Mood=Imp", "_", "_", "_"]  # "_": it has none
+
+
+def test_the_texts_of_a_treebank_are_those_of_its_comments(write):
+    sentence = "#text=a dog = a friend\n" + ROW + "\n"
+    path = write("# newdoc\n\n" + "# text = Don't duck!\n" + ROW + "\n" + sentence, compress=True)
+    assert list(iterate_conllu(path)) == ["Don't duck!", "a dog = a friend"]
+    texts = iterate_conllu(write(CONLLU))
+    assert next(texts) == "Don't duck!"
+    with pytest.raises(ValueError, match="line 11: expected a sentence with its text, '# text = "):
+        next(texts)
 
 
 ROW = "1\tHe\the\tPRON\tPRP\t_\t0\troot\t_\t_\n"

@@ -509,13 +509,17 @@ def test_every_form_of_input_gives_the_same_corpus(tmp_path, monkeypatch, comman
 def test_texts_and_a_given_vocabulary(tmp_path, monkeypatch, command, small_tasks):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.txt").write_bytes(b"the dog\n\n  barks\n")
+    row = "\t".join(["1", "dog", *"_" * 8])
+    (tmp_path / "b.conllu").write_text(f"# text = dogs bark\n{row}\n", "utf-8")
     small_tasks["generator"].save("generator.keras")
-    out, errors, code = command("one", "--texts", "*.txt", "--vocabulary-from", "generator.keras")
-    assert code is None and "one holds 2 texts" in out, errors
+    texts = ["--texts", "*.txt", "b.conllu"]
+    out, errors, code = command("one", *texts, "--vocabulary-from", "generator.keras")
+    assert code is None and "one holds 3 texts" in out, errors
     corpus = Corpus("one")
     (tokenizer,) = corpus.tokenizers()
     assert tokenizer.proto == small_tasks["generator"].tokenizer.proto
-    assert [tokenizer.decode(corpus[n])[0] for n in (0, 1)] == ["the dog", "  barks"]
+    found = [tokenizer.decode(corpus[n])[0] for n in range(3)]
+    assert found == ["the dog", "  barks", "dogs bark"]
     out, errors, code = command("two", "--texts", "a.txt", "--vocabulary-from", "one")
     assert code is None and Corpus("two").vocabularies == corpus.vocabularies
     spm = ["--vocabulary-from", "one/vocabulary.spm"]
@@ -548,7 +552,8 @@ def test_a_vocabulary_that_is_not_of_sentencepiece_is_refused(tmp_path, corpus, 
     "arguments, message",
     [
         ([], "Give --source and --target, --pairs, --texts, or --dataset"),
-        (["--texts", "*.conllu.gz"], "b.conllu.gz: words with labels fit into memory"),
+        (["--pairs", "*.conllu.gz"], "b.conllu.gz is a treebank, whose sentences have no"),
+        (["--texts", "c.conllu"], "c.conllu, line 2: expected a sentence with its text"),
         (["--source", "a"], "Give --source and --target"),
         (["--pairs", "a", "--texts", "b"], "Give --source and --target"),
         (["--pairs", "nowhere"], "nowhere: no such file"),
@@ -565,8 +570,8 @@ def test_what_the_command_cannot_do_is_one_sentence(
     tmp_path, monkeypatch, command, arguments, message
 ):
     monkeypatch.chdir(tmp_path)
-    for name in ("a", "b.conllu.gz"):
-        (tmp_path / name).write_bytes(b"one\ntwo\n")
+    for name in ("a", "b.conllu.gz", "c.conllu"):
+        (tmp_path / name).write_bytes(b"\none\ntwo\n" if name[0] == "c" else b"one\ntwo\n")
     _, errors, code = command("out", *arguments)
     assert code and message in errors and "Traceback" not in errors
     assert len(errors.splitlines()) == 1

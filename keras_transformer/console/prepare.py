@@ -5,7 +5,7 @@ r"""Prepare a corpus that need not fit into memory: clean, tokenize, write shard
   keras-transformer prepare corpora/more --pairs more.tsv --vocabulary-from corpora/en-de
   zcat crawl.jsonl.gz | keras-transformer prepare corpora/crawl --pairs - --json-lines \
       --vocabulary-from runs/en-de/model.keras
-  keras-transformer prepare corpora/books --texts "books/*.txt"
+  keras-transformer prepare corpora/books --texts "books/*.txt" treebank.conllu
 
 Then train with scripts/train_translation.py --prepared corpora/en-de, or for texts with
 scripts/train_language_model.py. A "-" is the standard input. Interrupted? Repeat the command: it
@@ -36,7 +36,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--source", **files, help="sentences to translate from, one per line, plain or .gz")
     add("--target", **files, help="their translations, line by line, as many files")
     add("--pairs", **files, help="instead of both: columns separated by TAB; or .jsonl")
-    add("--texts", **files, help="instead of pairs: texts for a language model, one per line")
+    add(
+        "--texts",
+        **files,
+        help="instead of pairs: texts of a language model, one per line; or .conllu",
+    )
     add("--json-lines", action="store_true", help="--pairs is JSON Lines, whatever its name")
     sides = "columns of --pairs (default: 1 2), fields of .jsonl, languages of --dataset"
     add("--sides", nargs=2, metavar=("FROM", "TO"), help=sides)
@@ -107,8 +111,8 @@ def _input(options):
     if options.dataset:
         return _dataset(options)
     if options.texts:
-        paths = _expanded(options.texts)
-        lines = functools.partial(_chain, data.iterate_lines, [(path,) for path in paths])
+        paths = data.expand_files(options.texts)
+        lines = functools.partial(_chain, _texts, [(path,) for path in paths])
         return lambda: ((line,) for line in lines()), "texts", paths
     if options.source:
         paths = [_expanded(options.source), _expanded(options.target)]
@@ -133,13 +137,20 @@ def _input(options):
 
 def _expanded(patterns):
     paths = data.expand_files(patterns)
-    for path in paths:
-        if path.removesuffix(".gz").endswith(".conllu"):
-            raise ValueError(
-                f"{path}: words with labels fit into memory and are not prepared; train with "
-                f"scripts/train_tagger.py --train {path}."
-            )
+    for path in filter(_is_treebank, paths):
+        raise ValueError(
+            f"{path} is a treebank, whose sentences have no translations. Give it as --texts; its "
+            f"labels fit into memory: scripts/train_tagger.py --train {path}."
+        )
     return paths
+
+
+def _texts(path):
+    return data.iterate_conllu(path) if _is_treebank(path) else data.iterate_lines(path)
+
+
+def _is_treebank(path):
+    return path.removesuffix(".gz").endswith(".conllu")
 
 
 def _chain(read, arguments):

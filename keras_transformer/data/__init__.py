@@ -16,6 +16,7 @@ from .dates import DATE_FORMS, dates, write_date
 from .examples import Examples, LabeledTexts, Splits, TaggedSentences, mix, train_valid_split
 from .files import (
     expand_files,
+    iterate_conllu,
     iterate_files,
     iterate_json_lines,
     iterate_lines,
@@ -47,6 +48,7 @@ __all__ = [
     "clean",
     "dates",
     "expand_files",
+    "iterate_conllu",
     "iterate_files",
     "iterate_json_lines",
     "iterate_lines",

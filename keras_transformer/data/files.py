@@ -13,6 +13,7 @@ they yield blank pairs, too, and read the standard input where the path is "-".
 import contextlib
 import glob
 import gzip
+import itertools
 import json
 import os
 import re
@@ -241,6 +242,33 @@ def read_conllu(path: PathLike, column: str = "UPOS") -> TaggedSentences:
     return _tagged([sentence for sentence in sentences if sentence[0]], path)
 
 
+def iterate_conllu(path: PathLike) -> Iterator[str]:
+    """The sentences of a treebank in CoNLL-U as texts, one by one.
+
+    The text of a sentence is its comment "# text = ...", which Universal Dependencies require.
+
+    Args:
+        path: PathLike of the file.
+
+    Yields:
+        str.
+
+    Raises:
+        ValueError: A sentence has no such comment.
+
+    Source:
+        https://universaldependencies.org/format.html
+    """
+    for block in _blocks(path):
+        texts = [match[1] for _, line in block if (match := re.match(r"#\s*text\s*=(.*)", line))]
+        if not texts and not all(line.startswith("#") for _, line in block):
+            raise ValueError(
+                f"{path}, line {block[0][0]}: expected a sentence with its text, '# text = ...', "
+                "received one without. Add it, or give the sentences as plain text."
+            )
+        yield from (text.strip() for text in texts[:1])
+
+
 def read_lines(path: PathLike) -> list[str]:
     """The lines of a text file, without their ends."""
     return list(iterate_lines(path))
@@ -379,7 +407,7 @@ def _json_text(fields, name, path, number):
 def _blocks(path):
     """The numbered lines of a file in lists; a blank line ends each."""
     block = []
-    for number, line in enumerate([*read_lines(path), ""], start=1):
+    for number, line in enumerate(itertools.chain(iterate_lines(path), [""]), start=1):
         if line.strip():
             block.append((number, line))
         elif block:
