@@ -63,15 +63,16 @@ pytest_plugins = ["engines"]
 def pytest_collection_modifyitems(config, items):
     """The scripts first: the file that takes longest must not be the last one to begin.
 
-    With KERAS_TRANSFORMER_HALF=0 or 1, slow tests of every second file alone are run.
+    With KERAS_TRANSFORMER_PART=1/3, of the slow tests those of every third file alone are run.
     """
     items.sort(key=lambda item: item.path.name != "test_scripts.py")
-    if half := os.environ.get("KERAS_TRANSFORMER_HALF"):
-        files = sorted({item.path for item in items if item.get_closest_marker("slow")})
-        others = files[1 - int(half) :: 2]
-        skipped = [i for i in items if i.path in others and i.get_closest_marker("slow")]
-        config.hook.pytest_deselected(items=skipped)
-        items[:] = [item for item in items if item not in set(skipped)]
+    if part := os.environ.get("KERAS_TRANSFORMER_PART"):
+        number, parts = map(int, part.split("/"))
+        slow = [item for item in items if item.get_closest_marker("slow")]
+        chosen = sorted({item.path for item in slow})[number % parts :: parts]
+        left_out = {item for item in slow if item.path not in chosen}
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.fixture(autouse=True)

@@ -172,10 +172,9 @@ def test_every_option_of_a_translator_is_exported(
 ):
     options = dict(rotary=True, activation="gelu") if rotary else dict(max_length=30)
     translator = restless_translator(german.source_tokenizer, restless, 16, **options)
-    for beams in (1, 4):
-        answers = run_here(translator, format, GERMAN, beams=beams)
-        assert answers == translator.translate(GERMAN, beams=beams)
-        assert len(set("".join(answers))) > 5
+    answers = run_here(translator, format, GERMAN, beams=4)
+    assert answers == translator.translate(GERMAN, beams=4)
+    assert len(set("".join(answers))) > 5
 
 
 KINDS = [(format, kind) for format in ENGINES for kind in FORMATS[format].quantizations]
@@ -183,13 +182,11 @@ KINDS = [(format, kind) for format in ENGINES for kind in FORMATS[format].quanti
 
 @pytest.mark.slow
 @pytest.mark.parametrize("format, kind", KINDS)
-def test_a_quantized_translator_answers_alike(
-    dates_translator, dates, run_here, one_thread, format, kind
-):
+def test_a_quantized_translator_answers_alike(dates, run_here, one_thread, format, kind):
+    translator = kt.load("dates")  # a model trained for seconds has close calls at every step
     texts = [*dates.test.source[:100], "", "  ", "May ☃ 5, 2020"]
-    for beams in (1, 4):
-        answers = run_here(dates_translator, format, texts, kind, beams=beams)
-        assert_few_differ(dates_translator, format, kind, texts, answers, beams)
+    answers = run_here(translator, format, texts, kind, beams=4)
+    assert_few_differ(translator, format, kind, texts, answers, beams=4)
 
 
 @pytest.mark.slow

@@ -111,11 +111,17 @@ def whole(tmp_path_factory):
     "options",
     [
         {},
-        pytest.param({"r_drop": True}, marks=pytest.mark.slow),
-        pytest.param({"gradient_accumulation_steps": 3}, marks=pytest.mark.slow),
-        pytest.param({"use_ema": True, "ema_momentum": 0.9}, marks=pytest.mark.slow),
+        pytest.param(
+            {
+                "r_drop": True,
+                "gradient_accumulation_steps": 3,
+                "use_ema": True,
+                "ema_momentum": 0.9,
+            },
+            marks=pytest.mark.slow,
+        ),
     ],
-    ids=["plain", "r_drop", "accumulate", "ema"],
+    ids=["plain", "r_drop_accumulate_ema"],
 )
 def test_a_run_interrupted_twice_ends_with_the_same_bits(tmp_path, whole, options, capsys):
     expected, rows, per_epoch = whole(**options)
