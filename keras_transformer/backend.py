@@ -154,6 +154,60 @@ def subtract_at(x, columns, values):
     return ops.scatter_update(x, indices, -ops.squeeze(values, -1), reduction="add")
 
 
+def with_gradient(function: Callable, gradient: Callable) -> Callable:
+    """A function with a gradient of its own, of what it says it needs.
+
+    `ops.custom_gradient` keeps whatever the gradient mentions: on PyTorch out of the sight of
+    rematerialization. And JAX lets it mention nothing that is being traced.
+
+    Args:
+        function: from a float tensor and constants to a tensor, and a tuple of tensors to keep.
+        gradient: from the gradient by the result, and the kept tensors, to that by the first
+            argument.
+
+    Returns:
+        A function with the arguments of `function`, to its first result.
+    """
+    if name() == "torch":
+        import torch
+
+        class Function(torch.autograd.Function):
+            @staticmethod
+            def forward(context, x, *constants):
+                result, kept = function(x, *constants)
+                context.save_for_backward(*kept)
+                context.num_constants = len(constants)
+                return result
+
+            @staticmethod
+            def backward(context, upstream):
+                by_first = gradient(upstream, *context.saved_tensors)
+                return by_first, *[None] * context.num_constants
+
+        return Function.apply
+    if name() == "jax":
+        import jax
+
+        def differentiable(x, *constants):
+            def backward(kept, upstream):
+                return gradient(upstream, *kept), *[None] * len(constants)
+
+            result = jax.custom_vjp(lambda *args: function(*args)[0])
+            result.defvjp(function, backward)
+            return result(x, *constants)
+
+        return differentiable
+
+    import tensorflow as tf
+
+    @tf.custom_gradient
+    def traced(x, *constants):
+        result, kept = function(x, *constants)
+        return result, lambda upstream: (gradient(upstream, *kept), *[None] * len(constants))
+
+    return traced
+
+
 def prefers_blockwise_top_k() -> bool:
     """Whether top_k is faster over the maxima of blocks first: with XLA on a CPU it is."""
     return name() != "torch" and not _portable.get()
@@ -297,8 +351,59 @@ def rematerialize(layer: keras.layers.Layer, function: Callable, *args: Any, **k
         function: its result depends on the weights of `layer` and its arguments.
         *args, **kwargs: its arguments.
     """
-    variables = layer.variables
-    structure = (args, kwargs), [_present_value(variable) for variable in variables]
+    values = [_present_value(variable) for variable in layer.variables]
+    output = _computed_again(layer.variables, values, function, args, kwargs)
+    for inner in layer._flatten_layers():
+        if isinstance(inner, keras.layers.Dropout) and inner.rate > 0:
+            inner.seed_generator.next()  # as it has done within the scope
+    return output
+
+
+def one_by_one(variables: list, function: Callable, *arrays: Any) -> Any:
+    """`function` of the rows of arrays, one after the other: only one is in memory.
+
+    In the backward pass it is computed once more.
+
+    Args:
+        variables: list of variables, the weights that the result of `function` depends on.
+        function: from a row of each array to a list of tensors.
+        *arrays: tensors with as many rows.
+
+    Returns:
+        List of tensors, each with as many rows.
+    """
+    values = [_present_value(variable) for variable in variables]
+    if name() == "jax":  # of operations without a loop, XLA would keep all results
+        return ops.map(lambda row: _computed_again(variables, values, function, row, {}), arrays)
+    results: list[list] = []
+    for row in zip(*(ops.unstack(x) for x in arrays), strict=True):
+        if results and name() == "tensorflow":  # which would compute all at once
+            results[-1][0], *values = _in_turn(results[-1][0], *values)
+        results.append(list(_computed_again(variables, values, function, row, {})))
+    return [ops.stack(rows) for rows in zip(*results, strict=True)]
+
+
+def _in_turn(result, *values):
+    """All as they are, but the values only once the result is known; in the gradient, reversed."""
+    import tensorflow as tf
+
+    @tf.custom_gradient
+    def identity(result, *values):
+        with tf.control_dependencies([result]):
+            later = [tf.identity(value) for value in values]
+
+        def gradient(by_result, *by_values):
+            with tf.control_dependencies(by_values):
+                return tf.identity(by_result), *by_values
+
+        return (tf.identity(result), *later), gradient
+
+    return identity(result, *values)
+
+
+def _computed_again(variables, values, function, args, kwargs):
+    """`function(*args, **kwargs)`, which reads variables, once more in the backward pass."""
+    structure = (args, kwargs), values
     values = keras.tree.flatten(structure)
     places = [place for place, value in enumerate(values) if _is_float(value)]
 
@@ -310,11 +415,7 @@ def rematerialize(layer: keras.layers.Layer, function: Callable, *args: Any, **k
         with keras.StatelessScope(list(zip(variables, states, strict=True))):
             return function(*args, **kwargs)
 
-    output = keras.remat(compute)(*(values[place] for place in places))
-    for inner in layer._flatten_layers():
-        if isinstance(inner, keras.layers.Dropout) and inner.rate > 0:
-            inner.seed_generator.next()  # as it has done within the scope
-    return output
+    return keras.remat(compute)(*(values[place] for place in places))
 
 
 def _present_value(variable):

@@ -30,8 +30,7 @@ def token_cross_entropy(labels: Any, logits: Any, label_smoothing: float = 0.0) 
     shape = ops.shape(labels)
     labels = ops.reshape(labels, (-1, 1))
 
-    @ops.custom_gradient
-    def nats(logits):
+    def nats(logits, labels):
         p = ops.softmax(logits, axis=-1)
         largest = ops.max(logits, axis=-1, keepdims=True)
         from_label = largest - ops.take_along_axis(logits, labels, axis=-1)
@@ -40,17 +39,15 @@ def token_cross_entropy(labels: Any, logits: Any, label_smoothing: float = 0.0) 
         if label_smoothing:
             from_each = logits.shape[-1] * largest - ops.sum(logits, axis=-1, keepdims=True)
             result = result + on_each * from_each
+        return result, (p, labels)
 
-        def gradient(*args, upstream=None):
-            upstream = args[0] if upstream is None else upstream
-            p_minus_q = p - on_each  # a new array, which PyTorch changes in place from here on
-            p_minus_q *= upstream
-            return backend.subtract_at(p_minus_q, labels, on_label * upstream)
-
-        return result, gradient
+    def gradient(upstream, p, labels):
+        p_minus_q = p - on_each  # a new array, which PyTorch changes in place from here on
+        p_minus_q *= upstream
+        return backend.subtract_at(p_minus_q, labels, on_label * upstream)
 
     logits = ops.reshape(ops.cast(logits, "float32"), (-1, logits.shape[-1]))
-    return ops.reshape(nats(logits), shape)
+    return ops.reshape(backend.with_gradient(nats, gradient)(logits, labels), shape)
 
 
 def token_weights(labels: Any, sample_weight: Any = None) -> Any:

@@ -22,6 +22,10 @@ class TokenMean(keras.metrics.Mean):
     def update_state(self, y_true, y_pred, sample_weight=None):
         labels = ops.convert_to_tensor(y_true, "int32")
         values = self.values(labels, ops.convert_to_tensor(y_pred))
+        self.update_values(labels, values, sample_weight)
+
+    def update_values(self, labels: Any, values: Any, sample_weight: Any = None) -> None:
+        """As `update_state`, of `values` that have been computed."""
         weights = token_weights(labels, sample_weight)
         # Flat: of values with a second axis, keras.metrics.Mean averages the weights over it.
         super().update_state(*distribution.gathered(ops.ravel(values), ops.ravel(weights)))

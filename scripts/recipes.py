@@ -153,10 +153,19 @@ class TokenizerOptions(RunOptions):
     Args:
         vocabulary: Tokenizer type.
         vocabulary_size: Maximum number of ids; none: all characters, or 8,000 subwords.
+        logits_in_pieces: Less memory with a large vocabulary: pieces in which the logits of a batch
+            are computed (docs/memory.md).
     """
 
     vocabulary: Literal["bpe", "unigram", "char", "byte"] = "bpe"
     vocabulary_size: int | None = None
+    logits_in_pieces: int | None = None
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_at_least(1, logits_in_pieces=self.logits_in_pieces)
+        if self.logits_in_pieces and self.r_drop:
+            raise ValueError("Give --logits-in-pieces or --r-drop, not both.")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -64,6 +64,8 @@ def main():
     model, epochs = generator.model, options.epochs
     if options.r_drop:
         model = training.RDrop(model, options.r_drop)
+    if options.logits_in_pieces:
+        model = training.LogitsInPieces(model, options.logits_in_pieces)
     model.compile(
         optimizer=make_optimizer(options, epochs * len(train)),
         loss=kt.TokenCrossEntropy(options.label_smoothing),

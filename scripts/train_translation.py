@@ -112,6 +112,8 @@ def fit(options, run, translator, train, valid, callbacks=(), **monitored):
     model, epochs = translator.model, options.epochs
     if options.r_drop:
         model = training.RDrop(model, options.r_drop)
+    if options.logits_in_pieces:
+        model = training.LogitsInPieces(model, options.logits_in_pieces)
     model.compile(
         optimizer=make_optimizer(options, epochs * len(train)),
         loss=kt.TokenCrossEntropy(options.label_smoothing),

@@ -52,7 +52,10 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _trained_model(task, folder):
-    """The model of a task as it was trained: alone, or within R-Drop."""
-    settings = json.loads((folder / "settings.json").read_text("utf-8"))
-    alpha = settings["arguments"].get("r_drop")
-    return training.RDrop(task.model, alpha) if alpha else task.model
+    """The model of a task as it was trained: alone, or within another one."""
+    arguments = json.loads((folder / "settings.json").read_text("utf-8"))["arguments"]
+    if arguments.get("r_drop"):
+        return training.RDrop(task.model, arguments["r_drop"])
+    if arguments.get("logits_in_pieces"):
+        return training.LogitsInPieces(task.model, arguments["logits_in_pieces"])
+    return task.model

@@ -66,6 +66,7 @@ class LanguageModel(FunctionalModel):
         arguments = dict(vocabulary_size=vocabulary_size)
         super().__init__({"token_ids": token_ids}, logits, arguments, config, dtype, **kwargs)
         self.target_vocabulary_size = vocabulary_size
+        self.target_embedding = self.embedding
 
     def decode(
         self,
@@ -87,7 +88,11 @@ class LanguageModel(FunctionalModel):
         x = self.decoder(
             self.dropout(x), attention_mask=attention_mask, use_causal_mask=True, cache=cache
         )
-        logits = self.embedding(x, reverse=True)
+        return self.logits(x)
+
+    def logits(self, states: Any) -> Any:
+        """See `Transformer.logits`."""
+        logits = self.embedding(states, reverse=True)
         return self.logits_bias(logits) if self.logits_bias else logits
 
     def empty_cache(self, batch_size: Any, num_slots: int) -> dict:

@@ -144,7 +144,18 @@ class Transformer(FunctionalModel):
             attention_mask=attention_mask,
             cache=cache,
         )
-        logits = self.target_embedding(y, reverse=True)
+        return self.logits(y)
+
+    def logits(self, states: Any) -> Any:
+        """The linear layer before the softmax, whose matrix is that of the embedding.
+
+        Args:
+            states: float, (..., d_model), of the decoder.
+
+        Returns:
+            float32, (..., target vocabulary size).
+        """
+        logits = self.target_embedding(states, reverse=True)
         return self.logits_bias(logits) if self.logits_bias else logits
 
     def empty_cache(self, batch_size: Any, num_slots: int) -> dict:

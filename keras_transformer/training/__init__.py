@@ -17,6 +17,7 @@ from .checkpoints import (
 from .diversification import add_translations, diversify
 from .fine_tuning import enable_lora, freeze
 from .interruptions import SaveOnSignal
+from .logits_in_pieces import LogitsInPieces
 from .optimizer import WarmupSchedule, paper_optimizer
 from .r_drop import RDrop, symmetric_kl_divergence
 from .run import Run
@@ -24,6 +25,7 @@ from .run import Run
 __all__ = [
     "EpochCheckpoint",
     "FiniteLoss",
+    "LogitsInPieces",
     "Progress",
     "RDrop",
     "ResumableCSVLogger",

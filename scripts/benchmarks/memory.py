@@ -11,13 +11,15 @@ import keras
 import numpy as np
 
 import keras_transformer as kt
+from keras_transformer import training
 
 from .measuring import INPUTS, add_sizes, report, sizes_given, stack_of
 from .training import products_of
 
 MEMORY_HELP = """\
 Peak memory of a training step (forward, backward, Adam) of a Transformer, by the formula of
-docs/memory.md and as measured: for each number of rows, with and without rematerialization.
+docs/memory.md and as measured: for each number of rows, with and without rematerialization, and
+with the logits in --pieces.
 
 Each step runs in a process of its own. Measured is the peak of that process during its third step,
 less that of the same program with sizes near 1, so that neither the libraries nor the compiled
@@ -59,7 +61,9 @@ def weights_in_bytes(parameters, accumulate=False, ema=False):
     return FLOAT * parameters * (4 + accumulate + ema)
 
 
-def activations_in_bytes(config, vocabulary_size, rows, source, target, rematerialized=False):
+def activations_in_bytes(
+    config, vocabulary_size, rows, source, target, rematerialized=False, pieces=1
+):
     """What a step keeps for the backward pass; logits, probabilities and their gradient."""
     d, d_ff, heads = config.d_model, config.d_ff, config.num_heads
     source_tokens, target_tokens = rows * source, rows * target
@@ -76,16 +80,18 @@ def activations_in_bytes(config, vocabulary_size, rows, source, target, remateri
         kept = inputs + max(encoder_block, decoder_block)
     else:
         kept = config.num_layers * (encoder_block + decoder_block)
-    logits = target_tokens * vocabulary_size
+    logits = target_tokens / pieces * vocabulary_size
     return FLOAT * (kept + 3 * logits)
 
 
-def peak_of_step(backend, config, vocabulary_size, rows, length, rematerialize):
+def peak_of_step(backend, config, vocabulary_size, rows, length, rematerialize, pieces):
     """The peak memory in bytes of this process, which must be a new one, during a step."""
     assert keras.backend.backend() == backend, "the process has another backend"
     scope = keras.RematScope(mode="list_of_layers", layer_names=blocks(config))
     with scope if rematerialize else contextlib.nullcontext():
         model = kt.Transformer(vocabulary_size, config=config)
+    if pieces > 1:
+        model = training.LogitsInPieces(model, pieces)
     model.compile(
         kt.paper_optimizer(1e-4),
         kt.TokenCrossEntropy(0.1),
@@ -117,12 +123,13 @@ def memory(args):
     print("| rows x length | rematerialized | formula, MB | measured, MB | measured / formula |")
     print("|---|---|---|---|---|")
     for rematerialized in (False, True):
-        program = in_new_process(config.replace(**TINY), 16, 1, 4, rematerialized)
+        program = in_new_process(config.replace(**TINY), 16, 1, 4, rematerialized, args.pieces)
         for number in args.rows:
             expected = weights_in_bytes(parameters) + activations_in_bytes(
-                config, size, number, length, length, rematerialized
+                config, size, number, length, length, rematerialized, args.pieces
             )
-            measured = in_new_process(config, size, number, length, rematerialized) - program
+            measured = in_new_process(config, size, number, length, rematerialized, args.pieces)
+            measured -= program
             row = {
                 "rows": number,
                 "length": length,
@@ -196,6 +203,8 @@ def add_command(commands, formatter):
     rows = "sentence pairs per batch, one measurement each (default: 64 256)"
     add("--rows", type=int, nargs="+", default=[64, 256], metavar="N", help=rows)
     add("--length", type=int, default=32, metavar="N", help="tokens per side (default: 32)")
+    pieces = "pieces in which logits are computed (default: 1)"
+    add("--pieces", type=int, default=1, metavar="N", help=pieces)
     add("--json", metavar="FILE", help="JSON file for the rows and their circumstances")
     command.set_defaults(run=memory)
 
