@@ -216,7 +216,8 @@ def test_the_summary_written_out():
     real, padded = 2 * (8 * 8 + 3 * 32), 2 * (8 * 8 + 3 * 32)
     assert real == padded
     assert summary.split("\n") == [
-        "11 examples in 3 batches of at most 4 examples: 2 shapes to compile, 0.0% padding",
+        "11 examples in 3 batches of at most 4 examples: 2 shapes (XLA compiles each), 0.0% "
+        "padding",
         "  rows x source x target  examples  batches",
         "     4 x      8 x      8         8        2",
         "     3 x     32 x     32         3        1",

@@ -107,7 +107,7 @@ def test_a_run_leaves_model_history_settings_scores_and_pictures(finished):
     history = history_of(output)
     assert [int(row["epoch"]) for row in history] == [0, 1, 2]
     assert float(history[-1]["val_perplexity"]) < float(history[0]["val_perplexity"])
-    for shown in ("tokens_per_second", "token_accuracy", "reference", "shapes to compile"):
+    for shown in ("tokens_per_second", "token_accuracy", "reference", "shapes (XLA compiles each)"):
         assert shown in printed
 
 

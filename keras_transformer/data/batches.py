@@ -241,7 +241,7 @@ class BucketedBatches(keras.utils.PyDataset):
             most = f"{self.tokens_per_batch} {self.sides[-1]} tokens"
         lines = [
             f"{self.num_examples} examples in {len(self)} batches of at most {most}: "
-            f"{len(self.shapes)} shapes to compile, {self.padding_share:.1%} padding",
+            f"{len(self.shapes)} shapes (XLA compiles each), {self.padding_share:.1%} padding",
             f"  {' x '.join(('rows', *self.sides))}  examples  batches",
         ]
         for bucket in sorted(self._buckets, key=lambda bucket: bucket.shape[1:]):

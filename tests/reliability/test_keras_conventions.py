@@ -1,11 +1,13 @@
 """A model of this package is a keras.Model: what Keras offers for one works with it."""
 
+import contextlib
+
 import keras
 import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer import backend
+from keras_transformer import backend, training
 
 SIZES = dict(num_layers=1, d_model=8, num_heads=2, d_ff=8, dropout=0.0)
 NAMES = ("source_ids", "target_ids")
@@ -139,6 +141,57 @@ def test_several_steps_per_execution_learn_the_same(model):
         fitted = model.fit(INPUTS, LABELS, batch_size=4, epochs=2, shuffle=False, verbose=0)
         losses.append(fitted.history["loss"])
     np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
+
+
+def test_a_step_is_traced_once_for_each_shape_that_was_announced():
+    """By XLA, that is on JAX; TensorFlow's graph has lengths as variables."""
+    traced = []
+
+    class Counted(kt.TokenCrossEntropy):
+        def call(self, y_true, y_pred):
+            traced.append(y_pred.shape)
+            return super().call(y_true, y_pred)
+
+    generator = np.random.default_rng(0)
+    texts = [generator.integers(4, 12, length).tolist() for length in range(1, 40)]
+    train, valid = (kt.TranslationBatches(t, t, num_buckets=3) for t in (texts, texts[:9]))
+    assert len(train.shapes) == 3 and "3 shapes (XLA compiles each)" in train.summary()
+    model = kt.Transformer(12, **SIZES)
+    model.compile("adam", Counted(), jit_compile=backend.prefers_jit())
+    model.optimizer.build(model.trainable_variables)  # or TensorFlow traces the first step twice
+    model.fit(train, validation_data=valid, epochs=2, shuffle=False, verbose=0)
+    programs = {"tensorflow": 2, "jax": len(train.shapes) + len(valid.shapes)}
+    symbolic = 1  # Keras looks at the shapes of a first step
+    if backend.name() in programs:  # PyTorch has no program
+        assert programs[backend.name()] <= len(traced) <= programs[backend.name()] + symbolic
+
+
+@pytest.mark.skipif(backend.name() != "jax", reason="JAX alone can forbid transfers")
+def test_within_the_steps_nothing_moves_between_host_and_device_unasked(monkeypatch):
+    import jax
+
+    within = contextlib.ExitStack()
+
+    class Forbidden(keras.callbacks.Callback):
+        def on_train_batch_begin(self, batch, logs=None):
+            within.enter_context(jax.transfer_guard("disallow"))
+
+        def on_train_batch_end(self, batch, logs=None):
+            within.close()
+
+    train = kt.TranslationBatches(*([row.tolist() for row in ids(seed)] for seed in (0, 1)))
+
+    def fit():
+        model = compiled(kt.Transformer(12, **SIZES))
+        model.fit(train, shuffle=False, verbose=0)  # compiles
+        callbacks = [Forbidden(), training.FiniteLoss(), training.Progress(train)]
+        model.fit(train, shuffle=False, verbose=0, callbacks=callbacks)
+
+    with within, pytest.raises(jax.errors.JaxRuntimeError, match="Disallowed host-to-device"):
+        fit()  # on a CPU
+    # On a GPU, Keras puts each batch on the device while the one before is computed.
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    fit()
 
 
 def test_accumulated_gradients_are_those_of_one_large_batch(model):
