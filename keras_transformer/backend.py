@@ -50,7 +50,7 @@ class Linear(keras.layers.Dense):
         if name() == "torch" or len(inputs.shape) != 3:
             return super().call(inputs, training=training)
         rows = super().call(ops.reshape(inputs, (-1, inputs.shape[-1])), training=training)
-        return ops.reshape(rows, (-1, ops.shape(inputs)[1], self.units))
+        return ops.reshape(rows, (*ops.shape(inputs)[:2], self.units))
 
     def quantize(self, mode=None, type_check=True, config=None):
         super().quantize(mode, type_check=False, config=config)  # the same weights as a Dense

@@ -106,6 +106,21 @@ def test_a_text_without_a_limit_is_scored_in_windows(randomize):
     assert spans[0][0] == 0 and spans[-1][1] == 20_000
 
 
+@pytest.mark.parametrize("beams", [1, 3])
+def test_a_longer_text_may_follow_a_short_one_alone(randomize, beams):
+    # TensorFlow's program is then traced again, for any length but still for one row.
+    tokenizer = kt.train_tokenizer(["abcdef gh"], model_type="char")
+    model = randomize(kt.Transformer(tokenizer.vocabulary_size(), **SIZES))
+    texts = ["fed cba abc def", "hgf" * 9, "a"]
+
+    def translator():
+        return kt.Translator(model, tokenizer, max_length_ratio=0.2)
+
+    expected = [translator().translate([text], beams=beams) for text in texts]
+    one = translator()
+    assert [one.translate([text], beams=beams) for text in texts] == expected
+
+
 def test_threads_that_translate_for_the_first_time_together(randomize):
     tokenizer = kt.train_tokenizer(["abcdef gh"], model_type="char")
     model = randomize(kt.Transformer(tokenizer.vocabulary_size(), **SIZES))
