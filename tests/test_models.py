@@ -358,12 +358,13 @@ NON_DEFAULT = {
 }
 
 
-# What others derive from; RDrop, which holds a model, and Linear, a Dense, have tests of their own.
+# What others derive from; what holds a model, and Linear, a Dense, have tests of their own.
 WITHOUT_A_CASE = {
     blocks.Block,
     blocks.Stack,
     losses.TokenLoss,
     metrics.TokenMean,
+    training.LogitsInPieces,
     training.RDrop,
     backend.Linear,
 }
@@ -387,7 +388,7 @@ def test_every_public_class_of_these_modules_is_registered_and_has_a_case_below(
         and not name.startswith("_")
     }
     assert public - WITHOUT_A_CASE == set(NON_DEFAULT)
-    for cls in {*NON_DEFAULT, training.RDrop, backend.Linear}:
+    for cls in {*NON_DEFAULT, training.LogitsInPieces, training.RDrop, backend.Linear}:
         assert keras.saving.get_registered_name(cls) == f"keras_transformer>{cls.__name__}"
 
 
