@@ -180,13 +180,16 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def split_heads(self, x: Any) -> Any:
         """(batch, length, num_heads * key_dim) -> (batch, num_heads, length, key_dim)."""
-        heads = ops.reshape(x, (*ops.shape(x)[:2], self.num_heads, self.head_width))
+        heads = ops.reshape(
+            x, (backend.num_rows(x), ops.shape(x)[1], self.num_heads, self.head_width)
+        )
         return ops.transpose(heads, (0, 2, 1, 3))
 
     def join_heads(self, heads: Any) -> Any:
         """Concat(head_1, ..., head_h): the inverse of `split_heads`."""
         heads = ops.transpose(heads, (0, 2, 1, 3))
-        return ops.reshape(heads, (*ops.shape(heads)[:2], self.num_heads * self.head_width))
+        width = self.num_heads * self.head_width
+        return ops.reshape(heads, (backend.num_rows(heads), ops.shape(heads)[1], width))
 
     def rotate(self, heads: Any, positions: Any = None) -> Any:
         """Queries or keys at their positions, if these are rotary."""

@@ -30,6 +30,14 @@ def name() -> str:
 # Layers and operations
 
 
+def num_rows(x: Any) -> int:
+    """The first axis of a tensor, for `ops.reshape`: its size if that is known, else -1.
+
+    With -1 alone TensorFlow would forget a size that it knows, which its loops do not allow.
+    """
+    return -1 if x.shape[0] is None else x.shape[0]
+
+
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class Linear(keras.layers.Dense):
     """keras.layers.Dense, computed as one product of two matrices: one row per token.
@@ -50,7 +58,7 @@ class Linear(keras.layers.Dense):
         if name() == "torch" or len(inputs.shape) != 3:
             return super().call(inputs, training=training)
         rows = super().call(ops.reshape(inputs, (-1, inputs.shape[-1])), training=training)
-        return ops.reshape(rows, (*ops.shape(inputs)[:2], self.units))
+        return ops.reshape(rows, (num_rows(inputs), ops.shape(inputs)[1], self.units))
 
     def quantize(self, mode=None, type_check=True, config=None):
         super().quantize(mode, type_check=False, config=config)  # the same weights as a Dense

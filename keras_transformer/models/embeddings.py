@@ -5,6 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from .. import backend
 from ..checks import check, check_at_least
 
 
@@ -43,7 +44,7 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
             return ops.multiply(super().call(inputs), self.output_dim**0.5)
         # One row per token: see `backend.Linear`.
         rows = super().call(ops.reshape(inputs, (-1, self.output_dim)), reverse=True)
-        logits = ops.reshape(rows, (*ops.shape(inputs)[:2], self.input_dim))
+        logits = ops.reshape(rows, (backend.num_rows(inputs), ops.shape(inputs)[1], self.input_dim))
         return ops.cast(logits, "float32")
 
     def compute_output_spec(self, inputs, reverse=False):
