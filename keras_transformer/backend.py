@@ -177,22 +177,7 @@ def with_gradient(function: Callable, gradient: Callable) -> Callable:
         A function with the arguments of `function`, to its first result.
     """
     if name() == "torch":
-        import torch
-
-        class Function(torch.autograd.Function):
-            @staticmethod
-            def forward(context, x, *constants):
-                result, kept = function(x, *constants)
-                context.save_for_backward(*kept)
-                context.num_constants = len(constants)
-                return result
-
-            @staticmethod
-            def backward(context, upstream):
-                by_first = gradient(upstream, *context.saved_tensors)
-                return by_first, *[None] * context.num_constants
-
-        return Function.apply
+        return functools.partial(_with_gradient_on_torch().apply, function, gradient)
     if name() == "jax":
         import jax
 
@@ -214,6 +199,27 @@ def with_gradient(function: Callable, gradient: Callable) -> Callable:
         return result, lambda upstream: (gradient(upstream, *kept), *[None] * len(constants))
 
     return traced
+
+
+@functools.cache
+def _with_gradient_on_torch():
+    """One class for all functions: making one takes longer than a small operation."""
+    import torch
+
+    class WithGradient(torch.autograd.Function):
+        @staticmethod
+        def forward(context, function, gradient, x, *constants):
+            result, kept = function(x, *constants)
+            context.save_for_backward(*kept)
+            context.gradient, context.num_constants = gradient, len(constants)
+            return result
+
+        @staticmethod
+        def backward(context, upstream):
+            by_x = context.gradient(upstream, *context.saved_tensors)
+            return None, None, by_x, *[None] * context.num_constants
+
+    return WithGradient
 
 
 def prefers_blockwise_top_k() -> bool:
