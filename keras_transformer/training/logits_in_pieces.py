@@ -10,17 +10,11 @@ from .. import backend
 from ..checks import check_at_least
 from ..losses import TokenLoss
 from ..metrics import TokenMean
-
-
-class _Given(TokenLoss):
-    """The mean of losses that have been computed, one per token."""
-
-    def call(self, y_true, y_pred):
-        return y_pred
+from .wrapped import GivenLoss, WrappedModel
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class LogitsInPieces(keras.Model):
+class LogitsInPieces(WrappedModel):
     """Trains a model without ever holding the logits of all tokens.
 
     With 4,096 target tokens and a vocabulary of 32,000, the logits, their probabilities and their
@@ -48,14 +42,13 @@ class LogitsInPieces(keras.Model):
             `TokenCrossEntropy` or another `TokenLoss`, or a metric no `TokenMean`.
     """
 
+    OPTIONS = ("pieces",)
+
     def __init__(self, transformer: keras.Model, pieces: int = 8, **kwargs):
-        kwargs.setdefault("dtype", transformer.dtype_policy)
-        super().__init__(**kwargs)
+        super().__init__(transformer, **kwargs)
         check_at_least(1, pieces=pieces)
-        self.transformer = transformer
         self.pieces = pieces
         self.states = keras.Model(transformer.input, transformer.decoder.output)
-        self.built = True  # the functional transformer is
 
     def compile(self, optimizer: Any, loss: Any, metrics: Sequence[Any] = (), **kwargs: Any):
         """As that of keras.Model."""
@@ -67,7 +60,7 @@ class LogitsInPieces(keras.Model):
                         "this package, or train the model itself."
                     )
         self.token_loss, self.token_metrics = loss, list(metrics)
-        super().compile(optimizer, _Given(), **kwargs)
+        super().compile(optimizer, GivenLoss(), **kwargs)
 
     def call(self, inputs, training=False):
         return self.states(inputs, training=training)
@@ -100,21 +93,3 @@ class LogitsInPieces(keras.Model):
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
         return self.get_metrics_result()  # `compute_loss` has updated them
-
-    def get_config(self):
-        transformer = keras.saving.serialize_keras_object(self.transformer)
-        transformer.pop("compile_config", None)
-        return {
-            "name": self.name,
-            "transformer": transformer,
-            "pieces": self.pieces,
-            "dtype": keras.saving.serialize_keras_object(self.dtype_policy),
-        }
-
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        config = dict(config)
-        transformer = keras.saving.deserialize_keras_object(
-            config.pop("transformer"), custom_objects=custom_objects
-        )
-        return cls(transformer, **config)

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from ..checks import check
-from ..losses import TokenLoss
+from .wrapped import GivenLoss, WrappedModel
 
 
 def symmetric_kl_divergence(logits: Any) -> Any:
@@ -25,15 +25,8 @@ def symmetric_kl_divergence(logits: Any) -> Any:
     return ops.sum((ops.exp(log_p1) - ops.exp(log_p2)) * (log_p1 - log_p2), axis=-1) / 2
 
 
-class _Divergence(TokenLoss):
-    """Mean of `symmetric_kl_divergence` over the real tokens."""
-
-    def call(self, y_true, y_pred):
-        return symmetric_kl_divergence(y_pred)
-
-
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class RDrop(keras.Model):
+class RDrop(WrappedModel):
     """Trains a model on each batch twice, with two draws of dropout whose predictions should agree.
 
     The loss is the mean of the losses of both passes plus alpha / 2 times their
@@ -63,13 +56,12 @@ class RDrop(keras.Model):
         invariant to the scale.
     """
 
+    OPTIONS = ("alpha",)
+
     def __init__(self, transformer: keras.Model, alpha: float = 5.0, **kwargs):
-        kwargs.setdefault("dtype", transformer.dtype_policy)
-        super().__init__(**kwargs)
+        super().__init__(transformer, **kwargs)
         check(alpha >= 0, "alpha must be at least 0", alpha=alpha)
-        self.transformer = transformer
         self.alpha = alpha
-        self.built = True  # the functional transformer is
 
     def call(self, inputs, training=False):
         if not training:
@@ -87,27 +79,10 @@ class RDrop(keras.Model):
 
         logits = ops.reshape(y_pred, (-1, *ops.shape(y_pred)[2:]))
         loss = super().compute_loss(x, twice(y), logits, twice(sample_weight), training)
-        return loss + self.alpha / 2 * _Divergence("divergence")(y, y_pred, sample_weight)
+        divergence = symmetric_kl_divergence(y_pred)
+        return loss + self.alpha / 2 * GivenLoss("divergence")(y, divergence, sample_weight)
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
         both_passes = len(y_pred.shape) == len(y.shape) + 2  # in training
         first = y_pred[0] if both_passes else y_pred
         return super().compute_metrics(x, y, first, sample_weight)
-
-    def get_config(self):
-        transformer = keras.saving.serialize_keras_object(self.transformer)
-        transformer.pop("compile_config", None)
-        return {
-            "name": self.name,
-            "transformer": transformer,
-            "alpha": self.alpha,
-            "dtype": keras.saving.serialize_keras_object(self.dtype_policy),
-        }
-
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        config = dict(config)
-        transformer = keras.saving.deserialize_keras_object(
-            config.pop("transformer"), custom_objects=custom_objects
-        )
-        return cls(transformer, **config)
