@@ -1,8 +1,8 @@
 """Runs one chapter as a reader would, and checks it: python .ci/chapter.py chapters/NN_name.py
 
 It must pass every assertion of its text, draw figures that are not blank and lack no character,
-print every number that its prose quotes, and take less than LIMIT (a reader's run, one at a time
-and with both cores, is over within a minute).
+print every number that its prose quotes, and take less than LIMIT seconds of processor time (a
+reader's run, one at a time and with both cores, is over within a minute).
 """
 
 import ast
@@ -14,7 +14,7 @@ import sys
 import time
 import warnings
 
-LIMIT = 180  # seconds of processor time: the gate runs two at once, on whatever machine
+LIMIT = 180  # the gate runs two at once, on whatever machine
 ROOT = pathlib.Path(__file__).parents[1]
 
 
