@@ -379,9 +379,9 @@ figures.show(figure, "10_ablation")
 # Without warm-up the first epoch is no worse, but what the first large steps have spoiled shows
 # later. (In a stack of four blocks that is fatal: chapter 8.) Label smoothing makes the model less
 # sure, so its perplexity is no better for it; what it buys, if anything, is accuracy. And dropout
-# has nothing to do here, where no date is learned by heart: chapter 18 has a text for which it is
-# all the difference. One run of each, on one small task: enough to see what a part is *for*, not
-# to rank recipes.
+# has nothing to do here, where no date is learned by heart; chapter 18 has a text on which it keeps
+# the validation loss from rising again. One run of each, on one small task: enough to see what a
+# part is *for*, not to rank recipes.
 #
 # ## Save, load, use, on any backend
 #
