@@ -14,12 +14,13 @@ import keras_transformer as kt
 from keras_transformer import training
 
 from .measuring import INPUTS, add_sizes, report, sizes_given, stack_of
-from .training import products_of
+from .training import keras_hub_layers, products_of
 
 MEMORY_HELP = """\
 Peak memory of a training step (forward, backward, Adam) of a Transformer, by the formula of
 docs/memory.md and as measured: for each number of rows, with and without rematerialization, and
-with the logits in --pieces.
+with the logits in --pieces. --contender keras-hub measures KerasHub's layers in the same sizes,
+with Keras's own loss, without either.
 
 Each step runs in a process of its own. Measured is the peak of that process during its third step,
 less that of the same program with sizes near 1, so that neither the libraries nor the compiled
@@ -84,19 +85,27 @@ def activations_in_bytes(
     return FLOAT * (kept + 3 * logits)
 
 
-def peak_of_step(backend, config, vocabulary_size, rows, length, rematerialize, pieces):
-    """The peak memory in bytes of this process, which must be a new one, during a step."""
-    assert keras.backend.backend() == backend, "the process has another backend"
+def ours_and_loss(config, vocabulary_size, rematerialize, pieces):
     scope = keras.RematScope(mode="list_of_layers", layer_names=blocks(config))
     with scope if rematerialize else contextlib.nullcontext():
         model = kt.Transformer(vocabulary_size, config=config)
-    if pieces > 1:
-        model = training.LogitsInPieces(model, pieces)
-    model.compile(
-        kt.paper_optimizer(1e-4),
-        kt.TokenCrossEntropy(0.1),
-        jit_compile=kt.backend.prefers_jit(),
-    )
+    model = training.LogitsInPieces(model, pieces) if pieces > 1 else model
+    return model, kt.TokenCrossEntropy(0.1)
+
+
+def keras_hub_and_loss(config, vocabulary_size, *_):
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    return keras_hub_layers(config, vocabulary_size), loss
+
+
+CONTENDERS = {"ours": ours_and_loss, "keras-hub": keras_hub_and_loss}
+
+
+def peak_of_step(backend, contender, config, vocabulary_size, rows, length, *how):
+    """The peak memory in bytes of this process, which must be a new one, during a step."""
+    assert keras.backend.backend() == backend, "the process has another backend"
+    model, loss = CONTENDERS[contender](config, vocabulary_size, *how)
+    model.compile(kt.paper_optimizer(1e-4), loss, jit_compile=kt.backend.prefers_jit())
     rng = np.random.default_rng(0)
     *inputs, labels = rng.integers(4, vocabulary_size, (3, rows, length)).astype("int32")
     status = pathlib.Path("/proc/self/status")
@@ -122,13 +131,14 @@ def memory(args):
     print(f"Training step, {stack_of(config, size)}: {parameters:,} parameters, float32\n")
     print("| rows x length | rematerialized | formula, MB | measured, MB | measured / formula |")
     print("|---|---|---|---|---|")
-    for rematerialized in (False, True):
-        program = in_new_process(config.replace(**TINY), 16, 1, 4, rematerialized, args.pieces)
+    for rematerialized in (False, True) if args.contender == "ours" else (False,):
+        how = (rematerialized, args.pieces)
+        program = in_new_process(args.contender, config.replace(**TINY), 16, 1, 4, *how)
         for number in args.rows:
             expected = weights_in_bytes(parameters) + activations_in_bytes(
-                config, size, number, length, length, rematerialized, args.pieces
+                config, size, number, length, length, *how
             )
-            measured = in_new_process(config, size, number, length, rematerialized, args.pieces)
+            measured = in_new_process(args.contender, config, size, number, length, *how)
             measured -= program
             row = {
                 "rows": number,
@@ -205,6 +215,8 @@ def add_command(commands, formatter):
     add("--length", type=int, default=32, metavar="N", help="tokens per side (default: 32)")
     pieces = "pieces in which logits are computed (default: 1)"
     add("--pieces", type=int, default=1, metavar="N", help=pieces)
+    whose = "whose layers (default: ours)"
+    add("--contender", choices=CONTENDERS, default="ours", help=whose)
     add("--json", metavar="FILE", help="JSON file for the rows and their circumstances")
     command.set_defaults(run=memory)
 
