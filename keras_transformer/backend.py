@@ -7,6 +7,7 @@ import contextlib
 import contextvars
 import functools
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -466,6 +467,31 @@ def set_num_threads(number: int) -> None:
         import torch
 
         torch.set_num_threads(number)
+
+
+def keep_programs(folder: str | os.PathLike) -> None:
+    """Keeps compiled programs in a folder: a later process loads them instead of compiling them.
+
+    JAX alone does so. Call it before the first operation.
+
+    Args:
+        folder: path; it is made when the first program is kept.
+
+    Raises:
+        ValueError: On TensorFlow and PyTorch.
+        NotADirectoryError: It is a file.
+    """
+    if os.path.exists(folder) and not os.path.isdir(folder):
+        raise NotADirectoryError(f"{folder} is a file; name a folder for compiled programs.")
+    if name() != "jax":
+        raise ValueError(
+            f"Compiled programs are kept on JAX alone; the backend is {name()}. Leave out the "
+            "folder, or set KERAS_BACKEND=jax."
+        )
+    import jax
+
+    jax.config.update("jax_compilation_cache_dir", os.path.abspath(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 
 def make_deterministic() -> None:

@@ -52,6 +52,7 @@ class RunOptions:
         threads: Intra-op threads on TensorFlow and PyTorch; none: all cores.
         devices: Devices over which each batch is split, of all processes (docs/devices.md).
         model_parallel: Devices over which the weights are split, a divisor of --devices; JAX.
+        compilation_cache: Folder that keeps compiled programs for later runs; JAX.
         tensorboard: Write TensorBoard logs too; needs TensorFlow and TensorBoard.
     """
 
@@ -65,6 +66,7 @@ class RunOptions:
     threads: int | None = None
     devices: int = 1
     model_parallel: int = 1
+    compilation_cache: Folder = None
     tensorboard: bool = False
     model: TransformerConfig
 
@@ -405,6 +407,8 @@ def set_up(options: TrainingOptions) -> None:
     """Threads, devices, seed, precision and determinism; before the first operation."""
     if options.threads:
         backend.set_num_threads(options.threads)
+    if options.compilation_cache:
+        backend.keep_programs(options.compilation_cache)
     distribution.use_devices(options.devices, options.model_parallel)
     distribution.check_update(bool(options.clip_norm), options.accumulate > 1)
     if not distribution.is_first_process():

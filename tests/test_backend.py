@@ -1,5 +1,7 @@
 """The fast way of each backend computes what the plain way does."""
 
+import subprocess
+import sys
 import threading
 
 import keras
@@ -273,6 +275,29 @@ def test_a_number_of_threads_below_1_is_an_error(number):
     message = f"number must be an integer of at least 1; received number={number}"
     with pytest.raises(ValueError, match=message):
         backend.set_num_threads(number)
+
+
+KEEP = """
+import sys
+import jax
+from keras_transformer import backend
+backend.keep_programs(sys.argv[1])
+jax.jit(lambda x: x * 3)(2.0)
+"""
+
+
+@pytest.mark.slow
+def test_compiled_programs_are_kept_for_other_processes(tmp_path):
+    folder = tmp_path / "programs"
+    if backend.name() != "jax":
+        with pytest.raises(ValueError, match=f"on JAX alone; the backend is {backend.name()}"):
+            backend.keep_programs(folder)
+        return
+    names = []
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", KEEP, str(folder)], check=True)
+        names.append(sorted(path.name for path in folder.iterdir() if "-atime" not in path.name))
+    assert names[0] and names[1] == names[0]
 
 
 def test_dropout_is_the_same_after_the_same_seeds(numpy, same_dropout):
