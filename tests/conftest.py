@@ -1,6 +1,7 @@
 """What the tests share: a seed, random weights, attention weights, gradients, small tasks."""
 
 import functools
+import gc
 import importlib
 import io
 import os
@@ -25,7 +26,8 @@ if not full_xla:
     os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")
     os.environ.setdefault(
         "XLA_FLAGS",
-        "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true",
+        "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
+        "--xla_cpu_use_fusion_emitters=false",  # alone a third to a half of the time
     )
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # a core per worker: more threads would only wait
@@ -57,13 +59,15 @@ num_buckets = of_batches["num_buckets"]
 if backend.name() == "jax" and not full_xla:  # where each shape is compiled for seconds
     of_batches["num_buckets"] = 2
 
+gc.freeze()  # the libraries' own objects: each collection would look through all of them
+
 pytest_plugins = ["engines"]
 
 
 def pytest_collection_modifyitems(config, items):
     """The scripts first: the file that takes longest must not be the last one to begin.
 
-    With KERAS_TRANSFORMER_PART=1/3, of the slow tests those of every third file alone are run.
+    With KERAS_TRANSFORMER_PART=1/6, of the slow tests those of every sixth file alone are run.
     """
     items.sort(key=lambda item: item.path.name != "test_scripts.py")
     if part := os.environ.get("KERAS_TRANSFORMER_PART"):

@@ -342,6 +342,7 @@ def few(**kwargs):
     return Recorder(SOURCE[:100], TARGET[:100], **arguments)
 
 
+@pytest.mark.slow
 def test_fit_serves_each_epoch_in_its_own_order_without_a_warning(model, caplog):
     batches = few()
     model.fit(batches, epochs=2, shuffle=False, verbose=0, validation_data=few(shuffle=False))

@@ -205,6 +205,7 @@ def test_neighbors_and_rows_that_fill_the_batch_change_nothing(case):
     assert (together.scores[-1] == -np.inf).all()
 
 
+@pytest.mark.slow
 def test_a_search_past_its_first_cache_equals_the_reference(encoder_decoder):
     """The limit of one row is beyond the first cache; another row ended long before."""
     length, source, short = 40, SOURCES[0], SOURCES[1]

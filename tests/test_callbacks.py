@@ -57,6 +57,7 @@ def test_the_last_checkpoints_stay_and_no_unfinished_file(batches, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [embeddings, lambda: RDrop(embeddings())], ids=["plain", "r_drop"])
 def test_the_mean_is_that_of_the_weights_of_the_epochs(batches, tmp_path, make):
     seen = []

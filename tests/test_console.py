@@ -605,6 +605,7 @@ def test_the_checkpoints_of_every_task_can_be_averaged(command, models, tmp_path
         np.testing.assert_allclose(mean, 2 * weight, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_last_checkpoints_can_be_averaged_into_another_file(command, models, tmp_path):
     task = load_model(models["tagger"], compile=False)
     weights = run_folder(tmp_path / "run", task)

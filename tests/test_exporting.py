@@ -43,7 +43,8 @@ def share_that_agrees(translator, folder, texts, beams):
     return 1 - len(differ) / len(texts)
 
 
-@pytest.mark.parametrize("beams", [1, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("beams", [1, 4])
 def test_an_independent_engine_says_the_same(dates_translator, dates, beams, tmp_path):
     texts = dates.test.source[:100]
     assert share_that_agrees(dates_translator, tmp_path / "dates", texts, beams) >= 0.99
@@ -83,6 +84,7 @@ def test_activations_have_other_names_there(restless_translator, dates, tmp_path
     np.testing.assert_allclose(scores, expected, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_two_kinds_of_gelu_are_not_confused(restless_translator, dates, tmp_path):
     tanh = restless_translator(activation="gelu_tanh")
     exact = kt.Translator(tanh.transformer.copy(activation="gelu"), tanh.source_tokenizer)

@@ -33,7 +33,8 @@ def test_a_tagger_tags_alike_in_every_engine(small_tasks, run_here, one_thread, 
     assert len({tag for words in answers for _, tag in words}) > 1
 
 
-@pytest.mark.parametrize("format", ["saved_model", pytest.param("litert", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("format", ["saved_model", "litert"])
 def test_lower_case_normal_forms_blank_lines_and_limits_are_those_of_the_task(
     german, run_here, one_thread, format
 ):
@@ -45,9 +46,8 @@ def test_lower_case_normal_forms_blank_lines_and_limits_are_those_of_the_task(
     assert len(lengths) > 2
 
 
-@pytest.mark.parametrize(
-    "format", ["saved_model", pytest.param("ctranslate2", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("format", ["saved_model", "ctranslate2"])
 def test_each_side_has_its_own_vocabulary(german, restless, run_here, one_thread, format):
     chinese = kt.train_tokenizer(["狗叫了，猫看见狗。", "他昨天买了一本书。"], 60)
     target = german.target_tokenizer
@@ -112,6 +112,7 @@ def test_a_saved_model_cannot_read_texts_by_byte_level_bpe(byte_level, tmp_path)
     assert not any(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("append_end", [True, False])
 def test_a_generator_stops_at_its_end_if_it_has_one(small_tasks, restless, run_here, append_end):
     tokenizer = small_tasks["generator"].tokenizer
@@ -125,6 +126,7 @@ def test_a_generator_stops_at_its_end_if_it_has_one(small_tasks, restless, run_h
     assert min(added) < 12 if append_end else added == {12}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rotary", [False, True])
 def test_ctranslate2_continues_a_prompt_alike(small_tasks, restless, run_here, rotary):
     tokenizer = small_tasks["generator"].tokenizer
@@ -144,6 +146,7 @@ def test_a_classifier_has_its_label_and_probabilities(small_tasks, run_here, one
     assert len({p for _, p in answers}) > 3
 
 
+@pytest.mark.slow
 def test_a_bfloat16_model_is_exported_in_float32(small_tasks, randomize, run_here):
     tagger = small_tasks["tagger"]
     config = tagger.model.get_config()
@@ -157,6 +160,7 @@ def test_a_bfloat16_model_is_exported_in_float32(small_tasks, randomize, run_her
     assert_same(run_here(half, "litert", SENTENCES), whole.tag(SENTENCES))
 
 
+@pytest.mark.slow
 def test_a_graph_names_its_inputs_and_outputs(small_tasks, dates_translator):
     for task in (*small_tasks.values(), dates_translator):
         for name, graph in graphs_of(task).items():

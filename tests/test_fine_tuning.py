@@ -26,6 +26,7 @@ def trained(model, epochs=1):
     return {path for path, value in values(model).items() if (value != before[path]).any()}
 
 
+@pytest.mark.slow
 def test_all_weights_are_trained_unless_some_are_frozen(randomize):
     model = randomize(kt.Transformer(12, **SIZES))
     keys = {path for path in values(model) if path.endswith("key/bias")}  # softmax ignores them
@@ -64,6 +65,7 @@ def test_lora_changes_nothing_at_first_and_then_its_updates_alone(randomize, num
     assert np.abs(numpy(model(INPUTS)) - before).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_the_product_of_an_update_has_its_rank(randomize):
     model = randomize(kt.Transformer(12, **SIZES))
     training.enable_lora(model, 2)
@@ -85,6 +87,7 @@ def test_lora_is_enabled_once_with_a_rank_from_1():
         training.enable_lora(keras.Sequential([keras.layers.Dense(1)]), 1)
 
 
+@pytest.mark.slow
 def test_a_model_trained_with_lora_is_saved_as_an_ordinary_one(randomize, numpy, tmp_path):
     tokenizer = kt.train_tokenizer(["abcdefgh"], model_type="char")
     model = randomize(kt.Transformer(tokenizer.vocabulary_size(), **SIZES))

@@ -250,6 +250,7 @@ MODELS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", MODELS, ids=str)
 def test_a_wide_beam_finds_what_exhaustive_search_finds(options):
     model, answers = tiny(**options), list(every_answer(4))
@@ -423,6 +424,7 @@ def test_an_answer_has_its_own_minimum_of_tokens_before_the_end():
         np.testing.assert_array_equal((answers > 0).sum(axis=1), least + 1)
 
 
+@pytest.mark.slow
 def test_a_prefix_is_written_and_the_rest_is_the_best_after_it(transformer, decoding):
     sources = some_sources()
     source_ids = padded(sources)
@@ -442,7 +444,13 @@ def test_a_prefix_is_written_and_the_rest_is_the_best_after_it(transformer, deco
     np.testing.assert_allclose(found.scores[:, 0], log_p, atol=1e-4)
 
 
-@pytest.mark.parametrize("search", ["greedy", "sample", "stream", "beam_search"])
+@pytest.mark.parametrize(
+    "search",
+    [
+        "stream",
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("greedy", "sample", "beam_search")),
+    ],
+)
 def test_a_prefix_longer_than_its_limit_is_refused_not_cut(post_norm, search):
     source_ids, prefix = padded(some_sources()[:2]), padded([[7, 9, 10], [8]])
     more = dict(seeds=[1, 2]) if search == "sample" else {}

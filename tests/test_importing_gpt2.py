@@ -107,6 +107,7 @@ def test_ids_that_gpt2_lacks_have_no_probability_however_far_from_0_its_logits_a
     np.testing.assert_allclose(ours[..., kt.END :], theirs[..., kt.END :], atol=3e-4)
 
 
+@pytest.mark.slow
 def test_greedy_continuations_are_those_of_transformers(gpt2):
     prompts = reference.texts(94, seed=5) + PROMPTS
     ours = gpt2.generator.generate(prompts, max_tokens=16, temperature=0)
@@ -225,6 +226,7 @@ def test_options_of_the_model_are_read(variant, changes, expected):
 # What becomes of an imported model
 
 
+@pytest.mark.slow
 def test_an_imported_model_is_one_file_that_any_check_accepts(gpt2, tmp_path):
     path = tmp_path / "model.keras"
     gpt2.generator.save(path)

@@ -198,12 +198,15 @@ def of_dtype():
 @pytest.mark.parametrize(
     "mode, dtype",
     [
-        *((mode, "mixed_bfloat16") for mode in ("call", "fit", "predict", "greedy", "score")),
-        pytest.param("beam_search", "mixed_bfloat16", marks=pytest.mark.slow),
+        *((mode, "mixed_bfloat16") for mode in ("call", "fit", "greedy")),
+        *(
+            pytest.param(mode, "mixed_bfloat16", marks=pytest.mark.slow)
+            for mode in ("predict", "score", "beam_search")
+        ),
         ("call", "mixed_float16"),
         pytest.param("fit", "mixed_float16", marks=pytest.mark.slow),
         ("call", "float32"),
-        ("fit", "float32"),
+        pytest.param("fit", "float32", marks=pytest.mark.slow),
         pytest.param("greedy", "float32", marks=pytest.mark.slow),
     ],
 )
@@ -224,9 +227,8 @@ def test_the_logits_are_a_product_in_the_compute_dtype(products, of_dtype, mode,
     assert products and set(products) == {(low, low)}
 
 
-@pytest.mark.parametrize(
-    "dtype", ["mixed_float16", pytest.param("mixed_bfloat16", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16"])
 def test_low_precision_is_trained_evaluated_and_decoded(numpy, dtype):
     model = Transformer(11, **ONE_LAYER, attention_dropout=0.1, dtype=dtype)
     model.compile(paper_optimizer(3e-2), TokenCrossEntropy(), run_eagerly=EAGERLY)

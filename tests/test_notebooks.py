@@ -37,6 +37,7 @@ def test_a_notebook_has_the_cells_of_its_chapter_and_two_more(notebooks, path):
     assert own and all(source in text for source in own)
 
 
+@pytest.mark.slow
 def test_the_shared_files_are_written_where_they_can_be_imported(notebooks, tmp_path):
     _, shared, *_ = sources(notebooks.from_chapter(CHAPTERS[2]), "code")
     program = f"{shared}\nimport figures\nprint(figures.FOLDER)"

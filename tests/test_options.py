@@ -280,6 +280,7 @@ def test_a_run_with_its_recipes_alternative_replaced_is_resumed_as_it_was(parsed
     assert parsed("--resume", "--output", tmp_path) == started.replace(resume=True)
 
 
+@pytest.mark.slow
 def test_a_learning_rate_that_has_reached_0_is_not_resumed(parsed, tmp_path):
     start(parsed("--output", tmp_path, "--schedule", "cosine"), tmp_path)
     with pytest.raises(ValueError, match="rate is 0 after the last epoch; leave out --epochs"):
@@ -308,6 +309,7 @@ def test_the_rate_has_its_peak_after_the_warm_up_and_then_decays(
     assert rates[-2 if schedule == "paper" else -1] == pytest.approx(end, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_a_moving_average_reaches_as_far_back_with_gradient_accumulation(options, parsed, numpy):
     weight, lags = keras.Variable([0.0]), []
     for accumulate in (1, 3):

@@ -349,6 +349,7 @@ def test_the_last_line_of_an_epoch_counts_and_gaps_stay_gaps(tmp_path):
     np.testing.assert_array_equal(curves(panel)["validation"][1], [np.nan, 4, np.nan])
 
 
+@pytest.mark.slow
 def test_what_keras_writes_can_be_plotted(tmp_path):
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
     model.compile(loss="mse")

@@ -47,6 +47,7 @@ def test_chinese_is_translated_as_the_card_shows():
     assert kt.load("zh-en").translate([text]) == [translation]
 
 
+@pytest.mark.slow
 def test_shakespeare_knows_who_speaks():
     generator = kt.load("shakespeare")
     verse = "But, soft! what light through yonder window breaks?"

@@ -186,6 +186,7 @@ def assert_changed(after, before):
     assert np.abs(after - before).max(axis=-1).min() > max(TOLERANCE.values())
 
 
+@pytest.mark.slow
 @every_case
 def test_a_future_target_token_changes_its_own_output_and_no_earlier_one(subject):
     changed = TARGET.copy()

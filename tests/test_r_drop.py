@@ -128,6 +128,7 @@ def test_a_classifier_with_one_label_a_text_is_trained_with_it_too(numpy):
     assert history["loss"][-1] < history["loss"][0] and history["token_accuracy"][-1] > 0.9
 
 
+@pytest.mark.slow
 def test_evaluation_is_that_of_the_model_without_dropout(pairs):
     size, batches = pairs
     transformer = kt.Transformer(size, dropout=0.4, **SMALL)

@@ -182,6 +182,7 @@ def test_the_version_of_a_backend_under_another_distribution_name_is_known(tmp_p
     assert versions["keras"] == keras.__version__ and versions[keras.backend.backend()]
 
 
+@pytest.mark.slow
 def test_a_resumed_run_ends_as_the_uninterrupted_one(tmp_path, capsys):
     seen = []
     kept = dict(average=2, seed=5)

@@ -79,6 +79,7 @@ def test_an_answer_without_end_stops_at_a_length_set_by_its_own_text_alone(trans
     assert beside_a_long_one[0] == alone[0] and len(beside_a_long_one[1]) > len(alone[0])
 
 
+@pytest.mark.slow
 def test_batches_smaller_than_the_question_change_nothing(translator, dates):
     texts = dates.test.source[:30]
     of_seven = kt.Translator(translator.transformer, translator.source_tokenizer, batch_size=7)
@@ -347,6 +348,7 @@ def without_digits(answers):
 # Beam search, sampling, streaming and scores, in text.
 
 
+@pytest.mark.slow
 def test_beams_and_scores_of_text(translator, dates):
     texts = [*dates.test.source[:12], ""]
     best = translator.translate(texts, beams=4)
@@ -444,6 +446,7 @@ def test_a_stream_of_bytes_joins_to_the_translation_even_if_a_character_is_cut(r
     assert any(cut)  # at the length limit, after the first bytes of a character
 
 
+@pytest.mark.slow
 def test_samples_depend_on_seed_and_number_alone(translator, dates):
     texts = dates.test.source[:10]
     first = translator.sample(texts, seed=1, temperature=1.5)
@@ -475,6 +478,7 @@ def test_a_prefix_may_take_all_learned_positions(translator):
     assert limited.translate(["May 5"], prefixes=["2" * 12]) == ["2" * 12]
 
 
+@pytest.mark.slow
 def test_lengths_relative_to_the_source_are_kept(translator, dates):
     texts = dates.test.source[:5]
     tokens = [len(text) for text in texts]
@@ -553,6 +557,7 @@ def test_a_score_needs_one_translation_per_text(translator):
         translator.score(["May 5, 2019", "May 6, 2019"], ["2019-05-05"])
 
 
+@pytest.mark.slow
 def test_a_thousand_lengths_need_few_shapes_and_a_long_text_makes_no_short_one_longer(translator):
     shapes = set()
     for length in range(1, 1001):

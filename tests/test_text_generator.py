@@ -157,6 +157,7 @@ def test_in_overlapping_windows_each_token_counts_once(generator, overlap, windo
 # Files and errors
 
 
+@pytest.mark.slow
 def test_a_saved_generator_writes_and_scores_the_same(generator, tmp_path):
     generator.save(tmp_path / "generator.keras")
     loaded = keras.saving.load_model(tmp_path / "generator.keras")

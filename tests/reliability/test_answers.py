@@ -63,7 +63,9 @@ def test_every_odd_text_has_its_answer(ask, name):
         assert answers[3] == alone
 
 
-@pytest.mark.parametrize("name", ["translate", "tag", "classify"])
+@pytest.mark.parametrize(
+    "name", ["translate", *(pytest.param(n, marks=pytest.mark.slow) for n in ("tag", "classify"))]
+)
 def test_a_text_of_ten_megabytes_is_one_sentence(ask, name):
     with pytest.raises(ValueError, match=rf"Text 1 must have at most {LONGEST} tokens, since"):
         ask[name](["a", "ab " * 3_500_000])
@@ -106,7 +108,7 @@ def test_a_text_without_a_limit_is_scored_in_windows(randomize):
     assert spans[0][0] == 0 and spans[-1][1] == 20_000
 
 
-@pytest.mark.parametrize("beams", [1, 3])
+@pytest.mark.parametrize("beams", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_a_longer_text_may_follow_a_short_one_alone(randomize, beams):
     # TensorFlow's program is then traced again, for any length but still for one row.
     tokenizer = kt.train_tokenizer(["abcdef gh"], model_type="char")
@@ -121,6 +123,7 @@ def test_a_longer_text_may_follow_a_short_one_alone(randomize, beams):
     assert [one.translate([text], beams=beams) for text in texts] == expected
 
 
+@pytest.mark.slow
 def test_threads_that_translate_for_the_first_time_together(randomize):
     tokenizer = kt.train_tokenizer(["abcdef gh"], model_type="char")
     model = randomize(kt.Transformer(tokenizer.vocabulary_size(), **SIZES))

@@ -24,14 +24,14 @@ EPOCHS, SEED = 3, 1
 SIZES = dict(num_layers=1, d_model=8, num_heads=2, d_ff=16, dropout=0.2, attention_dropout=0.1)
 
 
-def pairs():
+def texts():
     """Of one length: one shape to compile."""
     return np.random.default_rng(0).integers(4, 20, (60, 6)).tolist()
 
 
 def compiled(r_drop=False, learning_rate=0.01, **options):
     keras.utils.set_random_seed(3)
-    model = kt.Transformer(20, **SIZES)
+    model = kt.LanguageModel(20, **SIZES)
     model = training.RDrop(model) if r_drop else model
     model.compile(
         kt.paper_optimizer(learning_rate, **options),
@@ -44,8 +44,8 @@ def compiled(r_drop=False, learning_rate=0.01, **options):
 
 def train(folder, callbacks=(), resume=False, checkpoint_every=None, **options):
     """What a training script does: the model and its data."""
-    model, batches = compiled(**options), kt.TranslationBatches(pairs(), pairs(), batch_size=8)
-    valid = kt.TranslationBatches(pairs()[:8], pairs()[:8], shuffle=False)
+    model, batches = compiled(**options), kt.TextBatches(texts(), batch_size=8)
+    valid = kt.TextBatches(texts()[:8], shuffle=False)
     run = training.Run(folder, resume=resume)
     run.begin({}, ["the data"])
     of_run = run.callbacks(batches, seed=SEED, checkpoint_every=checkpoint_every)
@@ -169,6 +169,7 @@ def test_a_run_that_saves_every_few_updates_loses_no_more_than_these(tmp_path, w
     assert names == ["epoch-0002.weights.h5", "epoch-0003.weights.h5"]
 
 
+@pytest.mark.slow
 def test_a_signal_in_the_last_update_of_an_epoch_lets_the_epoch_end(tmp_path, whole):
     expected, rows, per_epoch = whole()
     with pytest.raises(SystemExit):
@@ -178,10 +179,9 @@ def test_a_signal_in_the_last_update_of_an_epoch_lets_the_epoch_end(tmp_path, wh
     assert bits(train(tmp_path, resume=True)[0]) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "options",
-    [{}, pytest.param({"use_ema": True, "ema_momentum": 0.9}, marks=pytest.mark.slow)],
-    ids=["plain", "ema"],
+    "options", [{}, {"use_ema": True, "ema_momentum": 0.9}], ids=["plain", "ema"]
 )
 def test_a_run_that_ended_after_its_last_epoch_is_finished(tmp_path, whole, options):
     expected, rows, per_epoch = whole(**options)
@@ -191,6 +191,7 @@ def test_a_run_that_ended_after_its_last_epoch_is_finished(tmp_path, whole, opti
     assert bits(train(tmp_path, resume=True, **options)[0]) == expected
 
 
+@pytest.mark.slow
 def test_a_second_signal_would_end_the_process_at_once_and_handlers_come_back(tmp_path):
     before = signal.getsignal(signal.SIGINT)
     seen = []
@@ -220,7 +221,10 @@ def flip(path):
     path.write_bytes(content)
 
 
-@pytest.mark.parametrize("damage", [cut, empty, flip, os.remove])
+@pytest.mark.parametrize(
+    "damage",
+    [flip, *(pytest.param(each, marks=pytest.mark.slow) for each in (cut, empty, os.remove))],
+)
 def test_a_damaged_or_missing_checkpoint_is_passed_over(tmp_path, whole, capsys, damage):
     expected, rows, _ = whole()
     whole.copy(tmp_path)
@@ -234,6 +238,7 @@ def test_a_damaged_or_missing_checkpoint_is_passed_over(tmp_path, whole, capsys,
     assert bits(model) == expected and history(tmp_path) == rows
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_sentence_and_the_last_checkpoint_stays(tmp_path, whole):
     class Fill(keras.callbacks.Callback):
         def on_epoch_end(self, epoch, logs=None):
@@ -256,6 +261,7 @@ def test_a_loss_that_is_not_a_number_ends_the_run_at_that_update(tmp_path):
     assert not (tmp_path / "checkpoint").exists() and not history(tmp_path)
 
 
+@pytest.mark.slow
 def test_weights_that_are_not_numbers_are_never_saved(tmp_path, whole):
     class Spoil(keras.callbacks.Callback):  # as the last update of an epoch may
         def on_epoch_end(self, epoch, logs=None):
