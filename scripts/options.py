@@ -115,6 +115,8 @@ class TrainingOptions(RunOptions):
         r_drop: R-Drop: weight of the divergence between two dropout passes (paper: 5).
         patience: Early stopping: epochs without improvement; the best epoch is saved.
         checkpoint_every: Updates after which a checkpoint is saved within an epoch, too.
+        steps_per_execution: Batches between two looks at the loss, the progress bar and signals;
+            more keep a GPU busy. TensorFlow and JAX.
     """
 
     epochs: int
@@ -131,12 +133,19 @@ class TrainingOptions(RunOptions):
     r_drop: float | None = None
     patience: int | None = None
     checkpoint_every: int | None = None
+    steps_per_execution: int = 1
 
     def __post_init__(self):
         super().__post_init__()
         check_at_least(1, epochs=self.epochs, warmup_steps=self.warmup_steps)
         check_at_least(1, **self.budget, accumulate=self.accumulate, patience=self.patience)
         check_at_least(1, checkpoint_every=self.checkpoint_every)
+        check_at_least(1, steps_per_execution=self.steps_per_execution)
+        if self.steps_per_execution > 1 and backend.name() == "torch":
+            raise ValueError(
+                "--steps-per-execution needs TensorFlow or JAX; Keras on PyTorch runs one step at "
+                "a time."
+            )
         check_at_least(0, average=self.average)
         check_rates(label_smoothing=self.label_smoothing, ema=self.ema or 0.0)
         check_above_0(learning_rate=self.learning_rate, clip_norm=self.clip_norm)

@@ -71,7 +71,9 @@ def main():
         loss=kt.TokenCrossEntropy(options.label_smoothing),
         metrics=[kt.TokenAccuracy(), kt.Perplexity()],
         jit_compile=backend.prefers_jit(),
+        steps_per_execution=options.steps_per_execution,
     )
+    print(training.forecast(model, train))
     callbacks = run.callbacks(train, **options.for_callbacks)
     for span in run.restore(model, epochs):  # two if it was interrupted within an epoch
         model.fit(

@@ -49,6 +49,7 @@ def main():
         loss=kt.TokenCrossEntropy(options.label_smoothing),
         metrics=[kt.TokenAccuracy(), kt.Perplexity()],
         jit_compile=backend.prefers_jit(),
+        steps_per_execution=options.steps_per_execution,
     )
     callbacks = run.callbacks(
         train, **options.for_callbacks, monitor="val_token_accuracy", mode="max"

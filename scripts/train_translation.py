@@ -119,7 +119,9 @@ def fit(options, run, translator, train, valid, callbacks=(), **monitored):
         loss=kt.TokenCrossEntropy(options.label_smoothing),
         metrics=[kt.TokenAccuracy(), kt.Perplexity()],
         jit_compile=backend.prefers_jit(),
+        steps_per_execution=options.steps_per_execution,
     )
+    print(training.forecast(model, train))
     run_callbacks = run.callbacks(train, **options.for_callbacks, **monitored)
     for span in run.restore(model, epochs):  # two if it was interrupted within an epoch
         model.fit(

@@ -191,10 +191,14 @@ def test_two_devices_of_a_process_train_as_one_does(trained, name, numpy):
 
 @pytest.mark.slow
 @pytest.mark.skipif(backend.name() == "tensorflow", reason="Keras has one process on TensorFlow")
-def test_two_processes_train_as_one_does_though_one_of_them_is_killed(trained, tmp_path, numpy):
+@pytest.mark.parametrize("kill", [0, 1])
+def test_two_processes_train_as_one_does_though_one_of_them_is_killed(
+    trained, tmp_path, numpy, kill
+):
     folder, results = trained
     way = {"name": "pair", "devices": 2}
-    survivor, killed = start_two(tmp_path, [way | STOP | {"kill": 1}])
+    pair = start_two(tmp_path, [way | STOP | {"kill": kill}])
+    survivor, killed = pair[1 - kill], pair[kill]
     _, errors = survivor.communicate(timeout=600)
     killed.communicate()
     assert killed.returncode == -signal.SIGKILL and survivor.returncode != 0

@@ -11,6 +11,7 @@ import types
 import keras
 import pytest
 
+from keras_transformer import backend
 from keras_transformer.configuration import PRESETS, TransformerConfig
 from keras_transformer.training import Run
 
@@ -105,6 +106,15 @@ def test_sizes_are_checked_with_the_recipe_that_is_chosen_and_with_no_other(pars
     # 3 heads divide neither width but that of the command line.
     assert parsed("--recipe", "wide", "--num-heads", "3", "--d-model", "48").model.num_heads == 3
     assert parsed("--recipe", "wide", "--num-heads", "128").model.num_heads == 128  # not 64 wide
+
+
+def test_several_steps_per_execution_are_of_two_backends(parsed):
+    words = "--steps-per-execution", "4"
+    if backend.name() == "torch":
+        with pytest.raises(ValueError, match="--steps-per-execution needs TensorFlow or JAX"):
+            parsed(*words)
+    else:
+        assert parsed(*words).steps_per_execution == 4
 
 
 def test_one_kind_of_batch_and_one_kind_of_mean_replaces_the_other(parsed):

@@ -12,7 +12,12 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer import backend
+from keras_transformer import backend, training
+from keras_transformer.training.estimates import (
+    activations_in_bytes,
+    memory_of_step,
+    weights_in_bytes,
+)
 
 ROOT = pathlib.Path(__file__).parents[1]
 SMALL = {"num_layers": 2, "d_model": 8, "num_heads": 2, "d_ff": 12}
@@ -84,7 +89,7 @@ def test_the_formula_counts_the_variables_of_model_and_optimizer(memory, accumul
         if len(variable.shape)
     )
     gradients = 4 * parameters
-    assert held + gradients == memory.weights_in_bytes(parameters, accumulate, ema)
+    assert held + gradients == weights_in_bytes(parameters, accumulate, ema)
 
 
 def test_the_formula_on_the_page_is_that_of_the_program(memory):
@@ -93,8 +98,8 @@ def test_the_formula_on_the_page_is_that_of_the_program(memory):
     parameters = memory.parameters_of(config, 8000)
     assert f"({parameters:,} parameters)" in page
     for rows, again in itertools.product((64, 128), (False, True)):
-        activations = memory.activations_in_bytes(config, 8000, rows, 64, 64, again)
-        expected = (memory.weights_in_bytes(parameters) + activations) / 1e6
+        activations = activations_in_bytes(config, 8000, rows, 64, 64, again)
+        expected = (weights_in_bytes(parameters) + activations) / 1e6
         assert f"| {rows} x 64 | {'yes' if again else 'no'} | {expected:,.0f} |" in page
 
 
@@ -106,3 +111,48 @@ def test_the_costs_on_the_page_are_those_of_the_program(memory, monkeypatch, cap
     table = capsys.readouterr().out.strip()
     assert len(table.splitlines()) == 4
     assert table in (ROOT / "docs" / "memory.md").read_text("utf-8")
+
+
+def compiled(model, **options):
+    model.compile(kt.paper_optimizer(0.01, **options), kt.TokenCrossEntropy())
+    return model
+
+
+def test_the_memory_of_a_step_is_that_of_what_it_computes():
+    model, config = kt.Transformer(VOCABULARY, **SMALL), kt.TransformerConfig(**SMALL)
+    of_xla = 1.5 if backend.name() == "jax" else 1
+    weights, shape = 16 * model.count_params(), (6, 4, 5)
+
+    def expected(rows=6, pieces=1, weights=weights):
+        activations = activations_in_bytes(config, VOCABULARY, rows, 4, 5, pieces=pieces)
+        return pytest.approx(of_xla * (weights + activations), rel=1e-6)
+
+    assert memory_of_step(compiled(model), shape) == expected()
+    assert memory_of_step(compiled(training.RDrop(model)), shape) == expected(12)
+    assert memory_of_step(compiled(training.LogitsInPieces(model, 3)), shape) == expected(pieces=3)
+    summed = compiled(model, gradient_accumulation_steps=2, use_ema=True)
+    assert memory_of_step(summed, shape) == expected(weights=weights * 3 // 2)
+    model.encoder.trainable = False
+    frozen = 12 * model.encoder.count_params()
+    assert memory_of_step(compiled(model), shape) == expected(weights=weights - frozen)
+
+
+def test_a_language_model_has_no_source():
+    model = compiled(kt.LanguageModel(VOCABULARY, **SMALL))
+    whole = compiled(kt.Transformer(VOCABULARY, **SMALL))
+    assert memory_of_step(model, (6, 5)) < memory_of_step(whole, (6, 4, 5))
+    d, d_ff, heads = (SMALL[name] for name in ("d_model", "d_ff", "num_heads"))
+    per_token = SMALL["num_layers"] * (9 * d + d_ff + 5 * heads) + 3 * VOCABULARY
+    of_xla = 1.5 if backend.name() == "jax" else 1
+    expected = of_xla * (16 * model.count_params() + 4 * 30 * per_token)
+    assert memory_of_step(model, (6, 5)) == pytest.approx(expected, rel=1e-6)
+
+
+def test_the_forecast_is_of_the_largest_batch():
+    texts = [[7] * length for length in (3, 3, 20)]
+    batches = kt.TranslationBatches(texts, texts, num_buckets=2, batch_size=2)
+    model = compiled(kt.Transformer(40_000, **SMALL))
+    sentence = training.forecast(model, batches)
+    largest = max(batches.shapes, key=lambda shape: shape[0] * shape[2])
+    assert sentence.startswith(f"A step of {' x '.join(map(str, largest))} takes about ")
+    assert ("compiling 2 shapes about" in sentence) == (backend.name() == "jax")

@@ -15,6 +15,7 @@ from .checkpoints import (
     checkpoint_paths,
 )
 from .diversification import add_translations, diversify
+from .estimates import forecast
 from .fine_tuning import enable_lora, freeze
 from .interruptions import SaveOnSignal
 from .logits_in_pieces import LogitsInPieces
@@ -41,6 +42,7 @@ __all__ = [
     "diversify",
     "enable_lora",
     "evenly_spaced",
+    "forecast",
     "freeze",
     "paper_optimizer",
     "symmetric_kl_divergence",

@@ -164,6 +164,7 @@ class EpochCheckpoint(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch, logs=None):
         self.batches.epoch = self._epoch = epoch
+        self._done = self.batches.first_batch if self._splits_epochs else 0
         backend.seed_dropout(distribution.own_seed(self.seed + epoch))
         states = self._seeds()
         seeds = np.random.SeedSequence([self.seed, epoch]).generate_state(len(states)) >> 1
@@ -178,8 +179,12 @@ class EpochCheckpoint(keras.callbacks.Callback):
             self._dropout_state = None
 
     def on_train_batch_end(self, batch, logs=None):
-        if self.every and (self.batches.first_batch + batch + 1) % self.every == 0:
+        if not self.every:
+            return
+        done = self.batches.first_batch + batch + 1  # with `steps_per_execution` not each number
+        if done // self.every > self._done // self.every:
             self.save_within(self._epoch, batch)
+        self._done = done
 
     def on_epoch_end(self, epoch, logs=None):
         if distribution.is_first_process():

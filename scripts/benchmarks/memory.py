@@ -12,6 +12,7 @@ import numpy as np
 
 import keras_transformer as kt
 from keras_transformer import training
+from keras_transformer.training.estimates import activations_in_bytes, weights_in_bytes
 
 from .measuring import INPUTS, add_sizes, report, sizes_given, stack_of
 from .training import keras_hub_layers, products_of
@@ -32,7 +33,7 @@ What the paper's trainings cost on paper: parameters, tokens, FLOPs, hours.
 FLOPs are those of all products of matrices, forward and backward, as scripts/benchmark.py train
 counts them (two per multiplication and addition), for sentences of --length tokens on both sides.
 """
-FLOAT, TINY = 4, {"d_model": 8, "num_heads": 2, "d_ff": 8}
+TINY = {"d_model": 8, "num_heads": 2, "d_ff": 8}
 TRAININGS = {  # Vaswani et al. 2017, sections 5.1, 5.2 and 6.1: updates, hours on 8 P100
     "base": (100_000, 12),
     "big": (300_000, 3.5 * 24),
@@ -55,34 +56,6 @@ def parameters_of(config, vocabulary_size):
     feed_forward = 2 * d * d_ff + d_ff + d
     blocks = config.num_layers * (3 * attention + 2 * feed_forward + 5 * norm)
     return vocabulary_size * d + blocks + config.norm_first * 2 * norm
-
-
-def weights_in_bytes(parameters, accumulate=False, ema=False):
-    """Weights, their gradients and the two moments of Adam, and what two options add."""
-    return FLOAT * parameters * (4 + accumulate + ema)
-
-
-def activations_in_bytes(
-    config, vocabulary_size, rows, source, target, rematerialized=False, pieces=1
-):
-    """What a step keeps for the backward pass; logits, probabilities and their gradient."""
-    d, d_ff, heads = config.d_model, config.d_ff, config.num_heads
-    source_tokens, target_tokens = rows * source, rows * target
-    # Queries, keys, values, joined heads; the weights; the sum and its norm; the mask of dropout.
-    attention = 6.5 * d + heads * source
-    self_attention = 6.5 * d + heads * target
-    cross_attention = 4.5 * d + heads * source
-    feed_forward = 2.5 * d + d_ff
-    encoder_block = source_tokens * (attention + feed_forward)
-    decoder_block = target_tokens * (self_attention + cross_attention + feed_forward)
-    decoder_block += source_tokens * 2 * d  # keys and values of the memory
-    if rematerialized:
-        inputs = (config.num_layers - 1) * (source_tokens + target_tokens) * d
-        kept = inputs + max(encoder_block, decoder_block)
-    else:
-        kept = config.num_layers * (encoder_block + decoder_block)
-    logits = target_tokens / pieces * vocabulary_size
-    return FLOAT * (kept + 3 * logits)
 
 
 def ours_and_loss(config, vocabulary_size, rematerialize, pieces):

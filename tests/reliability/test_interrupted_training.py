@@ -29,7 +29,7 @@ def texts():
     return np.random.default_rng(0).integers(4, 20, (60, 6)).tolist()
 
 
-def compiled(r_drop=False, learning_rate=0.01, **options):
+def compiled(r_drop=False, learning_rate=0.01, steps_per_execution=1, **options):
     keras.utils.set_random_seed(3)
     model = kt.LanguageModel(20, **SIZES)
     model = training.RDrop(model) if r_drop else model
@@ -38,6 +38,7 @@ def compiled(r_drop=False, learning_rate=0.01, **options):
         kt.TokenCrossEntropy(0.1),
         metrics=[kt.TokenAccuracy(), kt.Perplexity()],
         jit_compile=backend.prefers_jit(),
+        steps_per_execution=steps_per_execution,
     )
     return model
 
@@ -167,6 +168,19 @@ def test_a_run_that_saves_every_few_updates_loses_no_more_than_these(tmp_path, w
     assert bits(model) == expected and history(folder) == rows
     names = sorted(path.name for path in (folder / "checkpoint").iterdir())
     assert names == ["epoch-0002.weights.h5", "epoch-0003.weights.h5"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(backend.name() == "torch", reason="Keras on PyTorch has one step per execution")
+def test_with_several_steps_per_execution_it_saves_after_the_one_that_is_due(tmp_path, whole):
+    expected, rows, _ = whole(steps_per_execution=3)
+    options = {"steps_per_execution": 3, "checkpoint_every": 4}
+    with pytest.raises(ArithmeticError):
+        train(tmp_path, [PowerFailure(2)], **options)  # after 2 executions
+    (within,) = (tmp_path / "checkpoint").glob("*-batch-*")
+    assert "epoch-0000-batch-0000006" in within.name
+    model, _ = train(tmp_path, resume=True, **options)
+    assert bits(model) == expected and history(tmp_path) == rows
 
 
 @pytest.mark.slow
