@@ -201,19 +201,29 @@ def test_a_translation_cut_at_the_learned_positions_has_attention_maps_but_no_sc
         limited.score(["May 5"] * 2, ["", text])
 
 
-def test_attention_weights_are_those_of_writing_the_translation(translator, dates, weights_of):
+def test_attention_weights_are_those_of_writing_the_translation(translator, dates):
     text = dates.test.source[3]
     (translation,) = translator.translate([text])
     maps = translator.attention(text)
     weights, source_tokens, target_tokens = maps
     assert isinstance(maps, kt.AttentionMaps)
-    assert weights.shape == (1, 2, len(target_tokens), len(source_tokens))
+    config = translator.transformer.config
+    size = config.num_layers, config.num_heads, len(target_tokens), len(source_tokens)
+    assert weights.shape == size
     np.testing.assert_allclose(weights.sum(axis=-1), 1, atol=1e-5)
     assert "".join(source_tokens) == text.replace(" ", "▁") + "</s>"
     assert "".join(target_tokens) == translation.replace(" ", "▁") + "</s>"
-    source, target = translator.source_tokenizer.encode([text, translation])
-    model = weights_of(translator.transformer)
-    expected = cross_attention(model, [*source, kt.END], [kt.START, *target])
+    np.testing.assert_allclose(translator.attention(text, translation).weights, weights, atol=1e-5)
+
+
+def test_attention_weights_are_those_of_equation_1(translator, dates, randomize, weights_of):
+    tokenizer = translator.source_tokenizer
+    sizes = dict(num_layers=1, d_model=16, num_heads=2, d_ff=16)
+    model = randomize(kt.Transformer(tokenizer.vocabulary_size(), **sizes))
+    pair = dates.test.source[3], dates.test.target[3]
+    weights = kt.Translator(model, tokenizer).attention(*pair).weights
+    source, target = tokenizer.encode(pair)
+    expected = cross_attention(weights_of(model), [*source, kt.END], [kt.START, *target])
     np.testing.assert_allclose(weights[0], expected, atol=1e-5)
     assert weights.std() > 0.01  # not all alike
 
@@ -242,13 +252,17 @@ def cross_attention(model, source_ids, target_ids):
     return [oracle.attention(q, k, k)[1] for q, k in zip(queries, keys, strict=True)]
 
 
-def test_one_file_holds_model_and_vocabulary_and_no_optimizer(translator, saved):
-    with zipfile.ZipFile(saved) as archive:
+def test_one_file_holds_model_and_vocabulary_and_no_optimizer(translator, tmp_path):
+    model = translator.transformer.copy()
+    model.compile("adam", kt.TokenCrossEntropy())
+    model.optimizer.build(model.trainable_variables)
+    path = tmp_path / "compiled.keras"
+    kt.Translator(model, translator.source_tokenizer).save(path)
+    with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
     assert any("vocabulary" in name for name in names)
-    weights = translator.transformer.count_params() * 4
-    assert weights < saved.stat().st_size < 1.5 * weights + 200_000
-    assert translator.transformer.optimizer is not None  # it can be trained further
+    weights = model.count_params() * 4
+    assert weights < path.stat().st_size < 1.5 * weights + 200_000
 
 
 def test_a_file_that_cannot_be_written_leaves_the_old_one_whole(
