@@ -79,7 +79,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
-    """Skips what has not begun at the time KERAS_TRANSFORMER_UNTIL, in seconds since 1970."""
+    """After KERAS_TRANSFORMER_UNTIL, in seconds since 1970, no test starts: the rest is skipped."""
     if time.time() > float(os.environ.get("KERAS_TRANSFORMER_UNTIL", "inf")):
         pytest.skip("the time is over; with another commit, the gate begins with another file")
 

@@ -1,4 +1,4 @@
-"""What a training will take, said before it begins: the memory of a step, the time to compile."""
+"""Estimates before a training: the memory of a step, the time to compile."""
 
 import math
 from typing import Any
@@ -11,7 +11,7 @@ from .logits_in_pieces import LogitsInPieces
 from .r_drop import RDrop
 
 FLOAT = 4  # bytes
-SECONDS_PER_BLOCK = 0.5  # to compile a step on JAX, on two cores: docs/results.md
+SECONDS_PER_SHAPE, PER_BLOCK = 4.0, 0.4  # to compile a step on JAX, on two cores: docs/memory.md
 OF_XLA = 1.5  # of the formula: XLA plans the whole step, and holds old and new weights (on a CPU)
 
 
@@ -122,6 +122,6 @@ def forecast(model: keras.Model, batches: Any) -> str:
     if backend.name() == "jax":
         transformer = getattr(model, "transformer", model)
         blocks = transformer.config.num_layers * len(transformer.inputs)  # of one stack per input
-        seconds = SECONDS_PER_BLOCK * blocks * len(batches.shapes)
+        seconds = (SECONDS_PER_SHAPE + PER_BLOCK * blocks) * len(batches.shapes)
         sentence += f", and compiling {len(batches.shapes)} shapes about {seconds:.0f} seconds"
     return f"{sentence}."
