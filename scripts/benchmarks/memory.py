@@ -98,6 +98,8 @@ def in_new_process(*arguments):
 
 
 def memory(args):
+    if args.contender != "ours" and args.pieces > 1:
+        raise SystemExit("--pieces needs --contender ours: KerasHub computes its logits at once.")
     config = kt.PRESETS[args.preset].replace(**sizes_given(args))
     size, length, rows = args.vocabulary_size, args.length, []
     parameters = parameters_of(config, size)
