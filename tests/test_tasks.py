@@ -263,6 +263,7 @@ def test_one_file_holds_model_and_vocabulary_and_no_optimizer(translator, tmp_pa
     assert any("vocabulary" in name for name in names)
     weights = model.count_params() * 4
     assert weights < path.stat().st_size < 1.5 * weights + 200_000
+    assert model.optimizer is not None  # it can be trained further
 
 
 def test_a_file_that_cannot_be_written_leaves_the_old_one_whole(

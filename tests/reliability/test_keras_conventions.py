@@ -106,7 +106,7 @@ def test_callbacks_of_keras(model, tmp_path):
     callbacks = [
         keras.callbacks.BackupAndRestore(tmp_path / "backup"),
         keras.callbacks.ModelCheckpoint(tmp_path / "model.keras"),
-        keras.callbacks.EarlyStopping("loss", patience=2),
+        keras.callbacks.EarlyStopping("loss", patience=2, restore_best_weights=True),
         keras.callbacks.ReduceLROnPlateau("loss", patience=2),
         keras.callbacks.LearningRateScheduler(lambda epoch: 0.01 / (1 + epoch)),
         keras.callbacks.CSVLogger(tmp_path / "log.csv"),
