@@ -115,8 +115,8 @@ class TrainingOptions(RunOptions):
         r_drop: R-Drop: weight of the divergence between two dropout passes (paper: 5).
         patience: Early stopping: epochs without improvement; the best epoch is saved.
         checkpoint_every: Updates after which a checkpoint is saved within an epoch, too.
-        steps_per_execution: Batches between two looks at the loss, the progress bar and signals;
-            more keep a GPU busy. TensorFlow and JAX.
+        steps_per_execution: Batches per execution, after which loss and signals are read and the
+            progress bar is updated; with more, a GPU waits less. TensorFlow and JAX.
     """
 
     epochs: int
