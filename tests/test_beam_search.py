@@ -17,6 +17,7 @@ SIZES = dict(num_layers=1, d_model=8, num_heads=2, d_ff=16, dropout=0.0)
 LONGEST = 8
 PENALTIES = (0.0, 0.6, 1.5)
 WIDTHS = [(1, 1), (2, 1), (3, 3), (4, 2), (5, 5)]  # beams, n_best
+QUICK = {(1, 1), (3, 3)}
 OTHER_WIDTHS = sorted({(b, n) for b in range(1, 6) for n in range(1, b + 1)} - set(WIDTHS))
 TIE = 1e-4  # the compiled search is float32: closer numbers may change places
 
@@ -156,7 +157,10 @@ def check_equal(case, beams, n_best, length_penalty):
 
 
 @pytest.mark.parametrize("length_penalty", PENALTIES)
-@pytest.mark.parametrize("beams, n_best", WIDTHS)
+@pytest.mark.parametrize(
+    "beams, n_best",
+    [pytest.param(*width, marks=[pytest.mark.slow] * (width not in QUICK)) for width in WIDTHS],
+)
 def test_a_compiled_search_equals_the_reference(case, beams, n_best, length_penalty):
     check_equal(case, beams, n_best, length_penalty)
 
@@ -189,6 +193,11 @@ def test_the_cases_tell_a_search_from_its_near_relations(case):
     assert min(events.values()) >= 5, events
 
 
+@pytest.mark.parametrize(
+    "case",
+    ["encoder_decoder", pytest.param("decoder_only", marks=pytest.mark.slow)],
+    indirect=True,
+)
 def test_neighbors_and_rows_that_fill_the_batch_change_nothing(case):
     beams, n_best, length_penalty = 3, 3, 0.6
     filler = case.rows[0]._replace(max_length=0, min_length=0, prefix=())

@@ -24,6 +24,16 @@ TARGET_MASK = np.array([[[T, T, T, T]], [[F, F, T, T]]])
 
 NORM = pytest.mark.parametrize("norm_first", [False, True], ids=["post_norm", "pre_norm"])
 MASKED = pytest.mark.parametrize("masked", [False, True], ids=["no_mask", "masked"])
+MASKED_AND_NORM = pytest.mark.parametrize(
+    "masked, norm_first",
+    [
+        (False, False),
+        pytest.param(False, True, marks=pytest.mark.slow),
+        (True, False),
+        (True, True),
+    ],
+    ids=["no_mask-post_norm", "no_mask-pre_norm", "masked-post_norm", "masked-pre_norm"],
+)
 BLOCKS = {
     "encoder_block": (EncoderBlock, {}),
     "decoder_block": (DecoderBlock, {}),
@@ -161,8 +171,7 @@ def test_the_decoder_block_equals_the_oracle(numpy, normal, weights_of, build, n
     np.testing.assert_allclose(numpy(output), expected, atol=1e-5)
 
 
-@NORM
-@MASKED
+@MASKED_AND_NORM
 def test_the_encoder_equals_the_oracle(numpy, normal, weights_of, build, norm_first, masked):
     layer = build(Encoder, num_layers=3, norm_first=norm_first)
     x, mask = normal(2, 5, 8), SOURCE_MASK if masked else None
@@ -170,8 +179,7 @@ def test_the_encoder_equals_the_oracle(numpy, normal, weights_of, build, norm_fi
     np.testing.assert_allclose(numpy(layer(x, mask)), expected, atol=1e-5)
 
 
-@NORM
-@MASKED
+@MASKED_AND_NORM
 def test_the_decoder_equals_the_oracle(numpy, normal, weights_of, build, norm_first, masked):
     layer = build(Decoder, num_layers=3, norm_first=norm_first)
     x, memory = normal(2, 4, 8), normal(2, 5, 8, seed=1)
@@ -270,7 +278,16 @@ def test_a_sentence_without_a_real_token_has_finite_outputs_and_gradients(
     assert np.abs(of_source[0]).max() > 1e-4
 
 
-ROTARY = pytest.mark.parametrize("rotary", [False, True], ids=["", "rotary"])
+ROTARY_AND_NORM = pytest.mark.parametrize(
+    "rotary, norm_first",
+    [
+        (False, False),
+        pytest.param(False, True, marks=pytest.mark.slow),
+        pytest.param(True, False, marks=pytest.mark.slow),
+        (True, True),
+    ],
+    ids=["-post_norm", "-pre_norm", "rotary-post_norm", "rotary-pre_norm"],
+)
 
 
 def read_one_by_one(layer, x, *memory, **masks):
@@ -288,8 +305,7 @@ def read_one_by_one(layer, x, *memory, **masks):
         decoded = cache.decoded
 
 
-@NORM
-@ROTARY
+@ROTARY_AND_NORM
 def test_reading_a_token_at_a_time_equals_the_whole_causal_call(
     numpy, normal, build, norm_first, rotary
 ):
@@ -302,8 +318,7 @@ def test_reading_a_token_at_a_time_equals_the_whole_causal_call(
     assert position == 3
 
 
-@NORM
-@ROTARY
+@ROTARY_AND_NORM
 def test_decoding_a_token_at_a_time_equals_the_whole_call(numpy, normal, build, norm_first, rotary):
     layer = build(Decoder, num_layers=2, norm_first=norm_first, rotary=rotary)
     x, memory = normal(2, 4, 8), keras.ops.convert_to_tensor(normal(2, 5, 8, seed=1))
@@ -314,7 +329,9 @@ def test_decoding_a_token_at_a_time_equals_the_whole_call(numpy, normal, build, 
     assert position == 3
 
 
-@pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize(
+    "dtype", ["mixed_bfloat16", pytest.param("mixed_float16", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("cls, kwargs", BLOCKS.values(), ids=BLOCKS)
 def test_low_precision_computes_low_keeps_variables_high_and_stays_close(
     numpy, normal, build, cls, kwargs, dtype

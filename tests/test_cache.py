@@ -52,12 +52,15 @@ class Reader:
 
 
 SLOW = {"encoder_decoder_learned_pre_norm", "encoder_decoder_rotary"}
+PARTS = {"1+1+3+1": [1, 1, 3, 1], "all": [LENGTH]}
 
 
-@pytest.fixture(
-    scope="module",
-    params=[pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in MODELS],
-)
+def all_but(slow):
+    """All models; the named ones are slow tests."""
+    return [pytest.param(name, marks=[pytest.mark.slow] * (name in slow)) for name in MODELS]
+
+
+@pytest.fixture(scope="module", params=all_but(SLOW))
 def model(request, randomize):
     kind, options = MODELS[request.param]
     return randomize(kind(11, **{**SIZES, **options}))
@@ -78,7 +81,16 @@ def look_ahead(positions, num_slots):
     return (np.arange(num_slots) <= np.array(positions)[:, np.newaxis])[np.newaxis]
 
 
-@pytest.mark.parametrize("parts", [[1, 1, 3, 1], [LENGTH]], ids=["1+1+3+1", "all"])
+@pytest.mark.parametrize(
+    "model, parts",
+    [
+        pytest.param(name, PARTS[parts], marks=[pytest.mark.slow] * slow, id=f"{name}-{parts}")
+        for name in MODELS
+        for parts, slow in (("1+1+3+1", name != "encoder_decoder"), ("all", name in SLOW))
+    ],
+    indirect=["model"],
+    scope="module",  # that of the fixture
+)
 def test_reading_part_by_part_equals_the_whole_target(numpy, model, parts):
     reader = Reader(model, 2, num_slots=8)
     expected = numpy(reader.whole(TARGET))
@@ -91,6 +103,7 @@ def test_reading_part_by_part_equals_the_whole_target(numpy, model, parts):
     assert begin == LENGTH
 
 
+@pytest.mark.parametrize("model", all_but(SLOW | {"decoder_only_learned"}), indirect=True)
 def test_hypotheses_side_by_side_read_their_own_ancestors_alone(numpy, model):
     # The token at position t of beam k stands in slot 3 t + k; it follows the token at position
     # t - 1 of any beam.

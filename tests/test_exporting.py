@@ -76,7 +76,7 @@ def engine_scores(translator, dates, folder):
     return [sum(each.log_probs) for each in scored]
 
 
-@pytest.mark.parametrize("activation", ["relu", "silu"])
+@pytest.mark.parametrize("activation", ["relu", pytest.param("silu", marks=pytest.mark.slow)])
 def test_activations_have_other_names_there(restless_translator, dates, tmp_path, activation):
     translator = restless_translator(activation=activation)
     expected = translator.score(dates.test.source[:20], dates.test.target[:20], length_penalty=0.0)
@@ -101,7 +101,14 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(options, marks=[pytest.mark.slow] * (name != "rotary"))
+        for name, options in OPTIONS.items()
+    ],
+    ids=OPTIONS,
+)
 def test_every_option_of_the_model_is_carried_over(restless_translator, dates, options, tmp_path):
     # Log-probabilities: one option lost would change every one of them.
     translator = restless_translator(**options)
@@ -115,7 +122,9 @@ def test_every_option_of_the_model_is_carried_over(restless_translator, dates, o
     assert np.std(expected) > 1
 
 
-@pytest.mark.parametrize("dtype", ["mixed_bfloat16", "bfloat16"])
+@pytest.mark.parametrize(
+    "dtype", ["mixed_bfloat16", pytest.param("bfloat16", marks=pytest.mark.slow)]
+)
 def test_a_bfloat16_model_is_exported_with_its_weights_in_float32(
     restless_translator, dates, dtype, tmp_path
 ):

@@ -25,7 +25,10 @@ from keras_transformer.exporting import FORMATS
 from keras_transformer.exporting.graphs import graphs_of
 
 
-@pytest.mark.parametrize("format", ["saved_model", "onnx", "litert"])
+@pytest.mark.parametrize(
+    "format",
+    [*(pytest.param(n, marks=pytest.mark.slow) for n in ("saved_model", "onnx")), "litert"],
+)
 def test_a_tagger_tags_alike_in_every_engine(small_tasks, run_here, one_thread, format):
     tagger = small_tasks["tagger"]
     answers = run_here(tagger, format, SENTENCES)
@@ -60,6 +63,7 @@ def test_each_side_has_its_own_vocabulary(german, restless, run_here, one_thread
         assert run_here(german, format, GERMAN) == german.translate(GERMAN, beams=1)
 
 
+@pytest.mark.slow
 def test_a_text_longer_than_the_positions_is_refused_by_a_saved_model(german, exported):
     tf = pytest.importorskip("tensorflow", reason="it writes them", exc_type=ImportError)
     folder = exported(german, "saved_model")
@@ -69,10 +73,8 @@ def test_a_text_longer_than_the_positions_is_refused_by_a_saved_model(german, ex
         translate(texts=tf.constant(["ein " * 50]))
 
 
-@pytest.mark.parametrize(
-    "format",
-    ["saved_model", *(pytest.param(n, marks=pytest.mark.slow) for n in ("litert", "onnx"))],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("format", ["saved_model", "litert", "onnx"])
 def test_a_generator_continues_beyond_its_window(small_tasks, run_here, one_thread, format):
     generator = small_tasks["generator"]
     answers = run_here(generator, format, PROMPTS, max_tokens=15)
@@ -138,6 +140,7 @@ def test_ctranslate2_continues_a_prompt_alike(small_tasks, restless, run_here, r
     assert len(set("".join(answers))) > 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", ["saved_model", "litert"])
 def test_a_classifier_has_its_label_and_probabilities(small_tasks, run_here, one_thread, format):
     classifier = small_tasks["classifier"]

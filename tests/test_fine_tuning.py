@@ -42,7 +42,14 @@ def test_a_frozen_layer_keeps_its_weights_and_all_others_change(randomize):
     assert {path.split("/")[1] for path in changed} == {"block_2"}
 
 
-@pytest.mark.parametrize("name", ["embeddings", "block_1", "dropout"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("embeddings", marks=pytest.mark.slow),
+        "block_1",
+        pytest.param("dropout", marks=pytest.mark.slow),
+    ],
+)
 def test_a_layer_that_is_not_there_cannot_be_frozen(name):
     with pytest.raises(ValueError, match=f"one of embedding, encoder, decoder, .*block_1.*'{name}"):
         training.freeze(kt.Transformer(12, **SIZES), [name])
@@ -171,7 +178,9 @@ def test_a_quantized_model_has_no_copy():
         model.copy()
 
 
-@pytest.mark.parametrize("kind", ["transformer", "language_model"])
+@pytest.mark.parametrize(
+    "kind", ["transformer", pytest.param("language_model", marks=pytest.mark.slow)]
+)
 def test_a_word_model_can_begin_with_the_encoder_of_another_task(kind, randomize, numpy):
     others = {
         "transformer": lambda: kt.Transformer(12, **SIZES),

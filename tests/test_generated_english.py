@@ -253,6 +253,7 @@ def test_the_entropy_is_the_mean_over_all_sentences_of_a_small_grammar(monkeypat
             cache.cache_clear()
 
 
+@pytest.mark.slow
 def test_long_texts_approach_the_entropy():
     text = grammar_text(10_000, seed=5)
     per_line = [grammar_nats(line) * len(line) for line in text.splitlines(keepends=True)]

@@ -444,13 +444,8 @@ def test_a_prefix_is_written_and_the_rest_is_the_best_after_it(transformer, deco
     np.testing.assert_allclose(found.scores[:, 0], log_p, atol=1e-4)
 
 
-@pytest.mark.parametrize(
-    "search",
-    [
-        "stream",
-        *(pytest.param(n, marks=pytest.mark.slow) for n in ("greedy", "sample", "beam_search")),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("search", ["stream", "greedy", "sample", "beam_search"])
 def test_a_prefix_longer_than_its_limit_is_refused_not_cut(post_norm, search):
     source_ids, prefix = padded(some_sources()[:2]), padded([[7, 9, 10], [8]])
     more = dict(seeds=[1, 2]) if search == "sample" else {}
@@ -503,12 +498,16 @@ def drawn(number=4000, **options):
     "options, expected",
     [
         (dict(), P),
-        (dict(temperature=0.5), P**2),
-        (dict(temperature=2.0), P**0.5),
+        pytest.param(dict(temperature=0.5), P**2, marks=pytest.mark.slow),
+        pytest.param(dict(temperature=2.0), P**0.5, marks=pytest.mark.slow),
         (dict(top_k=2), P * [1, 0, 1, 0, 0, 0]),
         (dict(top_p=0.7), P * [1, 0, 1, 1, 0, 0]),  # 0.3 + 0.25 are not enough
-        (dict(top_k=3, top_p=0.5, temperature=2.0), P**0.5 * [1, 0, 1, 0, 0, 0]),
-        (dict(top_p=0.1), P * [1, 0, 0, 0, 0, 0]),  # never none
+        pytest.param(
+            dict(top_k=3, top_p=0.5, temperature=2.0),
+            P**0.5 * [1, 0, 1, 0, 0, 0],
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(dict(top_p=0.1), P * [1, 0, 0, 0, 0, 0], marks=pytest.mark.slow),  # never none
     ],
     ids=str,
 )

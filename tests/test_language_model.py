@@ -27,6 +27,13 @@ def model(request, restless):
     return restless(kt.LanguageModel(VOCABULARY, **{**SIZES, **KINDS[request.param]}))
 
 
+quickly_with_rotary = pytest.mark.parametrize(
+    "model",
+    [pytest.param(kind, marks=[pytest.mark.slow] * (kind != "rotary")) for kind in KINDS],
+    indirect=True,
+)
+
+
 @pytest.fixture(scope="module")
 def decoding(model):
     return kt.Decoding(model)
@@ -91,6 +98,7 @@ def test_logits_are_finite_float32_in_low_precision():
 # Decoding
 
 
+@quickly_with_rotary
 def test_cached_generation_after_prompts_of_any_length_equals_whole_calls(model, decoding):
     given = dict(source_ids=None, max_length=10, prefix=padded(PROMPTS, 3))
     answers = decoding.greedy(**given, min_length=10)  # no END: more is written
@@ -123,6 +131,7 @@ def test_what_a_beam_writes_after_a_prompt_is_as_probable_as_it_says(restless):
         np.testing.assert_allclose(found.scores[row], scores, rtol=1e-4)
 
 
+@quickly_with_rotary
 def test_what_is_drawn_depends_on_the_prompt_and_the_seed_of_its_row_alone(decoding):
     def draw(prompts, seeds):
         prefix = padded(prompts, 3)
@@ -133,6 +142,7 @@ def test_what_is_drawn_depends_on_the_prompt_and_the_seed_of_its_row_alone(decod
     assert draw([[6, 11, 8], [], [5]], [3, 7, 1])[::2] == [together[2], together[0]]
 
 
+@quickly_with_rotary
 def test_a_model_without_a_source_takes_the_batch_from_limits_or_prompts(model, decoding):
     free = decoding.greedy(None, 8)
     assert free.shape == (1, 8)
@@ -160,6 +170,7 @@ def test_cached_translation_with_rotary_positions_equals_whole_calls(randomize):
 # Files
 
 
+@quickly_with_rotary
 def test_a_saved_model_comes_back_with_the_same_logits(model, tmp_path):
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")

@@ -110,6 +110,8 @@ CASES = {
 
 # The cases of the harness that are not slow tests.
 QUICK = {"FeedForward", "AddNorm", "TokenEmbedding", "LearnedPositionalEncoding", "Pooling"}
+# Of the blocks and stacks, EncoderBlock and Decoder are saved in the quick tests.
+SLOW_FILES = {"DecoderBlock", "EncoderBlock_rotary", "Encoder", "Encoder_pre_norm"}
 # The harness trains them inside Encoder and Decoder.
 TRAINED_INSIDE = {"EncoderBlock", "DecoderBlock"}
 # The harness calls every layer in float32 and in mixed float16.
@@ -117,10 +119,14 @@ OTHER_POLICIES = ["float16", "mixed_bfloat16"]
 OF_EVERY_POLICY = {"DecoderBlock", "WordEmbedding", "Transformer"}
 
 
-def with_policies(names):
+def with_policies(names, slow=()):
     """Each name with a policy of each kind; few, which hold one of each weight, with all."""
     return [
-        pytest.param(name, policy, marks=[pytest.mark.slow] * (policy not in OTHER_POLICIES))
+        pytest.param(
+            name,
+            policy,
+            marks=[pytest.mark.slow] * (policy not in OTHER_POLICIES or name in slow),
+        )
         for name in names
         for policy in (POLICIES if name in OF_EVERY_POLICY else OTHER_POLICIES)
     ]
@@ -259,6 +265,11 @@ def test_a_layer_with_a_policy_object_is_serialized_and_comes_back(case):
     assert revived.dtype_policy.name == "mixed_bfloat16"
 
 
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW_FILES)) for name in CASES],
+    indirect=True,
+)
 def test_a_layer_outlives_a_file(case, tmp_path):
     """In a functional model, with a policy object, weights included."""
     policy = keras.DTypePolicy("mixed_bfloat16")
@@ -319,12 +330,12 @@ MODELS = {
 }
 
 
-@pytest.fixture(
-    params=[
-        pytest.param(name, marks=[pytest.mark.slow] * (name == "Transformer_separate"))
-        for name in MODELS
-    ]
-)
+def quickly(*quick):
+    """All models; those that are not named are slow tests."""
+    return [pytest.param(name, marks=[pytest.mark.slow] * (name not in quick)) for name in MODELS]
+
+
+@pytest.fixture(params=quickly("Transformer"))
 def make_model(request):
     model, options, _ = MODELS[request.param]
     return lambda **more: model(**options, **SIZES, **more)
@@ -366,7 +377,11 @@ def test_a_copy_is_the_same_model(model, arrays):
     assert_same_outputs(twin, model, arrays)
 
 
-@pytest.mark.parametrize("make_model, policy", with_policies(MODELS), indirect=["make_model"])
+@pytest.mark.parametrize(
+    "make_model, policy",
+    with_policies(MODELS, slow=MODELS.keys() - {"Transformer", "ClassificationModel"}),
+    indirect=["make_model"],
+)
 def test_logits_are_announced_and_computed_as_float32(make_model, arrays, policy):
     model = make_model(dtype=policy)
     logits = model(arrays)
@@ -392,6 +407,7 @@ def test_a_model_with_a_policy_object_and_a_frozen_stack_outlives_a_file(
     assert [weight.path for weight in loaded.trainable_weights] == trainable
 
 
+@pytest.mark.parametrize("make_model", quickly("Transformer", "TaggingModel"), indirect=True)
 def test_a_pickled_model_is_the_same_and_a_frozen_layer_stays_frozen(make_model, arrays):
     model = make_model()
     stack = model.decoder if isinstance(model, kt.LanguageModel) else model.encoder

@@ -41,11 +41,11 @@ IDS = {"source_ids": SOURCE, "target_ids": TARGET}
 ONE_LAYER = {**SIZES, "num_layers": 1}
 EAGERLY = not backend.prefers_jit()  # a few steps: on TensorFlow tracing would take longer
 
-NORM = pytest.mark.parametrize("norm_first", [False, True], ids=["post_norm", "pre_norm"])
-VOCABULARIES = pytest.mark.parametrize("target_size", [None, 13], ids=["shared", "separate"])
 # The place of the norm does not change what a vocabulary does.
 NORM_AND_VOCABULARIES = pytest.mark.parametrize(
-    "norm_first, target_size", [(False, None), (True, 13)], ids=["post_norm_shared", "pre_norm_two"]
+    "norm_first, target_size",
+    [pytest.param(False, None, marks=pytest.mark.slow), (True, 13)],
+    ids=["post_norm_shared", "pre_norm_two"],
 )
 
 
@@ -100,7 +100,11 @@ def test_learned_positions_set_to_the_sinusoids_equal_the_oracle(numpy, weights_
     assert model.source_positions is not model.target_positions
 
 
-@NORM
+@pytest.mark.parametrize(
+    "norm_first",
+    [pytest.param(False, marks=pytest.mark.slow), True],
+    ids=["post_norm", "pre_norm"],
+)
 def test_rotary_positions_in_the_whole_transformer_equal_the_oracle(
     numpy, weights_of, transformer, norm_first
 ):
@@ -110,7 +114,7 @@ def test_rotary_positions_in_the_whole_transformer_equal_the_oracle(
     np.testing.assert_allclose(numpy(model(IDS))[TARGET > 0], expected[TARGET > 0], atol=1e-5)
 
 
-@pytest.mark.parametrize("target_size", [None, 13])
+@pytest.mark.parametrize("target_size", [pytest.param(None, marks=pytest.mark.slow), 13])
 def test_an_epsilon_and_a_bias_of_the_logits_equal_the_oracle(
     numpy, weights_of, transformer, target_size
 ):
@@ -143,7 +147,9 @@ def test_a_source_without_a_real_token_has_finite_logits(numpy, shared):
     assert np.all(np.isfinite(logits)) and np.std(logits) > 0.1
 
 
-@pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16"])
+@pytest.mark.parametrize(
+    "dtype", [pytest.param("mixed_float16", marks=pytest.mark.slow), "mixed_bfloat16"]
+)
 def test_logits_and_loss_are_finite_float32_in_low_precision(numpy, transformer, dtype):
     model = transformer(dtype=dtype, dropout=0.0)
     source = np.where([[True], [False]], SOURCE, 0)  # one sentence has no real token
@@ -198,14 +204,15 @@ def of_dtype():
 @pytest.mark.parametrize(
     "mode, dtype",
     [
-        *((mode, "mixed_bfloat16") for mode in ("call", "fit", "greedy")),
+        pytest.param("call", "mixed_bfloat16", marks=pytest.mark.slow),
+        *((mode, "mixed_bfloat16") for mode in ("fit", "greedy")),
         *(
             pytest.param(mode, "mixed_bfloat16", marks=pytest.mark.slow)
             for mode in ("predict", "score", "beam_search")
         ),
-        ("call", "mixed_float16"),
+        pytest.param("call", "mixed_float16", marks=pytest.mark.slow),
         pytest.param("fit", "mixed_float16", marks=pytest.mark.slow),
-        ("call", "float32"),
+        pytest.param("call", "float32", marks=pytest.mark.slow),
         pytest.param("fit", "float32", marks=pytest.mark.slow),
         pytest.param("greedy", "float32", marks=pytest.mark.slow),
     ],
@@ -439,7 +446,13 @@ def test_a_class_is_restored_from_its_config_with_every_argument(cls, arguments)
     assert type(again) is cls and again.get_config() == config
 
 
-@pytest.mark.parametrize("cls", MODELS)
+@pytest.mark.parametrize(
+    "cls",
+    [
+        pytest.param(cls, marks=[pytest.mark.slow] * (cls is not models.Transformer))
+        for cls in MODELS
+    ],
+)
 def test_rotary_positions_survive_the_config_and_exclude_learned_ones(cls):
     arguments = {**NON_DEFAULT[cls], "max_length": None, "rotary": True}
     model = cls.from_config(json.loads(json.dumps(cls(**arguments).get_config())))
@@ -472,7 +485,7 @@ def test_an_activation_of_ones_own_survives_the_config():
 @pytest.mark.parametrize(
     "arguments",
     [
-        dict(),
+        pytest.param(dict(), marks=pytest.mark.slow),
         dict(target_size=13, norm_first=True, max_length=5, activation="gelu"),
         pytest.param(dict(dtype="mixed_bfloat16", attention_dropout=0.1), marks=pytest.mark.slow),
     ],
@@ -509,7 +522,11 @@ def floats_in(path):
     return shapes
 
 
-@VOCABULARIES
+@pytest.mark.parametrize(
+    "target_size",
+    [pytest.param(None, marks=pytest.mark.slow), 13],
+    ids=["shared", "separate"],
+)
 def test_every_weight_is_saved_once_the_tied_embedding_too(transformer, tmp_path, target_size):
     model = transformer(target_size)
     model.save(tmp_path / "model.keras")

@@ -88,6 +88,7 @@ def test_without_a_name_the_recipe_depends_on_whether_there_is_data(parsed, word
     assert parsed(*words).recipe == recipe
 
 
+@pytest.mark.slow
 def test_what_a_recipe_turns_on_the_command_line_can_turn_off(parsed):
     for words, expected in (
         ([], (False, False)),
@@ -224,10 +225,12 @@ def test_help_with_a_recipe_shows_its_defaults_first(parsed, capsys):
     assert "(default: runs/wide; toy: runs/toy; " in words
 
 
-TASKS = ["TRANSLATION", "TAGGING", "CLASSIFICATION", "LANGUAGE_MODELLING", "PRETRAINING"]
+OTHER_TASKS = ["TAGGING", "CLASSIFICATION", "LANGUAGE_MODELLING", "PRETRAINING"]
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize(
+    "task", ["TRANSLATION", *(pytest.param(n, marks=pytest.mark.slow) for n in OTHER_TASKS)]
+)
 def test_every_option_of_every_task_has_one_name_a_help_and_a_default(
     options, recipes, parsed, capsys, task
 ):

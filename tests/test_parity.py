@@ -7,7 +7,9 @@ import pytest
 from keras_transformer.blocks import EPSILON, Decoder, DecoderBlock, Encoder, EncoderBlock
 
 NORM = pytest.mark.parametrize("norm_first", [False, True], ids=["post_norm", "pre_norm"])
-MASKED = pytest.mark.parametrize("masked", [False, True], ids=["no_mask", "masked"])
+MASKED = pytest.mark.parametrize(
+    "masked", [pytest.param(False, marks=pytest.mark.slow), True], ids=["no_mask", "masked"]
+)
 
 # Real tokens: 5 and 3 of the source, 4 and 2 of the target.
 SOURCE_REAL = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]], bool)

@@ -111,7 +111,7 @@ def test_layers_are_named_and_each_begin_a_row():
     assert places[3].colspan.start == 0
 
 
-@pytest.mark.parametrize("num_heads", range(1, 9))
+@pytest.mark.parametrize("num_heads", [*range(1, 8), pytest.param(8, marks=pytest.mark.slow)])
 def test_the_lowest_panel_of_each_column_names_the_source_tokens(num_heads):
     size = 12  # two panels side by side
     figure = plot_attention(np.full((num_heads, size, size), 1 / size), ["s"] * size, ["t"] * size)

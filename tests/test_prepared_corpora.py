@@ -339,6 +339,7 @@ def sampled_corpus(tmp_path_factory):
     return prepared(tmp_path_factory.mktemp("corpora") / "sampled", shard_size=1000)
 
 
+@pytest.mark.slow
 def test_random_segmentations_equal_those_of_memory(sampled_corpus):
     corpus, options = sampled_corpus, {"tokens_per_batch": 300, "seed": 3}
     sides = list(zip(*PAIRS, strict=True))
@@ -357,6 +358,7 @@ def test_random_segmentations_equal_those_of_memory(sampled_corpus):
     assert on_disk.num_tokens > plain.num_tokens
 
 
+@pytest.mark.slow
 def test_a_pair_that_outgrows_its_bucket_keeps_its_ids(sampled_corpus):
     # In epochs 0 to 3, which decide the shapes, the texts are in pieces of medium size.
     batches = PreparedBatches(sampled_corpus, subword_alpha=0.0, num_processes=1)

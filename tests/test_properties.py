@@ -41,8 +41,8 @@ def named(case):
 
 
 def each_once_quickly(cases):
-    """The first case of each level; the others are slow tests."""
-    seen, marked = set(), []
+    """The first case of each level, not of the reloaded model; the others are slow tests."""
+    seen, marked = {"reloaded_model"}, []
     for case in cases:
         slow = [pytest.mark.slow] if case[0] in seen else []
         marked.append(pytest.param(case, id=named(case), marks=slow))
@@ -263,7 +263,7 @@ def test_permuting_the_source_without_positions_permutes_the_output(
     assert_changed(after, before)
 
 
-@pytest.mark.parametrize("level", ["model", "reloaded_model"])
+@pytest.mark.parametrize("level", ["model", pytest.param("reloaded_model", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_decoder_cannot_tell_the_order_of_the_memory_but_positions_tell_that_of_the_source(
     numpy, level_of, level, dtype

@@ -156,7 +156,9 @@ def test_training_with_it_makes_two_passes_agree(pairs, numpy):
     assert apart[5.0] < apart[0.0] / 2
 
 
-@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
+@pytest.mark.parametrize(
+    "dtype", ["float32", pytest.param("mixed_bfloat16", marks=pytest.mark.slow)]
+)
 def test_it_comes_back_from_its_config(dtype):
     model = RDrop(kt.Transformer(9, dtype=dtype, **SMALL), alpha=2.0, name="r")
     again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(model))

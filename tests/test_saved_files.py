@@ -22,7 +22,7 @@ TRANSLATIONS = ["A DOG.", "THE CAT BARKS", "", "IT", "DOG SEES"]
 
 # Their kind of task has another file, whose copy answers, too.
 SIBLINGS = {"translator", "text_generator"}
-SLOW = SIBLINGS | {"mask_filler", "text_generator_learned"}
+QUICK = "translator_two_vocabularies"
 
 every_file = pytest.mark.parametrize("name", sorted(EXPECTED["answers"]))
 
@@ -78,7 +78,7 @@ def replace_in(path, member, content):
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW))
+        pytest.param(name, marks=[pytest.mark.slow] * (name != QUICK))
         for name in sorted(EXPECTED["answers"])
     ],
 )
@@ -135,20 +135,22 @@ ONE, OTHER = "sentence_piece_tokenizer", "sentence_piece_tokenizer_1"
 @pytest.mark.parametrize(
     "name, folder, asks",
     [
-        (
+        pytest.param(
             "translator",
             ONE,
             [lambda task: task.translate(TEXTS), lambda task: task.score(TEXTS, TEXTS)],
+            marks=pytest.mark.slow,
         ),
         (
             "translator_two_vocabularies",
             OTHER,
             [lambda task: task.translate(TEXTS), lambda task: list(task.stream("a"))],
         ),
-        (
+        pytest.param(
             "text_generator",
             ONE,
             [lambda task: task.generate(TEXTS), lambda task: task.score(TEXTS)],
+            marks=pytest.mark.slow,
         ),
     ],
 )

@@ -384,6 +384,7 @@ def test_beams_and_scores_of_text(translator, dates):
         np.testing.assert_allclose(scores, expected, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_one_beam_finds_what_greedy_decoding_finds(translator, dates):
     texts = dates.test.source[:20]
     scored = translator.translate(texts, beams=1, return_scores=True)

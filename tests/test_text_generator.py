@@ -71,6 +71,7 @@ def test_a_sampled_continuation_depends_on_seed_and_number_alone(generator):
     assert len(set(same)) == 4
 
 
+@pytest.mark.slow
 def test_sampling_from_one_token_is_greedy_decoding(generator):
     options = dict(max_tokens=10)
     expected = generator.generate(PROMPTS, temperature=0, **options)
@@ -134,10 +135,15 @@ def test_the_score_of_one_window_is_the_sum_of_the_log_probabilities(with_ends):
 @pytest.mark.parametrize(
     "overlap, windows",
     [
-        (0.5, [(0, 8, 0), (4, 12, 8), (5, 13, 12)]),  # first, last, first that counts
+        # first, last, first that counts
+        pytest.param(0.5, [(0, 8, 0), (4, 12, 8), (5, 13, 12)], marks=pytest.mark.slow),
         (0.75, [(0, 8, 0), (2, 10, 8), (4, 12, 10), (5, 13, 12)]),
-        (0.0, [(0, 8, 0), (5, 13, 8)]),
-        (0.99, [(0, 8, 0), (1, 9, 8), (2, 10, 9), (3, 11, 10), (4, 12, 11), (5, 13, 12)]),
+        pytest.param(0.0, [(0, 8, 0), (5, 13, 8)], marks=pytest.mark.slow),
+        pytest.param(
+            0.99,
+            [(0, 8, 0), (1, 9, 8), (2, 10, 9), (3, 11, 10), (4, 12, 11), (5, 13, 12)],
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_in_overlapping_windows_each_token_counts_once(generator, overlap, windows):

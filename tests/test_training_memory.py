@@ -74,7 +74,7 @@ def test_a_model_is_not_rematerialized_as_a_whole():
 
 @pytest.mark.parametrize(
     "accumulate, ema",
-    [(False, False), (True, True)],
+    [pytest.param(False, False, marks=pytest.mark.slow), (True, True)],
 )
 def test_the_formula_counts_the_variables_of_model_and_optimizer(memory, accumulate, ema):
     model = kt.Transformer(VOCABULARY, **SMALL)

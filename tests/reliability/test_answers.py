@@ -54,7 +54,10 @@ def ask(translator, small_tasks):
 NAMES = ["translate", "score", "tag", "classify", "fill", "generate"]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.slow] * (n not in ("translate", "tag"))) for n in NAMES],
+)
 def test_every_odd_text_has_its_answer(ask, name):
     answers = ask[name](ODD)
     assert len(answers) == len(ODD)
@@ -63,9 +66,8 @@ def test_every_odd_text_has_its_answer(ask, name):
         assert answers[3] == alone
 
 
-@pytest.mark.parametrize(
-    "name", ["translate", *(pytest.param(n, marks=pytest.mark.slow) for n in ("tag", "classify"))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["translate", "tag", "classify"])
 def test_a_text_of_ten_megabytes_is_one_sentence(ask, name):
     with pytest.raises(ValueError, match=rf"Text 1 must have at most {LONGEST} tokens, since"):
         ask[name](["a", "ab " * 3_500_000])
@@ -138,7 +140,7 @@ def test_threads_that_translate_for_the_first_time_together(randomize):
         assert list(pool.map(together.translate, texts)) == expected
 
 
-@pytest.mark.parametrize("change", ["lora", "int8"])
+@pytest.mark.parametrize("change", ["lora", pytest.param("int8", marks=pytest.mark.slow)])
 def test_a_tagger_answers_with_its_present_weights(small_tasks, randomize, change):
     old = small_tasks["tagger"]
     model = randomize(kt.TaggingModel.from_config(old.model.get_config()))

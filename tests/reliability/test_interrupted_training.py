@@ -299,6 +299,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.slow
 def test_a_second_process_is_refused_until_the_first_has_ended_in_whatever_way(tmp_path):
     command = [sys.executable, "-c", HOLD, str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as owner:

@@ -79,6 +79,7 @@ SOURCES = {
     "data_loader": (loader, "torch"),
     "grain": (grain_dataset, "grain"),
 }
+SLOW = {"tensors", "generator", "py_dataset"}
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +90,9 @@ def loss_by_batches():
     return np.mean([float(model.train_on_batch(*batch)[0]) for batch in batches()])
 
 
-@pytest.mark.parametrize("name", SOURCES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in SOURCES]
+)
 def test_fit_takes_every_source_of_data_and_learns_the_same(model, name, loss_by_batches):
     make, package = SOURCES[name]
     if package:

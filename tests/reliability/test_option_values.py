@@ -36,6 +36,7 @@ COMMANDS = {
     "export": (["model.keras"], ["--format", "--output"]),
     "check": (["model.keras"], ["--json"]),
 }
+SLOW = {"predict", "evaluate"}
 VALUES = ["-1", "0", "1", "2", "7", "1.5", "nan", "inf", "-inf", "1e400", "x", "", " ", "None"]
 VALUES += ["nowhere/file", ".", "a.txt", "é", "1 2", "--seed", "true", "[1]", "0x10", "١"]
 
@@ -119,7 +120,9 @@ def translator():
     return kt.Translator(kt.Transformer(size, **sizes), tokenizer, max_length_ratio=0.1)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in COMMANDS]
+)
 def test_options_of_the_commands(folder, monkeypatch, capsys, translator, name):
     translator.save(folder / "model.keras")
     task = kt.load(folder / "model.keras")
