@@ -444,8 +444,13 @@ def test_a_prefix_is_written_and_the_rest_is_the_best_after_it(transformer, deco
     np.testing.assert_allclose(found.scores[:, 0], log_p, atol=1e-4)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("search", ["stream", "greedy", "sample", "beam_search"])
+@pytest.mark.parametrize(
+    "search",
+    [
+        "stream",
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("greedy", "sample", "beam_search")),
+    ],
+)
 def test_a_prefix_longer_than_its_limit_is_refused_not_cut(post_norm, search):
     source_ids, prefix = padded(some_sources()[:2]), padded([[7, 9, 10], [8]])
     more = dict(seeds=[1, 2]) if search == "sample" else {}
