@@ -5,7 +5,17 @@ import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow's start-up notices
 
-from benchmarks import epochs, exports, generation, lengths, memory, reading, training
+from benchmarks import (
+    compilation,
+    epochs,
+    exports,
+    generation,
+    lengths,
+    memory,
+    profile,
+    reading,
+    training,
+)
 
 HELP = """\
 Measure this package, and compare it with other libraries.
@@ -15,6 +25,8 @@ Measure this package, and compare it with other libraries.
   python scripts/benchmark.py epoch --source train.en.gz --target train.de.gz
   python scripts/benchmark.py generate --separate 3
   python scripts/benchmark.py export runs/en-de/model.keras --texts val.en
+  python scripts/benchmark.py profile
+  KERAS_BACKEND=jax python scripts/benchmark.py compile --layers 1 3 6
   python scripts/benchmark.py memory --rows 64 256
   python scripts/benchmark.py cost
   python scripts/benchmark.py read corpora/en-de
@@ -30,7 +42,8 @@ def main():
     formatter = {"formatter_class": argparse.RawDescriptionHelpFormatter}
     parser = argparse.ArgumentParser(description=HELP, **formatter)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for command in (training, epochs, generation, lengths, exports, memory, reading):
+    modules = training, profile, compilation, epochs, generation, lengths, exports, memory, reading
+    for command in modules:
         command.add_command(commands, formatter)
     args = parser.parse_args()
     args.run(args)

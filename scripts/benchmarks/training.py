@@ -175,8 +175,13 @@ CONTENDERS = {
 
 
 def keras_step(model, batch, loss, metrics, jit_compile):
-    """One step as `fit` does it: a function without arguments that waits for its end."""
+    """One step as `fit` does it, of a model that is compiled first."""
     model.compile(kt.paper_optimizer(1e-4), loss, weighted_metrics=metrics, jit_compile=jit_compile)
+    return step_on(model, batch)
+
+
+def step_on(model, batch):
+    """One step of a compiled model: a function without arguments that waits for its end."""
     *inputs, labels = (ops.convert_to_tensor(x) for x in batch)
     last = model.trainable_variables[-1]
 

@@ -1,0 +1,118 @@
+"""Where the time of a training step goes, operation by operation."""
+
+import collections
+import pathlib
+import re
+import tempfile
+import time
+
+import keras
+import numpy as np
+
+import keras_transformer as kt
+
+from .measuring import add_sizes, check_quiet, report, sizes_given, stack_of
+from .training import keras_step, ours
+
+PROFILE_HELP = """\
+Where the time of a training step goes, as the backend's own profiler records it: PyTorch's, and on
+TensorFlow and JAX that of XLA, which JAX reads (install it, too).
+
+Each row is a kind of operation, with its milliseconds per step and its share of all operations,
+forward and backward, Adam included. A step has two threads or more, so that the sum may be longer
+than the step; a profiled step is slower than another one. `products` are the operations that
+multiply matrices: the least that a step of these sizes needs.
+"""
+PRODUCTS = {
+    "tensorflow": ("MatMul", "_FusedMatMul", "BatchMatMulV2"),
+    "jax": ("dot", "ynn_fusion", "onednn_matmul"),  # by XLA itself, XNNPACK's successor, oneDNN
+    "torch": ("aten::mm", "aten::addmm", "aten::bmm", "aten::_scaled_dot_product"),
+}
+
+
+def profiled_by_torch(step, rounds):
+    """Seconds of each operation in all rounds."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CPU]) as profiler:
+        for _ in range(rounds):
+            step()
+    return {event.key: event.self_cpu_time_total / 1e6 for event in profiler.key_averages()}
+
+
+def profiled_by_xla(step, rounds):
+    """Seconds of each operation in all rounds."""
+    from jax.profiler import ProfileData, start_trace, stop_trace
+
+    start, stop = start_trace, stop_trace
+    is_tensorflow = keras.backend.backend() == "tensorflow"
+    if is_tensorflow:
+        import tensorflow as tf
+
+        start, stop = tf.profiler.experimental.start, tf.profiler.experimental.stop
+    seconds = collections.Counter()
+    with tempfile.TemporaryDirectory() as folder:
+        start(folder)
+        for _ in range(rounds):
+            step()
+        stop()
+        (path,) = pathlib.Path(folder).rglob("*.xplane.pb")
+        data = ProfileData.from_file(str(path))
+    # The threads that compute; TensorFlow writes "name of the operation:its kind".
+    threads = re.compile("tf_Compute" if is_tensorflow else "tf_XLA")
+    kind = re.compile(r"[^:]+:(\w+)$" if is_tensorflow else r"([a-z_-]+)(\.\d+)*$")
+    for plane in data.planes:
+        for line in plane.lines:
+            for event in line.events if threads.match(line.name) else ():
+                if match := kind.match(event.name):
+                    seconds[match[1]] += event.duration_ns / 1e9
+    return seconds
+
+
+def profile(args):
+    keras.utils.set_random_seed(args.seed)
+    config = kt.PRESETS[args.preset].replace(**sizes_given(args))
+    quiet, name = check_quiet(), keras.backend.backend()
+    shape = (3, args.batch_size, args.length)
+    rng = np.random.default_rng(args.seed)
+    batch = rng.integers(kt.UNKNOWN + 1, args.vocabulary_size, shape).astype("int32")
+    loss = kt.TokenCrossEntropy(label_smoothing=0.1)
+    jit_compile = False if name == "tensorflow" else "auto"
+    step = keras_step(ours(config, args.vocabulary_size), batch, loss, None, jit_compile)
+    for _ in range(3):
+        step()
+    start = time.perf_counter()
+    for _ in range(args.rounds):
+        step()
+    seconds_per_step = (time.perf_counter() - start) / args.rounds
+    by_profiler = profiled_by_torch if name == "torch" else profiled_by_xla
+    kinds = {kind: s / args.rounds for kind, s in by_profiler(step, args.rounds).items()}
+    total = sum(kinds.values())
+    products = sum(s for kind, s in kinds.items() if kind.startswith(PRODUCTS[name]))
+    rows = sorted(kinds.items(), key=lambda row: -row[1])[: args.top]
+    rows = [("products", products), *rows]
+
+    batches = f"batch {args.batch_size} x {args.length}, dropout {config.dropout:g}"
+    print(f"Operations of a training step, {stack_of(config, args.vocabulary_size)}, {batches}")
+    print(f"{seconds_per_step:.3f} s per step without the profiler\n")
+    print("| operation | ms per step | share |\n|---|---|---|")
+    for kind, seconds in rows:
+        print(f"| {kind} | {1000 * seconds:.1f} | {seconds / total:.1%} |")
+    rows = [{"operation": kind, "seconds": s, "share": s / total} for kind, s in rows]
+    report(args, rows, seconds_per_step=seconds_per_step, two_threads_over_one=quiet)
+
+
+def add_command(commands, formatter):
+    one_line = "where the time of a training step goes"
+    command = commands.add_parser("profile", help=one_line, description=PROFILE_HELP, **formatter)
+    add = command.add_argument
+    add("--preset", choices=kt.PRESETS, default="mini", help="sizes and dropout (default: mini)")
+    add_sizes(add)
+    add("--vocabulary-size", type=int, default=8000, metavar="N", help="shared ids (default: 8000)")
+    add("--batch-size", type=int, default=64, metavar="N", help="sentence pairs (default: 64)")
+    add("--length", type=int, default=32, metavar="N", help="tokens per side (default: 32)")
+    add("--rounds", type=int, default=5, metavar="N", help="profiled steps (default: 5)")
+    add("--top", type=int, default=15, metavar="N", help="operations to print (default: 15)")
+    add("--seed", type=int, default=0, metavar="N", help="random seed (default: 0)")
+    add("--json", metavar="FILE", help="JSON file for the rows and their circumstances")
+    command.set_defaults(run=profile)
