@@ -413,7 +413,8 @@ def errors_as_exits(*errors: type[Exception]) -> Iterator[None]:
 
 
 def set_up(options: TrainingOptions) -> None:
-    """Threads, devices, seed, precision and determinism; before the first operation."""
+    """Memory, threads, devices, seed, precision and determinism; before the first operation."""
+    backend.keep_freed_memory()
     if options.threads:
         backend.set_num_threads(options.threads)
     if options.compilation_cache:

@@ -1,5 +1,7 @@
 """The fast way of each backend computes what the plain way does."""
 
+import inspect
+import platform
 import subprocess
 import sys
 import threading
@@ -275,6 +277,30 @@ def test_a_number_of_threads_below_1_is_an_error(number):
     message = f"number must be an integer of at least 1; received number={number}"
     with pytest.raises(ValueError, match=message):
         backend.set_num_threads(number)
+
+
+PAGES = """
+libc, size = ctypes.CDLL(None), 64 * 2**20
+libc.malloc.restype = ctypes.c_void_p
+for round in range(2):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    memory = ctypes.c_void_p(libc.malloc(ctypes.c_size_t(size)))
+    ctypes.memset(memory, 1, size)
+    libc.free(memory)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.once
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries cannot be told so")
+def test_memory_that_was_freed_is_not_asked_for_again_page_by_page():
+    def pages(*lines):
+        program = "\n".join(["import ctypes, resource, sys", *lines, PAGES])
+        found = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+        return int(found.stdout)
+
+    function = inspect.getsource(backend.keep_freed_memory)  # alone: Keras takes seconds
+    assert pages(function, "keep_freed_memory()") < 100 < 1_000 < pages(function)
 
 
 KEEP = """
