@@ -76,7 +76,8 @@ def engine_scores(translator, dates, folder):
     return [sum(each.log_probs) for each in scored]
 
 
-@pytest.mark.parametrize("activation", ["relu", pytest.param("silu", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("activation", ["relu", "silu"])
 def test_activations_have_other_names_there(restless_translator, dates, tmp_path, activation):
     translator = restless_translator(activation=activation)
     expected = translator.score(dates.test.source[:20], dates.test.target[:20], length_penalty=0.0)

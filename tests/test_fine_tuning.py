@@ -158,6 +158,7 @@ def test_checkpoints_of_updates_are_averaged_as_their_kernels(randomize, tmp_pat
 # A copy to be trained further
 
 
+@pytest.mark.slow
 def test_a_copy_has_the_same_weights_other_dropout_and_nothing_frozen(randomize, numpy):
     model = randomize(kt.Transformer(12, 13, **SIZES, dropout=0.3))
     model.encoder.trainable = False

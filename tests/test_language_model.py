@@ -142,7 +142,7 @@ def test_what_is_drawn_depends_on_the_prompt_and_the_seed_of_its_row_alone(decod
     assert draw([[6, 11, 8], [], [5]], [3, 7, 1])[::2] == [together[2], together[0]]
 
 
-@quickly_with_rotary
+@pytest.mark.slow
 def test_a_model_without_a_source_takes_the_batch_from_limits_or_prompts(model, decoding):
     free = decoding.greedy(None, 8)
     assert free.shape == (1, 8)

@@ -78,10 +78,10 @@ def test_the_command_line_overrides_the_recipe(parsed):
         ([], "toy"),
         (["--seed", "3"], "toy"),
         (["--pairs", "a.tsv"], "wide"),
-        (["--dataset", "tfds:x"], "wide"),
-        (["--test-source", "a"], "wide"),
-        (["--data-dir", "there", "--download"], "toy"),
         (["--pairs", "a.tsv", "--recipe", "toy"], "toy"),
+        pytest.param(["--dataset", "tfds:x"], "wide", marks=pytest.mark.slow),
+        pytest.param(["--test-source", "a"], "wide", marks=pytest.mark.slow),
+        pytest.param(["--data-dir", "there", "--download"], "toy", marks=pytest.mark.slow),
     ],
 )
 def test_without_a_name_the_recipe_depends_on_whether_there_is_data(parsed, words, recipe):

@@ -472,6 +472,7 @@ def lines_of(texts):
     return "".join(f"{text}\n" for text in texts).encode()
 
 
+@pytest.mark.slow
 def test_every_form_of_input_gives_the_same_corpus(tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
     one, other = PAIRS[:100], PAIRS[100:]

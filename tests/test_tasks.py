@@ -152,6 +152,7 @@ def test_what_is_not_one_text_is_refused(translator, ask):
         ask(translator)
 
 
+@pytest.mark.slow
 def test_a_generator_of_texts_is_read_once_as_a_list(translator, dates):
     texts, targets = dates.test.source[:4], dates.test.target[:4]
 

@@ -203,6 +203,7 @@ def test_ids_and_texts_are_plain_lists(tokenizer):
     assert tokenizer.decode([]) == []
 
 
+@pytest.mark.slow
 def test_ids_and_texts_are_those_of_kerashub(tokenizer):
     pytest.importorskip("keras_hub")
     other = tokenizer.to_keras_hub()

@@ -10,8 +10,9 @@ import keras
 import numpy as np
 
 import keras_transformer as kt
+from keras_transformer import backend
 
-from .measuring import add_sizes, check_quiet, report, sizes_given, stack_of
+from .measuring import add_keep_memory, add_sizes, check_quiet, report, sizes_given, stack_of
 from .training import keras_step, ours
 
 PROFILE_HELP = """\
@@ -45,7 +46,7 @@ def profiled_by_xla(step, rounds):
     from jax.profiler import ProfileData, start_trace, stop_trace
 
     start, stop = start_trace, stop_trace
-    is_tensorflow = keras.backend.backend() == "tensorflow"
+    is_tensorflow = backend.name() == "tensorflow"
     if is_tensorflow:
         import tensorflow as tf
 
@@ -70,9 +71,11 @@ def profiled_by_xla(step, rounds):
 
 
 def profile(args):
+    if args.keep_memory:
+        backend.keep_freed_memory()
     keras.utils.set_random_seed(args.seed)
     config = kt.PRESETS[args.preset].replace(**sizes_given(args))
-    quiet, name = check_quiet(), keras.backend.backend()
+    quiet, name = check_quiet(), backend.name()
     shape = (3, args.batch_size, args.length)
     rng = np.random.default_rng(args.seed)
     batch = rng.integers(kt.UNKNOWN + 1, args.vocabulary_size, shape).astype("int32")
@@ -113,6 +116,7 @@ def add_command(commands, formatter):
     add("--length", type=int, default=32, metavar="N", help="tokens per side (default: 32)")
     add("--rounds", type=int, default=5, metavar="N", help="profiled steps (default: 5)")
     add("--top", type=int, default=15, metavar="N", help="operations to print (default: 15)")
+    add_keep_memory(add)
     add("--seed", type=int, default=0, metavar="N", help="random seed (default: 0)")
     add("--json", metavar="FILE", help="JSON file for the rows and their circumstances")
     command.set_defaults(run=profile)

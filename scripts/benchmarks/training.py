@@ -7,9 +7,11 @@ import numpy as np
 from keras import layers, ops
 
 import keras_transformer as kt
+from keras_transformer import backend
 
 from .measuring import (
     INPUTS,
+    add_keep_memory,
     add_sizes,
     check_quiet,
     id_inputs,
@@ -292,6 +294,8 @@ def fastest_variants(seconds, steps):
 
 
 def train(args):
+    if args.keep_memory:
+        backend.keep_freed_memory()
     keras.utils.set_random_seed(args.seed)
     keras.config.set_dtype_policy(args.dtype)
     config = kt.PRESETS[args.preset].replace(**sizes_given(args))
@@ -353,6 +357,7 @@ def add_command(commands, formatter):
     add("--rounds", type=int, default=20, metavar="N", help=rounds)
     warmup = "untimed steps per contender before (default: 3)"
     add("--warmup", type=int, default=3, metavar="N", help=warmup)
+    add_keep_memory(add)
     seed = "random seed of weights, ids and dropout (default: 0)"
     add("--seed", type=int, default=0, metavar="N", help=seed)
     add("--json", metavar="FILE", help="JSON file for the rows and their circumstances")

@@ -14,6 +14,8 @@ import reference_gpt2
 import reference_marian as reference
 from keras_transformer import importing
 
+pytestmark = pytest.mark.slow  # transformers, which writes the folders, takes seconds to import
+
 MUTATIONS, GPT2_MUTATIONS = 240, 160
 FILES = ("config.json", "vocab.json", "source.spm", "target.spm", "model.safetensors")
 NO_OBJECTS = (b"", b"[]", b"null", b"7", b"\xff\xfe{}", b"[" * 100_000, b'{"a": 1', b"{'a': 1}")

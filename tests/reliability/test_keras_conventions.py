@@ -79,7 +79,7 @@ SOURCES = {
     "data_loader": (loader, "torch"),
     "grain": (grain_dataset, "grain"),
 }
-SLOW = {"tensors", "generator", "py_dataset"}
+QUICK = {"arrays", "tf_data"}
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,7 @@ def loss_by_batches():
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in SOURCES]
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in QUICK)) for n in SOURCES]
 )
 def test_fit_takes_every_source_of_data_and_learns_the_same(model, name, loss_by_batches):
     make, package = SOURCES[name]
@@ -104,6 +104,7 @@ def test_fit_takes_every_source_of_data_and_learns_the_same(model, name, loss_by
     assert history["loss"][0] == pytest.approx(loss_by_batches, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_callbacks_of_keras(model, tmp_path):
     logs = []
     callbacks = [

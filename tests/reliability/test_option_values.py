@@ -36,7 +36,7 @@ COMMANDS = {
     "export": (["model.keras"], ["--format", "--output"]),
     "check": (["model.keras"], ["--json"]),
 }
-SLOW = {"predict", "evaluate"}
+SLOW = {"translate", "predict", "evaluate"}
 VALUES = ["-1", "0", "1", "2", "7", "1.5", "nan", "inf", "-inf", "1e400", "x", "", " ", "None"]
 VALUES += ["nowhere/file", ".", "a.txt", "é", "1 2", "--seed", "true", "[1]", "0x10", "١"]
 
