@@ -19,6 +19,8 @@ from programs import on_backend
 
 torch, transformers = reference.torch, reference.transformers
 
+pytestmark = pytest.mark.slow  # transformers takes long to import
+
 ROOT = pathlib.Path(__file__).parents[1]
 PROMPTS = ["", "abc", "🙂 草地", " a\n\n b", reference.SEPARATOR, "ab cd ef gh ab cd"]
 
@@ -107,7 +109,6 @@ def test_ids_that_gpt2_lacks_have_no_probability_however_far_from_0_its_logits_a
     np.testing.assert_allclose(ours[..., kt.END :], theirs[..., kt.END :], atol=3e-4)
 
 
-@pytest.mark.slow
 def test_greedy_continuations_are_those_of_transformers(gpt2):
     prompts = reference.texts(94, seed=5) + PROMPTS
     ours = gpt2.generator.generate(prompts, max_tokens=16, temperature=0)
@@ -129,7 +130,6 @@ def test_texts_have_the_probability_that_they_have_there(gpt2):
         assert score.nats / score.tokens == pytest.approx(loss, abs=1e-4)
 
 
-@pytest.mark.slow
 @pytest.mark.once
 def test_a_model_of_the_true_sizes_is_imported(tmp_path):
     sizes = dict(sizes=reference.TRUE, vocabulary_size=reference.TRUE_VOCABULARY)
@@ -226,7 +226,6 @@ def test_options_of_the_model_are_read(variant, changes, expected):
 # What becomes of an imported model
 
 
-@pytest.mark.slow
 def test_an_imported_model_is_one_file_that_any_check_accepts(gpt2, tmp_path):
     path = tmp_path / "model.keras"
     gpt2.generator.save(path)
@@ -239,7 +238,6 @@ def test_an_imported_model_is_one_file_that_any_check_accepts(gpt2, tmp_path):
     assert loaded.generate(PROMPTS, **given) == gpt2.generator.generate(PROMPTS, **given)
 
 
-@pytest.mark.slow
 def test_the_file_gives_the_same_texts_on_another_backend(gpt2, tmp_path):
     gpt2.generator.save(tmp_path / "model.keras")
     code = (
@@ -252,7 +250,6 @@ def test_the_file_gives_the_same_texts_on_another_backend(gpt2, tmp_path):
     assert on_backend(other, code, PROMPTS, tmp_path) == expected
 
 
-@pytest.mark.slow
 def test_fine_tuning_changes_every_weight_and_is_saved(gpt2, tmp_path):
     generator = importing.from_gpt2(gpt2.folder)
     model = generator.model
@@ -271,7 +268,6 @@ def test_fine_tuning_changes_every_weight_and_is_saved(gpt2, tmp_path):
     assert tuned == generator.generate(PROMPTS, 10, 0) != gpt2.generator.generate(PROMPTS, 10, 0)
 
 
-@pytest.mark.slow
 def test_a_training_script_begins_with_it(gpt2, inside, tmp_path):
     gpt2.generator.save(tmp_path / "model.keras")
     lines = [text.translate({10: " ", 13: " "}) for text in reference.texts(60) if text.strip()]
