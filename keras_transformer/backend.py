@@ -476,13 +476,15 @@ def keep_freed_memory() -> None:
 
     Else the C library returns each array of many MB to the system and gets the next one page by
     page, filled with zeros: up to a third of a training step on a CPU. The process then stays as
-    large as at its peak. Linux with glibc alone can be told so; elsewhere nothing happens.
+    large as at its peak. Linux with glibc alone can be told so; elsewhere nothing happens. Call it
+    before the first operation.
 
-    Source: mallopt(3), M_TRIM_THRESHOLD and M_MMAP_THRESHOLD.
+    Source: mallopt(3), M_TRIM_THRESHOLD, M_MMAP_THRESHOLD and M_ARENA_MAX.
     """
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
         for parameter in (-1, -3):
             libc.mallopt(parameter, 2**31 - 1)  # bytes, the largest int of C
+        libc.mallopt(-8, 1)  # all threads share what was freed; XLA frees in another one
 
 
 def keep_programs(folder: str | os.PathLike) -> None:
