@@ -484,7 +484,8 @@ def keep_freed_memory() -> None:
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
         for parameter in (-1, -3):
             libc.mallopt(parameter, 2**31 - 1)  # bytes, the largest int of C
-        libc.mallopt(-8, 1)  # all threads share what was freed; XLA frees in another one
+        if name() == "jax":  # which frees in other threads; TensorFlow's would wait for each other
+            libc.mallopt(-8, 1)
 
 
 def keep_programs(folder: str | os.PathLike) -> None:
