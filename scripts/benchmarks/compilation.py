@@ -4,9 +4,10 @@ import keras
 import numpy as np
 
 import keras_transformer as kt
+from keras_transformer import backend
 
 from .measuring import race, report
-from .training import ours, step_on
+from .training import ours, random_batch, step_on
 
 COMPILE_HELP = """\
 Seconds to trace and compile a training step: how much longer the first step of a shape takes than
@@ -21,17 +22,16 @@ LENGTHS = (16, 24, 32)
 
 def compilation(args):
     keras.utils.set_random_seed(args.seed)
-    rng, rows = np.random.default_rng(args.seed), []
+    rows = []
     print("| layers | seconds per shape | each of the shapes |\n|---|---|---|")
     for number in args.layers:
         config = kt.PRESETS[args.preset].replace(num_layers=number)
         model, seconds = ours(config, args.vocabulary_size), []
-        model.compile(kt.paper_optimizer(1e-4), kt.TokenCrossEntropy(label_smoothing=0.1))
+        loss, jit_compile = kt.TokenCrossEntropy(label_smoothing=0.1), backend.prefers_jit()
+        model.compile(kt.paper_optimizer(1e-4), loss, jit_compile=jit_compile)
         model.optimizer.build(model.trainable_variables)
         for length in LENGTHS:
-            shape = (3, args.batch_size, length)
-            batch = rng.integers(kt.UNKNOWN + 1, args.vocabulary_size, shape).astype("int32")
-            first, second = race([step_on(model, batch)], 2).ravel()
+            first, second = race([step_on(model, random_batch(args, length))], 2).ravel()
             seconds.append(float(first - second))
         rows.append({"layers": number, "seconds": float(np.median(seconds)), "each": seconds})
         each = ", ".join(f"{s:.1f}" for s in seconds)

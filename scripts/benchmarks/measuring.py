@@ -37,11 +37,6 @@ def add_sizes(add, config=None):
         add(option, type=int, metavar="N", help=f"{text} (default: {default})")
 
 
-def add_keep_memory(add):
-    kept = "keep freed memory in the process, as the training scripts do"
-    add("--keep-memory", action="store_true", help=kept)
-
-
 def sizes_given(args):
     """The sizes on the command line, as changes of a `TransformerConfig`."""
     return {name: value for name in SIZES if (value := getattr(args, name)) is not None}

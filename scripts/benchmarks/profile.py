@@ -4,16 +4,12 @@ import collections
 import pathlib
 import re
 import tempfile
-import time
-
-import keras
-import numpy as np
 
 import keras_transformer as kt
 from keras_transformer import backend
 
-from .measuring import add_keep_memory, add_sizes, check_quiet, report, sizes_given, stack_of
-from .training import keras_step, ours
+from .measuring import check_quiet, race, report, sizes_given, stack_of
+from .training import add_step, keras_step, ours, random_batch, set_up
 
 PROFILE_HELP = """\
 Where the time of a training step goes, as the backend's own profiler records it: PyTorch's, and on
@@ -71,23 +67,15 @@ def profiled_by_xla(step, rounds):
 
 
 def profile(args):
-    if args.keep_memory:
-        backend.keep_freed_memory()
-    keras.utils.set_random_seed(args.seed)
+    set_up(args)
     config = kt.PRESETS[args.preset].replace(**sizes_given(args))
     quiet, name = check_quiet(), backend.name()
-    shape = (3, args.batch_size, args.length)
-    rng = np.random.default_rng(args.seed)
-    batch = rng.integers(kt.UNKNOWN + 1, args.vocabulary_size, shape).astype("int32")
+    batch = random_batch(args, args.length)
     loss = kt.TokenCrossEntropy(label_smoothing=0.1)
     jit_compile = False if name == "tensorflow" else "auto"
     step = keras_step(ours(config, args.vocabulary_size), batch, loss, None, jit_compile)
-    for _ in range(3):
-        step()
-    start = time.perf_counter()
-    for _ in range(args.rounds):
-        step()
-    seconds_per_step = (time.perf_counter() - start) / args.rounds
+    race([step], 3)
+    seconds_per_step = float(race([step], args.rounds).mean())
     by_profiler = profiled_by_torch if name == "torch" else profiled_by_xla
     kinds = {kind: s / args.rounds for kind, s in by_profiler(step, args.rounds).items()}
     total = sum(kinds.values())
@@ -109,14 +97,7 @@ def add_command(commands, formatter):
     one_line = "where the time of a training step goes"
     command = commands.add_parser("profile", help=one_line, description=PROFILE_HELP, **formatter)
     add = command.add_argument
-    add("--preset", choices=kt.PRESETS, default="mini", help="sizes and dropout (default: mini)")
-    add_sizes(add)
-    add("--vocabulary-size", type=int, default=8000, metavar="N", help="shared ids (default: 8000)")
-    add("--batch-size", type=int, default=64, metavar="N", help="sentence pairs (default: 64)")
-    add("--length", type=int, default=32, metavar="N", help="tokens per side (default: 32)")
+    add_step(add)
     add("--rounds", type=int, default=5, metavar="N", help="profiled steps (default: 5)")
     add("--top", type=int, default=15, metavar="N", help="operations to print (default: 15)")
-    add_keep_memory(add)
-    add("--seed", type=int, default=0, metavar="N", help="random seed (default: 0)")
-    add("--json", metavar="FILE", help="JSON file for the rows and their circumstances")
     command.set_defaults(run=profile)

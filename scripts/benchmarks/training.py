@@ -11,7 +11,6 @@ from keras_transformer import backend
 
 from .measuring import (
     INPUTS,
-    add_keep_memory,
     add_sizes,
     check_quiet,
     id_inputs,
@@ -167,6 +166,12 @@ def limit_step(config, vocabulary_size, batch):
     return step
 
 
+def random_batch(args, length):
+    """Ids of sources, targets and labels without padding: int32, (3, batch size, length)."""
+    rng, shape = np.random.default_rng(args.seed), (3, args.batch_size, length)
+    return rng.integers(kt.UNKNOWN + 1, args.vocabulary_size, shape).astype("int32")
+
+
 CONTENDERS = {
     "ours": ours,
     "ours-attention-dropout": ours_attention_dropout,
@@ -293,19 +298,21 @@ def fastest_variants(seconds, steps):
     return best
 
 
-def train(args):
+def set_up(args):
+    """What `add_step` asks for and must precede the first operation."""
     if args.keep_memory:
         backend.keep_freed_memory()
     keras.utils.set_random_seed(args.seed)
+
+
+def train(args):
+    set_up(args)
     keras.config.set_dtype_policy(args.dtype)
     config = kt.PRESETS[args.preset].replace(**sizes_given(args))
     if args.dropout is not None:
         config = config.replace(dropout=args.dropout)
     quiet = check_quiet()
-    shape = (3, args.batch_size, args.length)
-    rng = np.random.default_rng(args.seed)
-    batch = rng.integers(kt.UNKNOWN + 1, args.vocabulary_size, shape).astype("int32")
-    steps = []
+    batch, steps = random_batch(args, args.length), []
     for name in args.contenders:
         for how, step in variants(name, config, args, batch):
             print(f"preparing {name} {how}", file=sys.stderr)
@@ -336,6 +343,20 @@ def train(args):
     report(args, list(best.values()), two_threads_over_one=quiet)
 
 
+def add_step(add):
+    """Options for the model and the batch of a step."""
+    add("--preset", choices=kt.PRESETS, default="mini", help="sizes and dropout (default: mini)")
+    add_sizes(add)
+    add("--vocabulary-size", type=int, default=8000, metavar="N", help="shared ids (default: 8000)")
+    add("--batch-size", type=int, default=64, metavar="N", help="sentence pairs (default: 64)")
+    add("--length", type=int, default=32, metavar="N", help="tokens per side (default: 32)")
+    kept = "keep freed memory in the process, as the training scripts do"
+    add("--keep-memory", action="store_true", help=kept)
+    seed = "random seed of weights, ids and dropout (default: 0)"
+    add("--seed", type=int, default=0, metavar="N", help=seed)
+    add("--json", metavar="FILE", help="JSON file for the rows and their circumstances")
+
+
 def add_command(commands, formatter):
     one_line = "seconds per training step"
     command = commands.add_parser("train", help=one_line, description=TRAIN_HELP, **formatter)
@@ -343,11 +364,7 @@ def add_command(commands, formatter):
     add = command.add_argument
     contenders = "contenders to measure (default: all)"
     add("--contenders", nargs="+", choices=everyone, default=everyone, help=contenders)
-    add("--preset", choices=kt.PRESETS, default="mini", help="sizes and dropout (default: mini)")
-    add_sizes(add)
-    add("--vocabulary-size", type=int, default=8000, metavar="N", help="shared ids (default: 8000)")
-    add("--batch-size", type=int, default=64, metavar="N", help="sentence pairs (default: 64)")
-    add("--length", type=int, default=32, metavar="N", help="tokens per side (default: 32)")
+    add_step(add)
     add("--dropout", type=float, metavar="P", help="dropout rate (default: the preset's)")
     dtype = "dtype policy: float32 (default), mixed_bfloat16 or mixed_float16"
     add("--dtype", default="float32", help=dtype)
@@ -357,8 +374,4 @@ def add_command(commands, formatter):
     add("--rounds", type=int, default=20, metavar="N", help=rounds)
     warmup = "untimed steps per contender before (default: 3)"
     add("--warmup", type=int, default=3, metavar="N", help=warmup)
-    add_keep_memory(add)
-    seed = "random seed of weights, ids and dropout (default: 0)"
-    add("--seed", type=int, default=0, metavar="N", help=seed)
-    add("--json", metavar="FILE", help="JSON file for the rows and their circumstances")
     command.set_defaults(run=train)
