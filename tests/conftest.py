@@ -1,7 +1,6 @@
 """How the tests run: programs that are compiled fast and kept, one core per worker, their order."""
 
 import os
-import sys
 import time
 
 import pytest
@@ -31,9 +30,12 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # a core per worker: more threads would
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
 
-# With -n, this process starts others and runs no test: it need not wait for TensorFlow.
-starts_workers = "PYTEST_XDIST_WORKER" not in os.environ and "-n" in sys.argv
-pytest_plugins = [] if starts_workers else ["shared", "engines"]
+
+def pytest_configure(config):
+    """Loads the fixtures, but not where -n starts workers: that process need not wait for Keras."""
+    if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
+        for name in ("shared", "engines"):
+            config.pluginmanager.import_plugin(name)
 
 
 def pytest_collection_modifyitems(items):

@@ -298,7 +298,27 @@ def dates_translator():
 
 
 @pytest.fixture
-def inside(monkeypatch, capsys):
+def run_main(monkeypatch, capsys):
+    """Calls the `main` of a program with a standard input: what a process of its own would give."""
+
+    def run_main(main, command, stdin=b""):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), "utf-8"))
+        capsys.readouterr()
+        code = None
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code
+        stdout, stderr = capsys.readouterr()
+        if isinstance(code, str):
+            code, stderr = 1, stderr + code
+        return subprocess.CompletedProcess(command, code or 0, stdout, stderr)
+
+    return run_main
+
+
+@pytest.fixture
+def inside(monkeypatch, run_main):
     """Runs the command line of a script in this process: starting another would take seconds."""
     monkeypatch.syspath_prepend(str(pathlib.Path(__file__).parents[1] / "scripts"))
     monkeypatch.setattr(backend, "set_num_threads", lambda number: None)  # too late for that
@@ -306,16 +326,7 @@ def inside(monkeypatch, capsys):
     def call(command, stdin=b""):
         _, script, *arguments = (str(part) for part in command)
         monkeypatch.setattr(sys, "argv", [script, *arguments])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), "utf-8"))
-        capsys.readouterr()
-        code = None
-        try:
-            importlib.import_module(pathlib.Path(script).stem).main()
-        except SystemExit as end:
-            code = end.code
-        stdout, stderr = capsys.readouterr()
-        if isinstance(code, str):
-            code, stderr = 1, stderr + code
-        return subprocess.CompletedProcess(command, code or 0, stdout, stderr)
+        name = pathlib.Path(script).stem
+        return run_main(lambda: importlib.import_module(name).main(), command, stdin)
 
     return call

@@ -29,7 +29,7 @@ PREDICT = [sys.executable, str(SCRIPTS / "predict.py")]  # a tagger answers soon
 
 
 @pytest.fixture
-def command(monkeypatch, capsys, tasks):
+def command(monkeypatch, run_main, tasks):
     """Runs `keras-transformer` with arguments and a standard input."""
 
     def loaded(path, **kwargs):  # an intact file is read once, and its programs compiled once
@@ -38,17 +38,8 @@ def command(monkeypatch, capsys, tasks):
     monkeypatch.setattr(keras.saving, "load_model", loaded)
 
     def call(*arguments, stdin=b""):
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), "utf-8"))
-        capsys.readouterr()
-        code = None
-        try:
-            console.main([str(argument) for argument in arguments])
-        except SystemExit as end:
-            code = end.code
-        stdout, stderr = capsys.readouterr()
-        if isinstance(code, str):
-            code, stderr = 1, stderr + code
-        return subprocess.CompletedProcess(arguments, code or 0, stdout, stderr)
+        texts = [str(argument) for argument in arguments]
+        return run_main(lambda: console.main(texts), arguments, stdin)
 
     return call
 

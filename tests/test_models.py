@@ -43,9 +43,7 @@ EAGERLY = not backend.prefers_jit()  # a few steps: on TensorFlow tracing would 
 
 # The place of the norm does not change what a vocabulary does.
 NORM_AND_VOCABULARIES = pytest.mark.parametrize(
-    "norm_first, target_size",
-    [(False, None), (True, 13)],
-    ids=["post_norm_shared", "pre_norm_two"],
+    "norm_first, target_size", [(False, None), (True, 13)], ids=["post_norm_shared", "pre_norm_two"]
 )
 
 
