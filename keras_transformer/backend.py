@@ -474,10 +474,10 @@ def set_num_threads(number: int) -> None:
 def keep_freed_memory() -> None:
     """Lets this process keep the memory that it frees, for the arrays of its next steps.
 
-    Else the C library returns each array of many MB to the system and gets the next one page by
-    page, filled with zeros: up to a third of a training step on a CPU. The process then stays as
-    large as at its peak. Linux with glibc alone can be told so; elsewhere nothing happens. Call it
-    before the first operation.
+    Otherwise the C library returns each array of many MB to the system, and requests the next one
+    page by page, filled with zeros, at every training step on a CPU. The process stays as large as
+    its peak. This needs Linux with glibc; elsewhere nothing happens. Call it before the first
+    operation.
 
     Source: mallopt(3), M_TRIM_THRESHOLD, M_MMAP_THRESHOLD and M_ARENA_MAX.
     """
