@@ -30,6 +30,21 @@ def name() -> str:
     return keras.backend.backend()
 
 
+def on_accelerator() -> bool:
+    """Whether the backend computes on a GPU or a TPU."""
+    if name() == "tensorflow":
+        import tensorflow as tf
+
+        return bool(tf.config.list_physical_devices("GPU"))
+    if name() == "jax":
+        import jax
+
+        return jax.default_backend() != "cpu"
+    import torch
+
+    return torch.cuda.is_available()
+
+
 # Layers and operations
 
 
@@ -73,9 +88,7 @@ def has_fused_attention(dtype: str) -> bool:
     TensorFlow has none. JAX's on a CPU cannot multiply float16.
     """
     if name() == "jax":
-        import jax
-
-        return dtype != "float16" or jax.default_backend() != "cpu"
+        return dtype != "float16" or on_accelerator()
     return name() == "torch"
 
 
@@ -96,16 +109,30 @@ def fused_attention(query, key, value, attention_mask=None, is_causal=False):
         float, (batch, num_heads, target length, d_k).
     """
     heads_third = [ops.transpose(x, (0, 2, 1, 3)) for x in (query, key, value)]
+    flash_attention = keras.config.is_flash_attention_enabled()  # None: where it can
     if attention_mask is None:
-        output = ops.dot_product_attention(*heads_third, is_causal=is_causal)
+        output = ops.dot_product_attention(
+            *heads_third, is_causal=is_causal, flash_attention=flash_attention
+        )
         return ops.transpose(output, (0, 2, 1, 3))
     if is_causal:
         attention_mask = add_look_ahead(attention_mask, ops.shape(query)[2], ops.shape(key)[2])
     while len(attention_mask.shape) < 4:
         attention_mask = ops.expand_dims(attention_mask, axis=0)
-    output = ops.dot_product_attention(*heads_third, mask=attention_mask)
+    if name() == "jax" and on_accelerator():  # cuDNN wants the row of every query, even lengths
+        lengths = query.shape[2], key.shape[2]
+        attention_mask = ops.broadcast_to(attention_mask, (*attention_mask.shape[:2], *lengths))
+        flash_attention = False if any(length % 2 for length in lengths) else flash_attention
+    output = ops.dot_product_attention(
+        *heads_third, mask=attention_mask, flash_attention=flash_attention
+    )
     may_attend = ops.transpose(ops.any(attention_mask, axis=-1, keepdims=True), (0, 2, 1, 3))
     return ops.transpose(ops.where(may_attend, output, 0.0), (0, 2, 1, 3))
+
+
+def fuses() -> bool:
+    """Whether elementwise operations are cheaper done again than their result kept: on JAX."""
+    return name() == "jax"
 
 
 def slot_indices(first, number: int):
@@ -160,6 +187,9 @@ def subtract_at(x, columns, values):
     """
     if name() == "torch":
         return x.scatter_add_(-1, columns.long(), -values)
+    if fuses():
+        here = ops.equal(ops.arange(x.shape[-1], dtype=columns.dtype), columns)
+        return ops.where(here, x - values, x)
     rows = ops.expand_dims(ops.arange(ops.shape(x)[0], dtype=columns.dtype), -1)
     indices = ops.concatenate([rows, columns], axis=-1)
     return ops.scatter_update(x, indices, -ops.squeeze(values, -1), reduction="add")
@@ -227,7 +257,7 @@ def _with_gradient_on_torch():
 
 def prefers_blockwise_top_k() -> bool:
     """Whether top_k is faster over the maxima of blocks first: with XLA on a CPU it is."""
-    return name() != "torch" and not _portable.get()
+    return name() != "torch" and not _portable.get() and not on_accelerator()
 
 
 # Compilation
@@ -243,7 +273,7 @@ def prefers_jit() -> bool:
         import tensorflow as tf
 
         several = tf.distribute.get_strategy().num_replicas_in_sync > 1
-        return bool(tf.config.list_physical_devices("GPU")) and not several
+        return on_accelerator() and not several
     return name() == "jax"
 
 
@@ -540,15 +570,26 @@ def seed_dropout(seed: int) -> None:
 
 def dropout_state() -> np.ndarray | None:
     """The state of PyTorch's own generator, uint8; None elsewhere: there the layers hold it."""
-    if name() != "torch":
-        return None
-    import torch
-
-    return torch.get_rng_state().numpy()
+    return _torch_generator().get_state().numpy() if name() == "torch" else None
 
 
 def set_dropout_state(state: np.ndarray) -> None:
-    """Sets what `dropout_state` returned, on PyTorch."""
+    """Sets what `dropout_state` returned, on PyTorch.
+
+    The state of another kind of device is passed over: there, other numbers were drawn anyway.
+    """
     import torch
 
-    torch.set_rng_state(torch.from_numpy(np.array(state)))
+    generator = _torch_generator()
+    if len(state) == len(generator.get_state()):
+        generator.set_state(torch.from_numpy(np.array(state)))
+
+
+def _torch_generator():
+    """The one of the device on which Keras computes: a GPU has its own."""
+    import torch
+
+    if on_accelerator():
+        torch.cuda.init()
+        return torch.cuda.default_generators[torch.cuda.current_device()]
+    return torch.default_generator

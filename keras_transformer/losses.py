@@ -14,7 +14,8 @@ def token_cross_entropy(labels: Any, logits: Any, label_smoothing: float = 0.0) 
     """-sum_k q_k log p_k with p = softmax(logits), q = (1 - e) onehot(label) + e / V, everywhere.
 
     Writing an array as large as the logits costs more than any sum over it, so there are only two:
-    p, and the gradient p - q, spelled out below. Neither log p nor a one-hot matrix is built.
+    p, and the gradient p - q, spelled out below. Neither log p nor a one-hot matrix is built. A
+    compiler that fuses them computes p twice, and only the gradient is written.
 
     Args:
         labels: int, (batch, length), or (batch,) of a classifier.
@@ -31,20 +32,26 @@ def token_cross_entropy(labels: Any, logits: Any, label_smoothing: float = 0.0) 
     labels = ops.reshape(labels, (-1, 1))
 
     def nats(logits, labels):
-        p = ops.softmax(logits, axis=-1)
         largest = ops.max(logits, axis=-1, keepdims=True)
         from_label = largest - ops.take_along_axis(logits, labels, axis=-1)
-        from_largest = -ops.log(ops.max(p, axis=-1, keepdims=True))  # the nats of the largest
+        if backend.fuses():
+            from_largest = ops.log(ops.sum(ops.exp(logits - largest), axis=-1, keepdims=True))
+            kept = logits, largest + from_largest, labels
+        else:
+            p = ops.softmax(logits, axis=-1)
+            from_largest = -ops.log(ops.max(p, axis=-1, keepdims=True))  # the nats of the largest
+            kept = p, labels
         result = from_largest + on_label * from_label
         if label_smoothing:
             from_each = logits.shape[-1] * largest - ops.sum(logits, axis=-1, keepdims=True)
             result = result + on_each * from_each
-        return result, (p, labels)
+        return result, kept
 
-    def gradient(upstream, p, labels):
+    def gradient(upstream, *kept):
+        p = ops.exp(kept[0] - kept[1]) if backend.fuses() else kept[0]
         p_minus_q = p - on_each  # a new array, which PyTorch changes in place from here on
         p_minus_q *= upstream
-        return backend.subtract_at(p_minus_q, labels, on_label * upstream)
+        return backend.subtract_at(p_minus_q, kept[-1], on_label * upstream)
 
     logits = ops.reshape(ops.cast(logits, "float32"), (-1, logits.shape[-1]))
     return ops.reshape(backend.with_gradient(nats, gradient)(logits, labels), shape)

@@ -66,6 +66,30 @@ def test_the_causal_mask_of_the_kernel_begins_at_the_first_key(numpy, normal, le
     np.testing.assert_allclose(output, expected, atol=1e-5)
 
 
+def test_a_gpu_gets_masks_and_lengths_that_its_kernel_takes(normal, monkeypatch):
+    def note(query, key, value, mask=None, flash_attention=None, **options):
+        noted.append((mask if mask is None else tuple(mask.shape), flash_attention))
+        return query
+
+    noted, allowed = [], [None]
+    monkeypatch.setattr(backend, "on_accelerator", lambda: backend.name() == "jax")
+    monkeypatch.setattr(ops, "dot_product_attention", note)
+    monkeypatch.setattr(keras.config, "is_flash_attention_enabled", lambda: allowed[0])
+    odd, even = heads(normal, 4, 5, 5), heads(normal, 4, 4, 4)
+    backend.fused_attention(*odd, PADDING)
+    backend.fused_attention(*even, PADDING[..., :4])
+    backend.fused_attention(*odd)
+    allowed[0] = False  # keras.config.disable_flash_attention()
+    backend.fused_attention(*even, PADDING[..., :4])
+    backend.fused_attention(*even)
+    if backend.name() == "jax":  # the row of every query; cuDNN has no gradient for odd lengths
+        masks = [(2, 1, 4, 5), (2, 1, 4, 4), None, (2, 1, 4, 4), None]
+        assert noted == list(zip(masks, [False, None, None, False, False], strict=True))
+    else:
+        masks = [(2, 1, 1, 5), (2, 1, 1, 4), None, (2, 1, 1, 4), None]
+        assert noted == list(zip(masks, [None, None, None, False, False], strict=True))
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_where_there_is_a_kernel_for_a_dtype_it_computes_in_it(numpy, normal, dtype):
     if not backend.has_fused_attention(dtype):
@@ -180,12 +204,28 @@ def test_slots_are_written_and_no_others(numpy, normal, axis, slot, number, as_t
     np.testing.assert_array_equal(numpy(written), expected)
 
 
-def test_one_value_per_row_is_subtracted_at_its_column(numpy):
+@pytest.mark.parametrize("fuses", [False, True], ids=["scattered", "fused"])
+def test_one_value_per_row_is_subtracted_at_its_column(numpy, monkeypatch, fuses):
+    monkeypatch.setattr(backend, "fuses", lambda: fuses)
     x = ops.convert_to_tensor(np.array([[1, 2, 3], [4, 5, 6]], "float32"))
     columns = ops.convert_to_tensor(np.array([[2], [0]], "int32"))
     values = ops.convert_to_tensor(np.array([[0.5], [8]], "float32"))
     result = numpy(backend.subtract_at(x, columns, values))
     np.testing.assert_array_equal(result, [[1, 2, 2.5], [-4, 5, 6]])
+
+
+def test_the_state_of_dropout_of_another_device_is_passed_over():
+    if backend.name() != "torch":
+        assert backend.dropout_state() is None
+        return
+    backend.seed_dropout(1)
+    state = backend.dropout_state()
+    backend.seed_dropout(2)
+    other = backend.dropout_state()
+    backend.set_dropout_state(state[:16])  # a GPU's has 16 bytes
+    np.testing.assert_array_equal(backend.dropout_state(), other)
+    backend.set_dropout_state(state)
+    np.testing.assert_array_equal(backend.dropout_state(), state)
 
 
 # Programs

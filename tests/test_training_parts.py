@@ -84,10 +84,12 @@ def test_more_padding_changes_no_loss(numpy, normal, logits, smoothing):
     assert abs(numpy(loss(padded, longer)) - expected) > 0.1
 
 
+@pytest.mark.parametrize("computed_twice", [False, True], ids=["p_kept", "p_twice"])
 @SMOOTHING
 def test_the_gradient_is_p_minus_q_per_token_and_exactly_zero_at_padding(
-    gradients, logits, smoothing
+    gradients, logits, smoothing, computed_twice, monkeypatch
 ):
+    monkeypatch.setattr(backend, "fuses", lambda: computed_twice)
     loss = TokenCrossEntropy(smoothing)
     (gradient,) = gradients(lambda logits: loss(LABELS, logits), logits)
     q = (1 - smoothing) * np.eye(V)[LABELS] + smoothing / V

@@ -53,7 +53,8 @@ def top_tokens(logits, k, position, constraints, normalizer=0.0):
     if hypotheses * size < 4 * k * block or not backend.prefers_blockwise_top_k():
         allowed = constrain(logits, np.arange(size, dtype="int32"), position, constraints)
         allowed = allowed - ops.expand_dims(normalizer, -1)
-        return _top_k(ops.reshape(allowed, (batch, hypotheses * size)), k)
+        allowed = ops.reshape(allowed, (batch, hypotheses * size))
+        return _largest(allowed) if k == 1 else _top_k(allowed, k)
     return _blockwise_top_tokens(logits, k, block, position, constraints, normalizer)
 
 
@@ -75,6 +76,11 @@ def _blockwise_top_tokens(logits, k, block, position, constraints, normalizer):
     best, which = _top_k(ops.reshape(allowed, (batch, k * block)), k)
     chosen = ops.take_along_axis(best_blocks, which // block, axis=1)
     return best, chosen * block + which % block
+
+
+def _largest(x):
+    indices = ops.argmax(x, axis=-1, keepdims=True)  # takes less time than the first of top_k
+    return ops.take_along_axis(x, indices, axis=-1), ops.cast(indices, "int32")
 
 
 def _top_k(x, k):

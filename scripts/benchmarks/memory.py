@@ -14,7 +14,7 @@ import keras_transformer as kt
 from keras_transformer import training
 from keras_transformer.training.estimates import activations_in_bytes, weights_in_bytes
 
-from .measuring import INPUTS, add_sizes, report, sizes_given, stack_of
+from .measuring import INPUTS, accelerators, add_sizes, report, sizes_given, stack_of
 from .training import keras_hub_layers, products_of
 
 MEMORY_HELP = """\
@@ -25,7 +25,7 @@ with Keras's own loss, without either.
 
 Each step runs in a process of its own. Measured is the peak of that process during its third step,
 less that of the same program with sizes near 1, so that neither the libraries nor the compiled
-program count. Needs Linux. A GPU's memory is its own: there, use the tools of the backend.
+program count. Needs Linux. With an accelerator it is the peak of its memory.
 """
 COST_HELP = """\
 What the paper's trainings cost on paper: parameters, tokens, FLOPs, hours.
@@ -74,9 +74,13 @@ def keras_hub_and_loss(config, vocabulary_size, *_):
 CONTENDERS = {"ours": ours_and_loss, "keras-hub": keras_hub_and_loss}
 
 
-def peak_of_step(backend, contender, config, vocabulary_size, rows, length, *how):
-    """The peak memory in bytes of this process, which must be a new one, during a step."""
+def peak_of_step(backend, dtype, contender, config, vocabulary_size, rows, length, *how):
+    """The peak memory in bytes of this process, which must be a new one, during a step.
+
+    On an accelerator it is the peak of that one's memory since the process began.
+    """
     assert keras.backend.backend() == backend, "the process has another backend"
+    keras.config.set_dtype_policy(dtype)
     model, loss = CONTENDERS[contender](config, vocabulary_size, *how)
     model.compile(kt.paper_optimizer(1e-4), loss, jit_compile=kt.backend.prefers_jit())
     rng = np.random.default_rng(0)
@@ -87,7 +91,24 @@ def peak_of_step(backend, contender, config, vocabulary_size, rows, length, *how
             pathlib.Path("/proc/self/clear_refs").write_text("5")  # the peak is that of now
         model.train_on_batch(dict(zip(INPUTS, inputs, strict=True)), labels)
         keras.ops.convert_to_numpy(model.trainable_variables[-1])  # waits for the update
+    if accelerators():
+        return accelerator_peak()
     return int(re.search(r"VmHWM:\s*(\d+) kB", status.read_text())[1]) * 1024
+
+
+def accelerator_peak():
+    """The most memory in bytes that this process has allocated on its first accelerator."""
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return jax.devices()[0].memory_stats()["peak_bytes_in_use"]
+    if keras.backend.backend() == "torch":
+        import torch
+
+        return torch.cuda.max_memory_allocated()
+    import tensorflow as tf
+
+    return tf.config.experimental.get_memory_info("GPU:0")["peak"]
 
 
 def in_new_process(*arguments):
@@ -103,17 +124,19 @@ def memory(args):
     config = kt.PRESETS[args.preset].replace(**sizes_given(args))
     size, length, rows = args.vocabulary_size, args.length, []
     parameters = parameters_of(config, size)
-    print(f"Training step, {stack_of(config, size)}: {parameters:,} parameters, float32\n")
-    print("| rows x length | rematerialized | formula, MB | measured, MB | measured / formula |")
+    print(f"Training step, {stack_of(config, size)}: {parameters:,} parameters, {args.dtype}\n")
+    print("| rows x length | rematerialized | float32 formula, MB | measured, MB | ratio |")
     print("|---|---|---|---|---|")
     for rematerialized in (False, True) if args.contender == "ours" else (False,):
         how = (rematerialized, args.pieces)
-        program = in_new_process(args.contender, config.replace(**TINY), 16, 1, 4, *how)
+        program = in_new_process(args.dtype, args.contender, config.replace(**TINY), 16, 1, 4, *how)
         for number in args.rows:
             expected = weights_in_bytes(parameters) + activations_in_bytes(
                 config, size, number, length, length, *how
             )
-            measured = in_new_process(args.contender, config, size, number, length, *how)
+            measured = in_new_process(
+                args.dtype, args.contender, config, size, number, length, *how
+            )
             measured -= program
             row = {
                 "rows": number,
@@ -192,6 +215,7 @@ def add_command(commands, formatter):
     add("--pieces", type=int, default=1, metavar="N", help=pieces)
     whose = "whose layers (default: ours)"
     add("--contender", choices=CONTENDERS, default="ours", help=whose)
+    add("--dtype", default="float32", help="dtype policy: float32 (default), mixed_bfloat16, ...")
     add("--json", metavar="FILE", help="JSON file for the rows and their circumstances")
     command.set_defaults(run=memory)
 

@@ -5,10 +5,12 @@ import pathlib
 import re
 import tempfile
 
+import keras
+
 import keras_transformer as kt
 from keras_transformer import backend
 
-from .measuring import check_quiet, race, report, sizes_given, stack_of
+from .measuring import accelerators, check_quiet, race, report, sizes_given, stack_of
 from .training import add_step, keras_step, ours, random_batch, set_up
 
 PROFILE_HELP = """\
@@ -31,10 +33,14 @@ def profiled_by_torch(step, rounds):
     """Seconds of each operation in all rounds."""
     from torch.profiler import ProfilerActivity, profile
 
-    with profile(activities=[ProfilerActivity.CPU]) as profiler:
+    gpu = bool(accelerators())
+    activities = [ProfilerActivity.CPU, *[ProfilerActivity.CUDA] * gpu]
+    with profile(activities=activities) as profiler:
         for _ in range(rounds):
             step()
-    return {event.key: event.self_cpu_time_total / 1e6 for event in profiler.key_averages()}
+    where = "self_device_time_total" if gpu else "self_cpu_time_total"
+    operations = [event for event in profiler.key_averages() if event.key.startswith("aten::")]
+    return {event.key: getattr(event, where) / 1e6 for event in operations}
 
 
 def profiled_by_xla(step, rounds):
@@ -56,7 +62,7 @@ def profiled_by_xla(step, rounds):
         (path,) = pathlib.Path(folder).rglob("*.xplane.pb")
         data = ProfileData.from_file(str(path))
     # The threads that compute; TensorFlow writes "name of the operation:its kind".
-    threads = re.compile("tf_Compute" if is_tensorflow else "tf_XLA")
+    threads = re.compile("tf_Compute" if is_tensorflow else "tf_XLA|Stream")
     kind = re.compile(r"[^:]+:(\w+)$" if is_tensorflow else r"([a-z_-]+)(\.\d+)*$")
     for plane in data.planes:
         for line in plane.lines:
@@ -68,6 +74,7 @@ def profiled_by_xla(step, rounds):
 
 def profile(args):
     set_up(args)
+    keras.config.set_dtype_policy(args.dtype)
     config = kt.PRESETS[args.preset].replace(**sizes_given(args))
     quiet, name = check_quiet(), backend.name()
     batch = random_batch(args, args.length)
@@ -98,6 +105,7 @@ def add_command(commands, formatter):
     command = commands.add_parser("profile", help=one_line, description=PROFILE_HELP, **formatter)
     add = command.add_argument
     add_step(add)
+    add("--dtype", default="float32", help="dtype policy: float32 (default), mixed_bfloat16, ...")
     add("--rounds", type=int, default=5, metavar="N", help="profiled steps (default: 5)")
     add("--top", type=int, default=15, metavar="N", help="operations to print (default: 15)")
     command.set_defaults(run=profile)

@@ -1,5 +1,9 @@
 """Seconds per training step, compared with the layers of Keras, KerasHub and PyTorch."""
 
+import argparse
+import collections
+import itertools
+import math
 import sys
 
 import keras
@@ -11,6 +15,7 @@ from keras_transformer import backend
 
 from .measuring import (
     INPUTS,
+    accelerators,
     add_sizes,
     check_quiet,
     id_inputs,
@@ -25,7 +30,8 @@ Seconds per training step (forward, backward, Adam) of an encoder-decoder Transf
 
 All contenders have the same sizes, tied embeddings, post-norm, dropout and batch, and are trained
 by keras.Model.train_on_batch, which runs the compiled function of `fit`. Each round times one step
-of each in turn; the table shows the median over the rounds. Contenders:
+of each in turn; the table shows the median over the rounds. A GPU computes while the next steps are
+prepared: with --steps 10 a round times `fit` with that many. Contenders:
 
   ours                       Transformer; dropout on embeddings and sublayers, as in the paper
   ours-attention-dropout     the same with dropout on the attention weights too, as in KerasHub
@@ -33,14 +39,18 @@ of each in turn; the table shows the median over the rounds. Contenders:
   keras-hub                  keras_hub.layers.TransformerEncoder and TransformerDecoder
   keras-attention            keras.layers.MultiHeadAttention, assembled as in chapter 16 of
                              Géron's book (heads of d_model / num_heads, no attention dropout)
-  torch                      torch.nn.Transformer, eager, torch.optim.Adam (torch backend only)
+  torch                      torch.nn.Transformer, torch.optim.Adam (torch backend only): eager and,
+                             on a GPU, under torch.compile
   limit                      no model: the matrix products of such a step and nothing else
 
 Ours trains with TokenCrossEntropy, label smoothing 0.1. The others on Keras are timed with it and
-with keras.losses.SparseCategoricalCrossentropy(from_logits=True), and on TensorFlow all are timed
-with jit_compile False and True; the table shows the fastest variant of each.
+with keras.losses.SparseCategoricalCrossentropy(from_logits=True), and on TensorFlow, and on
+PyTorch with a GPU, all are timed with jit_compile False and True; the table shows the fastest
+variant of each.
 `ratio` is seconds / seconds of the fastest other model: below 1 is faster. `x limit` is seconds /
-seconds of the products alone, which no implementation of these sizes can do without.
+seconds of the products alone, which no implementation of these sizes can do without. `TFLOP/s`
+counts these products, and beside it stands their share of the ceiling: what large square products
+reach in the same run.
 """
 
 
@@ -127,43 +137,57 @@ def products_of(config, vocabulary_size, batch_size, length):
         yield from ((number, m, k, n), (number, m, n, k), (number, k, m, n))
 
 
-def limit_step(config, vocabulary_size, batch):
-    """The bare products: a function without arguments that waits for their end.
+def products_step(products):
+    """Matrix products: a function without arguments that waits for their end.
 
-    Each has operands of its own: a compiler computes equal products once.
+    No pair of operands is multiplied twice, since a compiler computes equal products once. n
+    products of one shape share about sqrt(n) operands on each side, or they would not fit.
+
+    Args:
+        products: iterable of (matrices, rows, inner, columns).
     """
-    rng = np.random.default_rng(0)
     dtype = keras.config.dtype_policy().compute_dtype
-    pairs = [
-        [
-            ops.convert_to_tensor(rng.normal(size=shape).astype("float32"), dtype)
-            for shape in ((number, m, k), (number, k, n))
-        ]
-        for number, m, k, n in products_of(config, vocabulary_size, *batch.shape[1:])
-    ]
+    pairs = []
+    for (number, m, k, n), count in collections.Counter(products).items():
+        operands = math.isqrt(count - 1) + 1
+        left = [keras.random.normal((number, m, k), dtype=dtype) for _ in range(operands)]
+        right = [keras.random.normal((number, k, n), dtype=dtype) for _ in range(operands)]
+        pairs += itertools.islice(itertools.product(left, right), count)
 
-    def products(pairs):
+    def multiply(pairs):
         return [ops.matmul(*pair) for pair in pairs]
 
     if keras.backend.backend() == "jax":
         import jax
 
-        run = jax.jit(products)
+        run = jax.jit(multiply)
         return lambda: jax.block_until_ready(run(pairs))
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
-        run = tf.function(products)
+        run = tf.function(multiply)
         return lambda: run(pairs)[-1].numpy()
     import torch
 
     def step():
         with torch.inference_mode():
-            products(pairs)
+            multiply(pairs)
         if torch.cuda.is_available():
             torch.cuda.synchronize()
 
     return step
+
+
+def ceiling():
+    """FLOP/s of large square matrix products, the most that this machine reaches."""
+    size = 8192 if accelerators() else 1024
+    square = 1, size, size, size
+    many = [square] * (32 if accelerators() else 4)
+    return flops_of(many) / np.median(race([products_step(many)], 6)[2:])
+
+
+def flops_of(products):
+    return sum(2 * math.prod(product) for product in products)
 
 
 def random_batch(args, length):
@@ -181,26 +205,44 @@ CONTENDERS = {
 }
 
 
-def keras_step(model, batch, loss, metrics, jit_compile):
-    """One step as `fit` does it, of a model that is compiled first."""
+class SameBatch(keras.utils.PyDataset):
+    """One batch, which is on the device already, a number of times."""
+
+    def __init__(self, batch, times):
+        super().__init__()
+        *inputs, labels = (ops.convert_to_tensor(x) for x in batch)
+        self.batch = dict(zip(INPUTS, inputs, strict=True)), labels
+        self.times = times
+
+    def __len__(self):
+        return self.times
+
+    def __getitem__(self, index):
+        return self.batch
+
+
+def keras_step(model, batch, loss, metrics, jit_compile, steps=1):
+    """Steps as `fit` does them, of a model that is compiled first."""
     model.compile(kt.paper_optimizer(1e-4), loss, weighted_metrics=metrics, jit_compile=jit_compile)
-    return step_on(model, batch)
+    return step_on(model, batch, steps)
 
 
-def step_on(model, batch):
-    """One step of a compiled model: a function without arguments that waits for its end."""
-    *inputs, labels = (ops.convert_to_tensor(x) for x in batch)
-    last = model.trainable_variables[-1]
+def step_on(model, batch, steps=1):
+    """Steps of a compiled model: a function without arguments that waits for their end."""
+    batches, last = SameBatch(batch, steps), model.trainable_variables[-1]
 
     def step():
-        model.train_on_batch(dict(zip(INPUTS, inputs, strict=True)), labels)
+        if steps == 1:
+            model.train_on_batch(*batches[0])
+        else:
+            model.fit(batches, shuffle=False, verbose=0)
         ops.convert_to_numpy(last)  # the loss alone could arrive before the update
 
     return step
 
 
-def torch_step(config, vocabulary_size, batch):
-    """One step of torch.nn.Transformer: a function without arguments that waits for its end."""
+def torch_step(config, vocabulary_size, batch, steps, compiled):
+    """Steps of torch.nn.Transformer: a function without arguments that waits for their end."""
     import torch
     from torch import nn
 
@@ -242,7 +284,9 @@ def torch_step(config, vocabulary_size, batch):
         )
         return (y @ embedding.weight.T).flatten(0, 1).float()
 
-    def step():
+    logits = torch.compile(logits) if compiled else logits
+
+    def update():
         with torch.autocast(device, torch.bfloat16, enabled=mixed):
             predicted = logits()
         loss = nn.functional.cross_entropy(
@@ -251,6 +295,11 @@ def torch_step(config, vocabulary_size, batch):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+        return loss
+
+    def step():
+        for _ in range(steps):
+            loss = update()
         loss.item()
         if device == "cuda":
             torch.cuda.synchronize()
@@ -261,15 +310,19 @@ def torch_step(config, vocabulary_size, batch):
 def variants(name, config, args, batch):
     """Every way to run one contender, as (description, step)."""
     if name == "torch":
-        yield "eager", torch_step(config, args.vocabulary_size, batch)
+        yield "eager", torch_step(config, args.vocabulary_size, batch, args.steps, False)
+        if accelerators():
+            yield "torch.compile", torch_step(config, args.vocabulary_size, batch, args.steps, True)
         return
     if name == "limit":
-        yield "", limit_step(config, args.vocabulary_size, batch)
+        yield "", products_step(products_of(config, args.vocabulary_size, *batch.shape[1:]))
         return
-    # "auto" leaves torch eager and compiles JAX, the default of Keras.
-    choices = ("auto",)
-    if keras.backend.backend() == "tensorflow":
+    # JAX always compiles; torch.compile takes minutes, and pays on a GPU alone.
+    choices, compiler = ("auto",), "XLA"
+    if keras.backend.backend() != "jax":
         choices = {"both": (False, True), "no": (False,), "yes": (True,)}[args.jit_compile]
+    if keras.backend.backend() == "torch":
+        choices, compiler = (choices if accelerators() else (False,)), "torch.compile"
     losses = {"smoothed": kt.TokenCrossEntropy(label_smoothing=0.1)}
     if not name.startswith("ours"):
         losses["sparse"] = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -277,8 +330,8 @@ def variants(name, config, args, batch):
     for described, loss in losses.items():
         for jit_compile in choices:
             model = CONTENDERS[name](config, args.vocabulary_size)
-            how = f"{described} loss{', XLA' * (jit_compile is True)}"
-            yield how, keras_step(model, batch, loss, metrics, jit_compile)
+            how = f"{described} loss{f', {compiler}' * (jit_compile is True)}"
+            yield how, keras_step(model, batch, loss, metrics, jit_compile, args.steps)
 
 
 def fastest_variants(seconds, steps):
@@ -308,6 +361,8 @@ def set_up(args):
 def train(args):
     set_up(args)
     keras.config.set_dtype_policy(args.dtype)
+    if not args.flash_attention:
+        keras.config.disable_flash_attention()
     config = kt.PRESETS[args.preset].replace(**sizes_given(args))
     if args.dropout is not None:
         config = config.replace(dropout=args.dropout)
@@ -319,18 +374,23 @@ def train(args):
             for _ in range(args.warmup):
                 step()
             steps.append((name, how, step))
-    best = fastest_variants(race([step for _, _, step in steps], args.rounds), steps)
+    seconds = race([step for _, _, step in steps], args.rounds)
+    seconds /= [1 if name == "limit" else args.steps for name, _, _ in steps]
+    best = fastest_variants(seconds, steps)
     models = {name: row for name, row in best.items() if name != "limit"}
     peer = min((r["seconds"] for n, r in models.items() if not n.startswith("ours")), default=None)
     limit = best["limit"]["seconds"] if "limit" in best else None
+    flops = flops_of(products_of(config, args.vocabulary_size, args.batch_size, args.length))
+    most = ceiling()
 
     batches = f"batch {args.batch_size} x {args.length}, dropout {config.dropout:g}, {args.dtype}"
+    batches += "" if args.flash_attention else ", no flash attention"
     print(f"Training step, {stack_of(config, args.vocabulary_size)}, {batches}\n")
     print(
         "| contender | variant | seconds per step (quartiles) | target tokens per second | ratio "
-        "| x limit |"
+        "| x limit | TFLOP/s (of ceiling) |"
     )
-    print("|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|")
     for name, row in best.items():
         row["tokens_per_second"] = args.batch_size * args.length / row["seconds"]
         row["ratio"] = row["seconds"] / peer if peer else None
@@ -339,8 +399,11 @@ def train(args):
         row["over_limit"] = row["seconds"] / limit if limit else None
         over = f"{row['over_limit']:.2f}" if limit else ""
         tokens = f"{row['tokens_per_second']:,.0f}"
-        print(f"| {name} | {row['variant']} | {seconds} | {tokens} | {ratio} | {over} |")
-    report(args, list(best.values()), two_threads_over_one=quiet)
+        row["flops"] = flops / row["seconds"]
+        rate = f"{row['flops'] / 1e12:.3g} ({row['flops'] / most:.0%})"
+        print(f"| {name} | {row['variant']} | {seconds} | {tokens} | {ratio} | {over} | {rate} |")
+    report(args, list(best.values()), two_threads_over_one=quiet, ceiling=most)
+    print(f"ceiling: {most / 1e12:.3g} TFLOP/s")
 
 
 def add_step(add):
@@ -368,10 +431,15 @@ def add_command(commands, formatter):
     add("--dropout", type=float, metavar="P", help="dropout rate (default: the preset's)")
     dtype = "dtype policy: float32 (default), mixed_bfloat16 or mixed_float16"
     add("--dtype", default="float32", help=dtype)
-    xla = "XLA on TensorFlow: the faster one (default: both), without or with"
+    flash = "attention that never holds all scores, where the backend has it (default: yes)"
+    add("--flash-attention", action=argparse.BooleanOptionalAction, default=True, help=flash)
+    xla = (
+        "XLA on TensorFlow, torch.compile on a GPU: the faster one (default: both), without or with"
+    )
     add("--jit-compile", choices=("both", "no", "yes"), default="both", help=xla)
     rounds = "timed steps per contender (default: 20)"
     add("--rounds", type=int, default=20, metavar="N", help=rounds)
+    add("--steps", type=int, default=1, metavar="N", help="steps per timing (default: 1)")
     warmup = "untimed steps per contender before (default: 3)"
     add("--warmup", type=int, default=3, metavar="N", help=warmup)
     command.set_defaults(run=train)
