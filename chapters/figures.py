@@ -12,7 +12,7 @@ from matplotlib import rcParams
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
 
-from keras_transformer import plots
+from keras_transformer import backend, plots
 
 # Okabe and Ito's colors: distinct for color-blind readers, and as shades of gray.
 BLUE, ORANGE, GREEN, PURPLE, BLACK = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000"
@@ -22,6 +22,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "runs" / "chapters"
 START = time.perf_counter()
 NUMBERS = {}
+
+backend.set_num_threads(1)  # the models of the chapters are so small that two take longer
 
 
 def panels(columns=1, rows=1, width=4.0, height=3.0):
