@@ -14,6 +14,7 @@ from benchmarks import (
     memory,
     profile,
     reading,
+    starting,
     training,
 )
 
@@ -28,6 +29,7 @@ Measure this package, and compare it with other libraries.
   python scripts/benchmark.py profile
   KERAS_BACKEND=jax python scripts/benchmark.py compile --layers 1 3 6
   python scripts/benchmark.py memory --rows 64 256
+  python scripts/benchmark.py start
   python scripts/benchmark.py cost
   python scripts/benchmark.py read corpora/en-de
   python scripts/benchmark.py train --contenders ours keras-attention --rounds 50
@@ -42,8 +44,8 @@ def main():
     formatter = {"formatter_class": argparse.RawDescriptionHelpFormatter}
     parser = argparse.ArgumentParser(description=HELP, **formatter)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    modules = training, profile, compilation, epochs, generation, lengths, exports, memory, reading
-    for command in modules:
+    of_training = training, profile, compilation, epochs, memory, starting, reading
+    for command in (*of_training, generation, lengths, exports):
         command.add_command(commands, formatter)
     args = parser.parse_args()
     args.run(args)

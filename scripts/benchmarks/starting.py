@@ -1,0 +1,82 @@
+"""Seconds until a training begins: the imports, the data and the model, the first update."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+import keras
+import numpy as np
+
+from .measuring import check_quiet, report
+
+START_HELP = """\
+Seconds from a command to what it has reached, median of --rounds new processes each:
+
+  import keras              python -c "import keras"
+  import keras_transformer  the same for this package
+  model                     scripts/train_translation.py, dates, until the model's summary
+  first update              the same until the progress bar shows one update: the model is traced
+                            and compiled, and has its first batch behind it
+
+Each contains the ones before it. The files are in the cache of the system: the first round is not
+counted.
+"""
+IMPORTS = {name: ["-c", f"import {name}"] for name in ("keras", "keras_transformer")}
+SCRIPT = pathlib.Path(__file__).parents[1] / "train_translation.py"
+REACHED = {  # patterns in the output of the script
+    "model": re.compile(rb"Model: "),
+    "first update": re.compile(rb"Epoch 1/\d+\s.*?\s1/\d+", re.DOTALL),
+}
+
+
+def seconds_to_import(arguments):
+    start = time.perf_counter()
+    subprocess.run([sys.executable, *arguments], check=True, stderr=subprocess.DEVNULL)
+    return time.perf_counter() - start
+
+
+def seconds_to_train():
+    """Seconds until each of REACHED, of one training that ends there."""
+    seconds, output = {}, b""
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, SCRIPT, "--output", os.path.join(folder, "run")]
+        start = time.perf_counter()
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        with subprocess.Popen(command, env=environment, **pipes) as training:
+            while len(seconds) < len(REACHED):
+                read = os.read(training.stdout.fileno(), 4096)
+                if not read:
+                    raise SystemExit(f"{SCRIPT.name} ended before its first update.")
+                output += read
+                for name, pattern in REACHED.items():
+                    if name not in seconds and pattern.search(output):
+                        seconds[name] = time.perf_counter() - start
+            training.kill()
+    return seconds
+
+
+def start(args):
+    quiet, rows = check_quiet(), []
+    for _ in range(1 + args.rounds):
+        row = {f"import {name}": seconds_to_import(command) for name, command in IMPORTS.items()}
+        rows.append(row | seconds_to_train())
+    medians = {name: float(np.median([row[name] for row in rows[1:]])) for name in rows[0]}
+    print(f"Seconds from the command, {keras.backend.backend()}\n")
+    print("| until | seconds |\n|---|---|")
+    for name, seconds in medians.items():
+        print(f"| {name} | {seconds:.1f} |")
+    report(args, [medians], two_threads_over_one=quiet)
+
+
+def add_command(commands, formatter):
+    one_line = "seconds until a training begins"
+    command = commands.add_parser("start", help=one_line, description=START_HELP, **formatter)
+    add = command.add_argument
+    add("--rounds", type=int, default=5, metavar="N", help="rounds that count (default: 5)")
+    add("--json", metavar="FILE", help="JSON file for the rows and their circumstances")
+    command.set_defaults(run=start)
