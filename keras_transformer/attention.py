@@ -234,6 +234,7 @@ def attention_scores(layer: keras.layers.Layer, *args: Any, **kwargs: Any) -> di
         for attention in layer._flatten_layers():
             if isinstance(attention, MultiHeadAttention):
                 stack.enter_context(_recording(attention, scores))
+        stack.enter_context(backend.layer_by_layer())
         layer(*args, **kwargs)
     return scores
 

@@ -3,6 +3,7 @@
 Elsewhere the code says what is computed. Here it says how TensorFlow, JAX and PyTorch do that best.
 """
 
+import collections
 import contextlib
 import contextvars
 import ctypes
@@ -23,6 +24,9 @@ from .masks import add_look_ahead
 
 _recording = threading.Lock()  # PyTorch records one function at a time
 _portable = contextvars.ContextVar("portable", default=False)
+_layer_by_layer = contextvars.ContextVar("layer_by_layer", default=False)
+
+RECORDED_AT = 20  # uses of a shape, in `trace_training`
 
 
 def name() -> str:
@@ -326,23 +330,111 @@ def trace(function: Callable) -> Callable:
     """
     if name() != "torch":
         return function
-    from torch.fx.experimental.proxy_tensor import make_fx
-
     programs = {}
 
     def run(*args):
-        key = tuple(x if x is None else (x.shape, x.dtype) for x in keras.tree.flatten(args))
+        key = _shapes(args)
         with _recording:
             if key not in programs:
-                # Copies, because a tensor that is given twice would be recorded as one argument.
-                copies = keras.tree.map_structure(lambda x: x if x is None else x.clone(), args)
-                program = make_fx(lambda *args: function(*args))(*copies)
-                for node in program.graph.nodes:
-                    node.meta.clear()  # the stack trace of each: far larger than the program
-                programs[key] = program
+                programs[key] = _recorded(function, args)
         return programs[key](*args)
 
     return run
+
+
+def trace_training(function: Callable) -> Callable:
+    """As `trace`, for a function that is differentiated and draws dropout: the same bits.
+
+    A shape is recorded when it comes for the `RECORDED_AT`th time: recording takes as long as some
+    fifty steps of Keras, layer by layer, take longer.
+
+    Args:
+        function: its arguments are structures of tensors.
+
+    Returns:
+        A function with the same arguments.
+    """
+    if name() != "torch":
+        return function
+    import torch
+
+    programs, uses = {}, collections.Counter()
+
+    def run(*args):
+        args = keras.tree.map_structure(ops.convert_to_tensor, args)
+        key = tuple(map(type, args)), _shapes(args)
+        uses[key] += 1
+        if uses[key] < RECORDED_AT:
+            return function(*args)
+        with _recording:
+            if key not in programs:
+                drawn = dropout_state()
+                with torch.no_grad():
+                    programs[key] = _recorded(function, args, pre_dispatch=True)
+                set_dropout_state(drawn)
+        return programs[key](*args)
+
+    return run
+
+
+def is_training_step(*args: Any) -> bool:
+    """Whether `trace_training` may take over: on PyTorch, with values, to be differentiated."""
+    if name() != "torch" or _layer_by_layer.get():
+        return False
+    import torch
+
+    for x in keras.tree.flatten(args):
+        if isinstance(x, keras.KerasTensor) or (torch.is_tensor(x) and x.is_meta):
+            return False
+    return torch.is_grad_enabled() and not torch.compiler.is_compiling()
+
+
+@contextlib.contextmanager
+def layer_by_layer() -> Iterator[None]:
+    """Within it, models call each of their layers, whatever `trace_training` has recorded."""
+    token = _layer_by_layer.set(True)
+    try:
+        yield
+    finally:
+        _layer_by_layer.reset(token)
+
+
+def _shapes(args):
+    return tuple(x if x is None else (x.shape, x.dtype) for x in keras.tree.flatten(args))
+
+
+def _recorded(function, args, **options):
+    """The operations of `function` on such arguments, as a torch.fx.GraphModule."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    # Copies, because a tensor that is given twice would be recorded as one argument.
+    copies = keras.tree.map_structure(lambda x: x if x is None else x.clone(), args)
+    program = make_fx(lambda *args: function(*args), **options)(*copies)
+    _drop_conversions(program, copies)
+    for node in program.graph.nodes:
+        node.meta.clear()  # the stack trace of each: far larger than the program
+    return program
+
+
+def _drop_conversions(program, args):
+    """Removes from a recorded program what converts a tensor to what it is: half of it."""
+    import torch
+
+    converting = ("aten::to", "aten::contiguous")
+    needless = []
+
+    class Run(torch.fx.Interpreter):
+        def run_node(self, node):
+            result, schema = super().run_node(node), getattr(node.target, "_schema", None)
+            if schema and schema.name in converting and result is self.env[node.args[0]]:
+                needless.append(node)
+            return result
+
+    Run(program, garbage_collect_values=False).run(*args)
+    for node in needless:
+        node.replace_all_uses_with(node.args[0])
+        program.graph.erase_node(node)
+    program.recompile()
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import keras
 
-from .. import activations
+from .. import activations, backend
 from ..checks import check
 from ..configuration import TransformerConfig
 from ..positions import LearnedPositionalEncoding, PositionalEncoding
@@ -16,7 +16,8 @@ class FunctionalModel(keras.Model):
     """A functional keras.Model whose configuration is what its constructor was given.
 
     A subclass assigns its layers, connects them by its own methods, which decoding calls too, and
-    then hands the graph to this constructor.
+    then hands the graph to this constructor. On PyTorch, `fit` records the operations of a call and
+    repeats them without the layers; with compile(run_eagerly=True) it calls these each time.
 
     Args:
         inputs, outputs: as of a functional model.
@@ -37,6 +38,24 @@ class FunctionalModel(keras.Model):
                 layer.quantize(quantized[layer.path])
             if layer.path in frozen:
                 layer.trainable = False
+        self._rematerializes = any(layer._remat_mode for layer in self._flatten_layers())
+        self._adaptation = Adaptation(self)
+        self._training_call = backend.trace_training(self._call_in_training)
+
+    def call(self, inputs, training=None, mask=None, **kwargs):
+        if training and self._may_be_recorded and backend.is_training_step(inputs):
+            if self._adaptation.changed():
+                self._training_call = backend.trace_training(self._call_in_training)
+            return self._training_call(inputs)
+        return super().call(inputs, training=training, mask=mask, **kwargs)
+
+    def _call_in_training(self, inputs):
+        return super().call(inputs, training=True)
+
+    @property
+    def _may_be_recorded(self):
+        """Not with compile(run_eagerly=True), nor where blocks are rematerialized."""
+        return not (self.run_eagerly or self._rematerializes)
 
     def __setattr__(self, name, value):
         if isinstance(value, keras.Layer):
