@@ -12,6 +12,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 
@@ -132,6 +133,26 @@ def test_grain_shuffles_a_corpus_and_continues_from_a_saved_state(corpus):
     again = iter(dataset)
     again.set_state(state)
     assert [pair[0].tolist() for pair in again] == rest
+
+
+def test_threads_that_read_at_once_get_their_own_examples(corpus):
+    expected = [corpus[n][0].tolist() for n in range(300)]
+    wrong, interval = [], sys.getswitchinterval()
+
+    def read(first):
+        mine = 30 * list(range(first, 300, 4))
+        wrong.extend(n for n in mine if corpus[n][0].tolist() != expected[n])
+
+    sys.setswitchinterval(1e-6)  # otherwise they would hardly ever meet
+    try:
+        threads = [threading.Thread(target=read, args=(first,)) for first in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not wrong
 
 
 def test_a_damaged_shard_is_named_in_one_sentence(tmp_path):

@@ -10,6 +10,7 @@ ArrayRecord (the format that Grain reads) keeps a checksum of each record and ne
 import json
 import os
 import pathlib
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -71,6 +72,7 @@ class Shard:
 
     def __init__(self, path: str | os.PathLike):
         self.path = pathlib.Path(path)
+        self._one_at_a_time = threading.Lock()
         if not self.path.is_file():
             raise FileNotFoundError(
                 f"{self.path}: this shard of the corpus is missing. Copy it, or prepare the corpus "
@@ -95,8 +97,9 @@ class Shard:
     def read(self, number: int) -> bytes:
         """The record of the example with this number, from 0."""
         try:
-            self._reader.seek(number)
-            return self._reader.read()
+            with self._one_at_a_time:  # or another thread, as Grain's, seeks in between
+                self._reader.seek(number)
+                return self._reader.read()
         except Exception as error:  # the reader's are RuntimeError, ValueError, IndexError
             raise self._damaged(error) from error
 
