@@ -368,10 +368,11 @@ def trace_training(function: Callable) -> Callable:
             return function(*args)
         with _recording:
             if key not in programs:
-                drawn = dropout_state()
+                generator = _torch_generator()
+                state = generator.get_state()
                 with torch.no_grad():
                     programs[key] = _recorded(function, args, pre_dispatch=True)
-                set_dropout_state(drawn)
+                generator.set_state(state)  # as if nothing had been drawn
         return programs[key](*args)
 
     return run
