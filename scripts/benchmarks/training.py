@@ -180,7 +180,7 @@ def products_step(products):
 
 def ceiling():
     """FLOP/s of large square matrix products, the most that this machine reaches."""
-    size = 8192 if accelerators() else 1024
+    size = 8192 if accelerators() else 2048
     square = 1, size, size, size
     many = [square] * (32 if accelerators() else 4)
     return flops_of(many) / np.median(race([products_step(many)], 6)[2:])
