@@ -26,7 +26,7 @@ _recording = threading.Lock()  # PyTorch records one function at a time
 _portable = contextvars.ContextVar("portable", default=False)
 _layer_by_layer = contextvars.ContextVar("layer_by_layer", default=False)
 
-RECORDED_AT = 20  # uses of a shape, in `trace_training`
+RECORDED_AT = 20  # uses of a shape, in `trace`
 
 
 def name() -> str:
@@ -315,7 +315,7 @@ def jit(function: Callable, model: keras.Model, *static: str) -> Callable:
     return torch.inference_mode()(function)
 
 
-def trace(function: Callable) -> Callable:
+def trace(function: Callable, training: bool = False) -> Callable:
     """On PyTorch, the tensor operations of `function`, recorded once per shape of its input.
 
     A decoding step is some hundred small operations, and the Python of Keras around them takes
@@ -324,62 +324,34 @@ def trace(function: Callable) -> Callable:
 
     Args:
         function: its arguments are structures of tensors.
+        training: bool, True: it is differentiated and draws dropout, with the same bits. A shape is
+            then recorded when it comes for the `RECORDED_AT`th time, because that takes as long as
+            some fifty steps gain.
 
     Returns:
         A function with the same arguments.
     """
     if name() != "torch":
         return function
-    programs = {}
-
-    def run(*args):
-        key = _shapes(args)
-        with _recording:
-            if key not in programs:
-                programs[key] = _recorded(function, args)
-        return programs[key](*args)
-
-    return run
-
-
-def trace_training(function: Callable) -> Callable:
-    """As `trace`, for a function that is differentiated and draws dropout: the same bits.
-
-    A shape is recorded when it comes for the `RECORDED_AT`th time: recording takes as long as some
-    fifty steps of Keras, layer by layer, take longer.
-
-    Args:
-        function: its arguments are structures of tensors.
-
-    Returns:
-        A function with the same arguments.
-    """
-    if name() != "torch":
-        return function
-    import torch
-
     programs, uses = {}, collections.Counter()
 
     def run(*args):
-        args = keras.tree.map_structure(ops.convert_to_tensor, args)
-        key = tuple(map(type, args)), _shapes(args)
-        uses[key] += 1
-        if uses[key] < RECORDED_AT:
-            return function(*args)
-        with _recording:
-            if key not in programs:
-                generator = _torch_generator()
-                state = generator.get_state()
-                with torch.no_grad():
-                    programs[key] = _recorded(function, args, pre_dispatch=True)
-                generator.set_state(state)  # as if nothing had been drawn
+        shapes = (x if x is None else (x.shape, x.dtype) for x in keras.tree.flatten(args))
+        key = (*map(type, args), *shapes)
+        if key not in programs:
+            uses[key] += 1
+            if training and uses[key] < RECORDED_AT:
+                return function(*args)
+            with _recording:
+                if key not in programs:
+                    programs[key] = _recorded(function, args, pre_dispatch=training)
         return programs[key](*args)
 
     return run
 
 
 def is_training_step(*args: Any) -> bool:
-    """Whether `trace_training` may take over: on PyTorch, with values, to be differentiated."""
+    """Whether a trace of training may take over: on PyTorch, with values, to be differentiated."""
     if name() != "torch" or _layer_by_layer.get():
         return False
     import torch
@@ -392,7 +364,7 @@ def is_training_step(*args: Any) -> bool:
 
 @contextlib.contextmanager
 def layer_by_layer() -> Iterator[None]:
-    """Within it, models call each of their layers, whatever `trace_training` has recorded."""
+    """Within it, models call each of their layers, whatever `trace` has recorded."""
     token = _layer_by_layer.set(True)
     try:
         yield
@@ -400,18 +372,22 @@ def layer_by_layer() -> Iterator[None]:
         _layer_by_layer.reset(token)
 
 
-def _shapes(args):
-    return tuple(x if x is None else (x.shape, x.dtype) for x in keras.tree.flatten(args))
+def _recorded(function, args, pre_dispatch):
+    """The operations of `function` on such arguments, as a torch.fx.GraphModule.
 
-
-def _recorded(function, args, **options):
-    """The operations of `function` on such arguments, as a torch.fx.GraphModule."""
+    With `pre_dispatch` they are those that autograd sees, not those that it calls.
+    """
+    import torch
     from torch.fx.experimental.proxy_tensor import make_fx
 
+    generator = _torch_generator()
+    state = generator.get_state()
     # Copies, because a tensor that is given twice would be recorded as one argument.
     copies = keras.tree.map_structure(lambda x: x if x is None else x.clone(), args)
-    program = make_fx(lambda *args: function(*args), **options)(*copies)
-    _drop_conversions(program, copies)
+    with torch.no_grad():
+        program = make_fx(lambda *args: function(*args), pre_dispatch=pre_dispatch)(*copies)
+        _drop_conversions(program, copies)
+    generator.set_state(state)  # as if nothing had been drawn
     for node in program.graph.nodes:
         node.meta.clear()  # the stack trace of each: far larger than the program
     return program

@@ -40,13 +40,13 @@ class FunctionalModel(keras.Model):
                 layer.trainable = False
         self._rematerializes = any(layer._remat_mode for layer in self._flatten_layers())
         self._adaptation = Adaptation(self)
-        self._training_call = backend.trace_training(self._call_in_training)
+        self._training_call = backend.trace(self._call_in_training, training=True)
 
     def call(self, inputs, training=None, mask=None, **kwargs):
         if training and self._may_be_recorded and backend.is_training_step(inputs):
             if self._adaptation.changed():
-                self._training_call = backend.trace_training(self._call_in_training)
-            return self._training_call(inputs)
+                self._training_call = backend.trace(self._call_in_training, training=True)
+            return self._training_call(backend.to_tensors(inputs))
         return super().call(inputs, training=training, mask=mask, **kwargs)
 
     def _call_in_training(self, inputs):

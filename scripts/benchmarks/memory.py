@@ -1,7 +1,6 @@
 """Memory of a training step by formula, beside what a process takes; and what a training costs."""
 
 import contextlib
-import math
 import multiprocessing
 import os
 import pathlib
@@ -14,8 +13,8 @@ import keras_transformer as kt
 from keras_transformer import training
 from keras_transformer.training.estimates import activations_in_bytes, weights_in_bytes
 
-from .measuring import INPUTS, accelerators, add_sizes, report, sizes_given, stack_of
-from .training import keras_hub_layers, products_of
+from .measuring import INPUTS, add_sizes, report, sizes_given, stack_of
+from .training import flops_of, keras_hub_layers, products_of
 
 MEMORY_HELP = """\
 Peak memory of a training step (forward, backward, Adam) of a Transformer, by the formula of
@@ -91,7 +90,7 @@ def peak_of_step(backend, dtype, contender, config, vocabulary_size, rows, lengt
             pathlib.Path("/proc/self/clear_refs").write_text("5")  # the peak is that of now
         model.train_on_batch(dict(zip(INPUTS, inputs, strict=True)), labels)
         keras.ops.convert_to_numpy(model.trainable_variables[-1])  # waits for the update
-    if accelerators():
+    if kt.backend.on_accelerator():
         return accelerator_peak()
     return int(re.search(r"VmHWM:\s*(\d+) kB", status.read_text())[1]) * 1024
 
@@ -158,7 +157,7 @@ def memory(args):
 def flops_per_update(config, vocabulary_size, length):
     """Of 25,000 tokens per side, in sentences of one length."""
     products = products_of(config, vocabulary_size, TOKENS_PER_SIDE // length, length)
-    return sum(2 * math.prod(product) for product in products)
+    return flops_of(products)
 
 
 def costs(vocabulary_size=PAPER_VOCABULARY, length=25, utilization=0.4):

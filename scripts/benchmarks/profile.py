@@ -5,12 +5,10 @@ import pathlib
 import re
 import tempfile
 
-import keras
-
 import keras_transformer as kt
 from keras_transformer import backend
 
-from .measuring import accelerators, check_quiet, race, report, sizes_given, stack_of
+from .measuring import check_quiet, race, report, sizes_given, stack_of
 from .training import add_step, keras_step, ours, random_batch, set_up
 
 PROFILE_HELP = """\
@@ -33,7 +31,7 @@ def profiled_by_torch(step, rounds):
     """Seconds of each operation in all rounds."""
     from torch.profiler import ProfilerActivity, profile
 
-    gpu = bool(accelerators())
+    gpu = backend.on_accelerator()
     activities = [ProfilerActivity.CPU, *[ProfilerActivity.CUDA] * gpu]
     with profile(activities=activities) as profiler:
         for _ in range(rounds):
@@ -74,7 +72,6 @@ def profiled_by_xla(step, rounds):
 
 def profile(args):
     set_up(args)
-    keras.config.set_dtype_policy(args.dtype)
     config = kt.PRESETS[args.preset].replace(**sizes_given(args))
     quiet, name = check_quiet(), backend.name()
     batch = random_batch(args, args.length)
@@ -105,7 +102,6 @@ def add_command(commands, formatter):
     command = commands.add_parser("profile", help=one_line, description=PROFILE_HELP, **formatter)
     add = command.add_argument
     add_step(add)
-    add("--dtype", default="float32", help="dtype policy: float32 (default), mixed_bfloat16, ...")
     add("--rounds", type=int, default=5, metavar="N", help="profiled steps (default: 5)")
     add("--top", type=int, default=15, metavar="N", help="operations to print (default: 15)")
     command.set_defaults(run=profile)

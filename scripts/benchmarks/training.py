@@ -15,7 +15,6 @@ from keras_transformer import backend
 
 from .measuring import (
     INPUTS,
-    accelerators,
     add_sizes,
     check_quiet,
     id_inputs,
@@ -180,9 +179,9 @@ def products_step(products):
 
 def ceiling():
     """FLOP/s of large square matrix products, the most that this machine reaches."""
-    size = 8192 if accelerators() else 2048
+    size = 8192 if backend.on_accelerator() else 2048
     square = 1, size, size, size
-    many = [square] * (32 if accelerators() else 4)
+    many = [square] * (32 if backend.on_accelerator() else 4)
     return flops_of(many) / np.median(race([products_step(many)], 6)[2:])
 
 
@@ -311,7 +310,7 @@ def variants(name, config, args, batch):
     """Every way to run one contender, as (description, step)."""
     if name == "torch":
         yield "eager", torch_step(config, args.vocabulary_size, batch, args.steps, False)
-        if accelerators():
+        if backend.on_accelerator():
             yield "torch.compile", torch_step(config, args.vocabulary_size, batch, args.steps, True)
         return
     if name == "limit":
@@ -322,7 +321,7 @@ def variants(name, config, args, batch):
     if keras.backend.backend() != "jax":
         choices = {"both": (False, True), "no": (False,), "yes": (True,)}[args.jit_compile]
     if keras.backend.backend() == "torch":
-        choices, compiler = (choices if accelerators() else (False,)), "torch.compile"
+        choices, compiler = (choices if backend.on_accelerator() else (False,)), "torch.compile"
     losses = {"smoothed": kt.TokenCrossEntropy(label_smoothing=0.1)}
     if not name.startswith("ours"):
         losses["sparse"] = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -356,11 +355,11 @@ def set_up(args):
     if args.keep_memory:
         backend.keep_freed_memory()
     keras.utils.set_random_seed(args.seed)
+    keras.config.set_dtype_policy(args.dtype)
 
 
 def train(args):
     set_up(args)
-    keras.config.set_dtype_policy(args.dtype)
     if not args.flash_attention:
         keras.config.disable_flash_attention()
     config = kt.PRESETS[args.preset].replace(**sizes_given(args))
@@ -413,6 +412,8 @@ def add_step(add):
     add("--vocabulary-size", type=int, default=8000, metavar="N", help="shared ids (default: 8000)")
     add("--batch-size", type=int, default=64, metavar="N", help="sentence pairs (default: 64)")
     add("--length", type=int, default=32, metavar="N", help="tokens per side (default: 32)")
+    dtype = "dtype policy: float32 (default), mixed_bfloat16 or mixed_float16"
+    add("--dtype", default="float32", help=dtype)
     kept = "keep freed memory in the process, as the training scripts do"
     add("--keep-memory", action="store_true", help=kept)
     seed = "random seed of weights, ids and dropout (default: 0)"
@@ -429,8 +430,6 @@ def add_command(commands, formatter):
     add("--contenders", nargs="+", choices=everyone, default=everyone, help=contenders)
     add_step(add)
     add("--dropout", type=float, metavar="P", help="dropout rate (default: the preset's)")
-    dtype = "dtype policy: float32 (default), mixed_bfloat16 or mixed_float16"
-    add("--dtype", default="float32", help=dtype)
     flash = "attention that never holds all scores, where the backend has it (default: yes)"
     add("--flash-attention", action=argparse.BooleanOptionalAction, default=True, help=flash)
     xla = (
