@@ -119,7 +119,7 @@ def run(chapters):
 def refresh(chosen):
     chapters = sorted((ROOT / "chapters").glob("[0-9]*.py"))
     run([path for path in chapters if not chosen or path.name[:2] in chosen])
-    numbers = recorded()
+    numbers = {key: n for key, n in recorded().items() if not chosen or key[0] in chosen}
     for path in texts():
         path.write_text(refreshed(path.read_text("utf-8"), numbers), "utf-8")
     for path in shown_pictures():

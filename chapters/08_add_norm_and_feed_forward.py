@@ -318,6 +318,7 @@ for name, (norm_first, rate) in contestants.items():
     )
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.Adam(rate), loss, metrics=["accuracy"])
+    model.optimizer.build(model.trainable_variables)  # or TensorFlow traces the first step twice
     curves[name] = model.fit(
         digits, digits[:, ::-1], batch_size=32, epochs=16, steps_per_epoch=20, verbose=0
     ).history["accuracy"]

@@ -70,16 +70,23 @@ for name, (ids, labels) in draws[0].items():
 #
 # The MLP has weights of its own for every place. The CNN looks through a window of three words,
 # twice, and averages over places; the Transformer is one encoder block, with the same average. We
-# keep the first weights of each, to start again from them.
+# keep the first weights of each, to start again from them. (TensorFlow is asked for 25 steps at
+# once: the networks are so small that asking takes as long as a step. PyTorch has no such option.)
 
 # %%
 starts = {}
+AT_ONCE = 1 if keras.backend.backend() == "torch" else 25
 
 
 def network(*body, optimizer=None):
     model = keras.Sequential([keras.Input((LENGTH,), dtype="int32"), *body, layers.Dense(CLASSES)])
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(optimizer or keras.optimizers.Adam(5e-3), loss, metrics=["accuracy"])
+    model.compile(
+        optimizer or keras.optimizers.Adam(5e-3),
+        loss,
+        metrics=[keras.metrics.SparseCategoricalAccuracy("accuracy")],
+        steps_per_execution=AT_ONCE,
+    )
     model.optimizer.build(model.trainable_variables)
     variables = model.variables + model.optimizer.variables
     # Copies: on PyTorch the array would be the weight itself.
@@ -139,16 +146,16 @@ def learn(model, ids, labels, most_steps=350):
     """Epochs of 25 steps; returns the accuracy in each."""
     restart(model)
     drawn = rng.integers(len(ids), size=64 * 25)
-    options = dict(batch_size=64, epochs=most_steps // 25, verbose=0)
+    options = dict(batch_size=64, epochs=most_steps // 25, shuffle=False, verbose=0)
     options["callbacks"] = [StopWhenLearned()]
     return model.fit(ids[drawn], labels[drawn], **options).history["accuracy"]
 
 
 def accuracies(model, ids, labels, name):
-    """On these examples (repeated: any number gives one shape) and on the test set."""
-    sentences = np.concatenate([np.resize(ids, (800, LENGTH)), test[name][0]])
-    right = model.predict(sentences, batch_size=900, verbose=0).argmax(-1)
-    return (right[: len(ids)] == labels).mean(), (right[800:] == test[name][1]).mean()
+    """On these examples, and on the test set."""
+    logits = ops.convert_to_numpy(model(np.concatenate([ids, test[name][0]])))
+    right = logits.argmax(axis=-1) == np.concatenate([labels, test[name][1]])
+    return right[: len(ids)].mean(), right[len(ids) :].mean()
 
 
 # %%
@@ -383,7 +390,7 @@ np.testing.assert_allclose(after, (1 - 5e-3 * 2.0) * before, rtol=1e-4)
 
 # %% [markdown]
 # The share is learning rate times `weight_decay`, 1 % per step here. Now the MLP on 200 examples of
-# *near*, for 200 steps, on each of the three draws, with 600 more sentences for validation:
+# *near*, for 300 steps, on each of the three draws, with 600 more sentences for validation:
 
 # %%
 validation = near(600)
@@ -391,14 +398,14 @@ remedies = {
     "no remedy": networks["MLP"],
     "weight decay": network(*mlp(), optimizer=keras.optimizers.AdamW(5e-3, weight_decay=2.0)),
 }
-longer = dict(batch_size=64, epochs=20, validation_data=validation, validation_batch_size=600)
+longer = dict(batch_size=64, epochs=15, validation_data=validation, validation_batch_size=600)
 
 
 def fit_longer(model, draw, **options):
-    """20 epochs of 10 steps; returns their history."""
+    """15 epochs of 20 steps; returns their history."""
     restart(model)
     ids, labels = (array[:200] for array in draw["near"])
-    drawn = rng.integers(200, size=640)
+    drawn = rng.integers(200, size=1280)
     return model.fit(ids[drawn], labels[drawn], verbose=0, **longer, **options).history
 
 
@@ -427,14 +434,14 @@ assert gain.min() > 0 and gain.mean() > 0.03
 assert helped["weight decay"][:, 1].max() < of_shared.min()
 rise = curves["no remedy"]["val_loss"][:, -1] / curves["no remedy"]["val_loss"].min(axis=1)
 print("without a remedy the validation loss ends above its lowest by a factor of", rise.round(2))
-assert np.median(rise) > 1.1
+assert rise.max() > 1.1
 of_training, of_validation = (curves["no remedy"][key][:, -1] for key in ("loss", "val_loss"))
 assert (of_training < 0.4 * of_validation).all()
 
 # %%
 # extra code – training and validation loss, and accuracy, while training
 figure, (left, right) = figures.panels(2)
-steps = 10 * np.arange(1, 21)
+steps = 20 * np.arange(1, 16)
 looks = {"no remedy": figures.ORANGE, "weight decay": figures.BLUE}
 for remedy, color in looks.items():
     for panel, key in ((left, "val_loss"), (right, "val_accuracy")):
@@ -449,10 +456,10 @@ left.legend()
 figures.show(figure, "13_remedies")
 
 # %% [markdown]
-# With no remedy, the validation loss falls, and in most draws it rises again while the training
-# loss falls further: this is what overfitting looks like. Weight decay helps in each of the draws,
-# as article 004 says, and does not make up for a wrong architecture: the CNN was better with a
-# quarter of the examples. (Chapter 18 tries it on real text, beside dropout and a shared
+# With no remedy, the validation loss stops far above the training loss, which goes to 0, and in
+# some draws it rises again: this is what overfitting looks like. Weight decay helps in each of the
+# draws, as article 004 says, and does not make up for a wrong architecture: the CNN was better with
+# a quarter of the examples. (Chapter 18 tries it on real text, beside dropout and a shared
 # embedding.)
 #
 # ## One matrix for reading and for writing
@@ -501,14 +508,14 @@ assert copied["tied", "new"] > 0.5 and copied["untied", "new"] < 0.05
 # continues to learn a little.
 
 # %%
-stopping = keras.callbacks.EarlyStopping(patience=3, restore_best_weights=True)
+stopping = keras.callbacks.EarlyStopping(patience=2, restore_best_weights=True)
 early, taken = [], []
 for draw in draws:
-    taken.append(10 * len(fit_longer(networks["MLP"], draw, callbacks=[stopping])["loss"]))
+    taken.append(20 * len(fit_longer(networks["MLP"], draw, callbacks=[stopping])["loss"]))
     early.append(accuracies(networks["MLP"], *draw["near"], "near")[1])
 late = helped["no remedy"][:, 1]
-print(f"stopped after {taken} of 200 steps: test {np.round(early, 2)}, {late.round(2)} without")
-assert max(taken) < 200 and np.mean(early) < late.mean() + 0.02
+print(f"stopped after {taken} of 300 steps: test {np.round(early, 2)}, {late.round(2)} without")
+assert max(taken) < 300 and np.mean(early) < late.mean() + 0.02
 
 # %% [markdown]
 # 2\. The CNN and the Transformer none, since they share their weights over places. The MLP has

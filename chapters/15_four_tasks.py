@@ -53,9 +53,9 @@ def train(model, batches, epochs, peak=0.01):
     schedule = keras.optimizers.schedules.CosineDecay(
         0.0, steps - steps // 5, warmup_target=peak, warmup_steps=steps // 5
     )
-    optimizer, loss = kt.paper_optimizer(schedule), kt.TokenCrossEntropy()
-    model.compile(optimizer, loss, jit_compile=backend.prefers_jit())
-    optimizer.build(model.trainable_variables)  # or TensorFlow would trace the first step twice
+    model.compile(
+        kt.paper_optimizer(schedule), kt.TokenCrossEntropy(), jit_compile=backend.prefers_jit()
+    )
     return model.fit(batches, epochs=epochs, shuffle=False, verbose=0).history["loss"]
 
 

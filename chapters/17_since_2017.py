@@ -277,22 +277,23 @@ def parts(**options):
 
 
 def reader(networks, length):
-    """A model from ids of this length to the logits of every network."""
+    """A model from ids of this length to all logits, (batch, network, length, vocabulary)."""
     ids, outputs = keras.Input((length,), dtype="int32"), []
     for embed, positions, blocks, norm in networks:
         h = positions(embed(ids))
         for block in blocks:
             h = block(h, kt.look_ahead_mask(length))
         outputs.append(embed(norm(h), reverse=True))
-    return keras.Model(ids, outputs)
+    return keras.Model(ids, ops.stack(outputs, axis=1))
 
 
 # %%
 networks = [parts(**options) for options in variants.values()]
 model = reader(networks, LENGTH)
 schedule = keras.optimizers.schedules.CosineDecay(0.0, 190, warmup_target=0.01, warmup_steps=50)
-model.compile(kt.paper_optimizer(schedule), [kt.TokenCrossEntropy() for _ in variants])
-targets = [drawn[:, 1:]] * len(variants)
+model.compile(kt.paper_optimizer(schedule), kt.TokenCrossEntropy())
+model.optimizer.build(model.trainable_variables)  # or TensorFlow traces the first step twice
+targets = np.repeat(drawn[:, None, 1:], len(variants), axis=1)
 model.fit(drawn[:, :-1], targets, batch_size=batch, shuffle=False, verbose=0)
 
 # %% [markdown]
@@ -302,12 +303,9 @@ model.fit(drawn[:, :-1], targets, batch_size=batch, shuffle=False, verbose=0)
 # %%
 def nats_at(model, rows):
     """Mean nats of each network at each place, (networks, places)."""
-    logits, table = model(rows[:, :-1]), []
-    for of_network in map(array, logits):
-        log_p = of_network - np.log(np.exp(of_network).sum(axis=-1, keepdims=True))
-        of_next = np.take_along_axis(log_p, rows[:, 1:, None], axis=-1)[..., 0]
-        table.append(-of_next.mean(axis=0))
-    return np.array(table)
+    log_p = array(ops.log_softmax(model(rows[:, :-1])))
+    of_next = np.take_along_axis(log_p, rows[:, None, 1:, None], axis=-1)[..., 0]
+    return -of_next.mean(axis=0)
 
 
 test = windows(new_text, LENGTH, range(0, len(new_text) - LENGTH, LENGTH))

@@ -177,10 +177,14 @@ study.compile(optimizer, losses, jit_compile=backend.prefers_jit())
 
 # %% [markdown]
 # (Weight decay is for matrices: biases and the gains of layer normalization are left alone, as is
-# every weight of the networks without it.)
+# every weight of the networks without it. Two lines below give the study the state of its
+# optimizer and its metrics now; as in chapter 10, TensorFlow would trace the first step twice.)
 
 # %%
 unseen = windows(new_piece_ids)
+unseen_labels = dict.fromkeys(outputs, unseen[:, 1:])
+optimizer.build(study.trainable_variables)
+study.evaluate(unseen[:, :-1], unseen_labels, batch_size=len(unseen), verbose=0)
 history = study.fit(
     rows[:, :-1],
     dict.fromkeys(outputs, rows[:, 1:]),
@@ -189,7 +193,7 @@ history = study.fit(
     steps_per_epoch=per_round,
     shuffle=False,
     verbose=0,
-    validation_data=(unseen[:, :-1], dict.fromkeys(outputs, unseen[:, 1:])),
+    validation_data=(unseen[:, :-1], unseen_labels),
     validation_batch_size=len(unseen),
     validation_freq=2,
 ).history

@@ -23,6 +23,7 @@ FOLDER = ROOT / "runs" / "chapters"
 START = time.perf_counter()
 NUMBERS = {}
 
+backend.keep_freed_memory()
 backend.set_num_threads(1)  # the models of the chapters are so small that two take longer
 
 

@@ -578,11 +578,12 @@ def keep_freed_memory() -> None:
     its peak. This needs Linux with glibc; elsewhere nothing happens. Call it before the first
     operation.
 
-    Source: mallopt(3), M_TRIM_THRESHOLD, M_MMAP_THRESHOLD and M_ARENA_MAX.
+    Source: mallopt(3), M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_TOP_PAD and M_ARENA_MAX.
     """
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
         for parameter in (-1, -3):
             libc.mallopt(parameter, 2**31 - 1)  # bytes, the largest int of C
+        libc.mallopt(-2, 2**27)  # more than a heap of other threads: none is returned whole
         if name() == "jax":  # which frees in other threads; TensorFlow's would wait for each other
             libc.mallopt(-8, 1)
 

@@ -192,7 +192,6 @@ def of_dtype():
     def of_dtype(dtype):
         model = Transformer(11, **ONE_LAYER, dtype=dtype)
         model.compile("sgd", TokenCrossEntropy(), run_eagerly=EAGERLY and dtype != "mixed_float16")
-        model.optimizer.build(model.trainable_variables)  # or TensorFlow traces a step twice
         return model
 
     return of_dtype

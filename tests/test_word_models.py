@@ -196,7 +196,6 @@ def trained(model, vocabulary, sentences, labels, epochs):
     words = kt.word_dropout(words)
     batches = kt.WordBatches(words, characters, labels, batch_size=64, num_buckets=1)
     model.compile(keras.optimizers.Adam(0.01), kt.TokenCrossEntropy(), jit_compile=prefers_jit())
-    model.optimizer.build(model.trainable_variables)  # or TensorFlow traces a step twice
     model.fit(batches, epochs=epochs, shuffle=False, verbose=0)
 
 

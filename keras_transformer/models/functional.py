@@ -52,6 +52,12 @@ class FunctionalModel(keras.Model):
     def _call_in_training(self, inputs):
         return super().call(inputs, training=True)
 
+    def make_train_function(self, force=False):
+        # An optimizer that is built within the first step makes TensorFlow trace that step twice.
+        if self.optimizer is not None:
+            self.optimizer.build(self.trainable_variables)
+        return super().make_train_function(force)
+
     @property
     def _may_be_recorded(self):
         """Not with compile(run_eagerly=True), nor where blocks are rematerialized."""

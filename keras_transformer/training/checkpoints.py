@@ -113,8 +113,7 @@ class EpochCheckpoint(keras.callbacks.Callback):
         Raises:
             OSError: There is no room for the checkpoints.
         """
-        # An optimizer that is built within the first step makes TensorFlow trace that step twice.
-        model.optimizer.build(model.trainable_variables)
+        model.optimizer.build(model.trainable_variables)  # whose variables are counted and loaded
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         if distribution.is_first_process():
             check_space(self.folder, _num_bytes(model), self.keep + 1)
