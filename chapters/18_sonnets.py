@@ -185,6 +185,8 @@ unseen = windows(new_piece_ids)
 unseen_labels = dict.fromkeys(outputs, unseen[:, 1:])
 optimizer.build(study.trainable_variables)
 study.evaluate(unseen[:, :-1], unseen_labels, batch_size=len(unseen), verbose=0)
+
+# %%
 history = study.fit(
     rows[:, :-1],
     dict.fromkeys(outputs, rows[:, 1:]),
