@@ -107,6 +107,8 @@ class TrainingOptions(RunOptions):
         schedule: Decay after the warm-up: paper (as 1/sqrt(step)) or cosine (to 0).
         batch_size: Examples per batch (alternative: --tokens-per-batch).
         tokens_per_batch: Maximum (target) tokens per batch, padding included.
+        num_buckets: Length buckets, that is shapes of batches. More have less padding; JAX compiles
+            each of them.
         accumulate: Gradient accumulation, in batches per update.
         label_smoothing: Share of the probability spread over the vocabulary.
         clip_norm: Maximum global gradient norm.
@@ -125,6 +127,7 @@ class TrainingOptions(RunOptions):
     schedule: Literal["paper", "cosine"] = "paper"
     batch_size: int | None = None
     tokens_per_batch: int | None = None
+    num_buckets: int = 8
     accumulate: int = 1
     label_smoothing: float = 0.1
     clip_norm: float | None = None
@@ -157,10 +160,11 @@ class TrainingOptions(RunOptions):
 
     @property
     def budget(self) -> dict[str, int | None]:
-        """The size of a batch."""
+        """The sizes of batches."""
         return {
             "batch_size": self.batch_size,
             "tokens_per_batch": self.tokens_per_batch,
+            "num_buckets": self.num_buckets,
             "rows_multiple": max(1, self.devices // self.model_parallel),
         }
 

@@ -9,10 +9,12 @@ import sys
 import types
 
 import keras
+import numpy as np
 import pytest
 
 from keras_transformer import backend
 from keras_transformer.configuration import PRESETS, TransformerConfig
+from keras_transformer.data import TranslationBatches
 from keras_transformer.training import Run
 
 SCRIPTS = pathlib.Path(__file__).parents[1] / "scripts"
@@ -128,9 +130,22 @@ def test_one_kind_of_batch_and_one_kind_of_mean_replaces_the_other(parsed):
         parsed("--batch-size", "2", "--tokens-per-batch", "20")
 
 
+def test_more_buckets_are_more_shapes_with_less_padding(parsed):
+    generator = np.random.default_rng(0)
+    texts = [[7] * length for length in generator.integers(1, 90, 300)]
+    batches = {
+        number: TranslationBatches(texts, texts, **parsed("--num-buckets", number).budget)
+        for number in (2, 16)
+    }
+    assert len(batches[2].shapes) == 2 and len(batches[16].shapes) == 16
+    assert batches[16].padding_share < batches[2].padding_share / 3
+    assert parsed().budget["num_buckets"] == 8
+
+
 @pytest.mark.parametrize(
     "name, value, message",
     [
+        ("num_buckets", 0, "num_buckets must be an integer of at least 1; received num_buckets=0"),
         ("epochs", 0, "epochs must be an integer of at least 1; received epochs=0"),
         ("accumulate", 0, "accumulate must be an integer of at least 1; received accumulate=0"),
         ("patience", 0, "patience must be an integer of at least 1"),

@@ -6,6 +6,7 @@ import time
 import keras
 
 import keras_transformer as kt
+from keras_transformer import backend
 from recipes import TRANSLATION
 
 from .measuring import check_quiet, report, stack_of
@@ -30,8 +31,8 @@ TensorFlow, for tf.data.
 """
 
 
-def our_epoch(config, vocabulary_size, tokens_per_batch, source, target):
-    batches = kt.TranslationBatches(source, target, tokens_per_batch=tokens_per_batch)
+def our_epoch(config, vocabulary_size, source, target, **sizes):
+    batches = kt.TranslationBatches(source, target, **sizes)
     print(batches.summary(), file=sys.stderr)
     model = ours(config, vocabulary_size)
     return len(batches), fitting(model, kt.TokenCrossEntropy(0.1), batches, shuffle=False)
@@ -76,6 +77,8 @@ def fitting(model, loss, data, **kwargs):
 
 
 def run(args):
+    if args.keep_memory:
+        backend.keep_freed_memory()
     keras.utils.set_random_seed(args.seed)
     recipe = TRANSLATION[args.recipe]
     config = recipe.model
@@ -87,8 +90,9 @@ def run(args):
     source, target = tokenizer.encode(source), tokenizer.encode(target)
     num_tokens = sum(map(len, target)) + len(target)  # END is predicted, too
     quiet = check_quiet()
-    tokens_per_batch = args.tokens_per_batch or recipe.tokens_per_batch
-    num_batches, our = our_epoch(config, vocabulary_size, tokens_per_batch, source, target)
+    sizes = dict(tokens_per_batch=args.tokens_per_batch or recipe.tokens_per_batch)
+    sizes["num_buckets"] = args.num_buckets
+    num_batches, our = our_epoch(config, vocabulary_size, source, target, **sizes)
     peer = keras_hub_epoch(config, vocabulary_size, source, target, num_batches)
 
     contenders = {"ours": our, "keras-hub": peer}
@@ -132,6 +136,10 @@ def add_command(commands, formatter):
     add("--vocabulary-size", type=int, metavar="N", help=vocabulary_size)
     tokens = "target tokens per batch of ours (default: the recipe's)"
     add("--tokens-per-batch", type=int, metavar="N", help=tokens)
+    buckets = "length buckets of ours (default: 8)"
+    add("--num-buckets", type=int, default=8, metavar="N", help=buckets)
+    kept = "keep freed memory in the process, as the training scripts do"
+    add("--keep-memory", action="store_true", help=kept)
     add("--limit", type=int, metavar="N", help="number of pairs to use (default: all)")
     rounds = "epochs per contender after its first (default: 1)"
     add("--rounds", type=int, default=1, metavar="N", help=rounds)

@@ -35,6 +35,7 @@ All read the same ids and write exactly --length tokens. Contenders:
   ours                Decoding.greedy, or beam_search, compiled, with caches
   ctranslate2         CTranslate2 on the same weights, float32, one thread per core
   ctranslate2-1-thread  the same with one thread, which is faster on some machines
+  ctranslate2-2-batches  the same with two halves of a batch at once, one thread each
   keras-hub           KerasHub's layers and sampler with caches, compiled as in its generate()
   keras-hub-uncached  the same, every step computing all tokens again; greedy only
   ours-source         a part of ours: the encoder, and keys and values of its output
@@ -123,7 +124,7 @@ def part_of_decoding(transformer, length, part):
     return run
 
 
-def ctranslate2_decoding(transformer, length, threads=None):
+def ctranslate2_decoding(transformer, length, threads=None, batches=1):
     import ctranslate2
 
     from keras_transformer.exporting.ctranslate2 import ctranslate2_spec
@@ -134,7 +135,7 @@ def ctranslate2_decoding(transformer, length, threads=None):
         engine = ctranslate2.Translator(
             folder,
             compute_type="float32",
-            inter_threads=1,
+            inter_threads=batches,
             intra_threads=threads or num_cores(),
         )
 
@@ -146,6 +147,7 @@ def ctranslate2_decoding(transformer, length, threads=None):
             length_penalty=0,
             min_decoding_length=length,
             max_decoding_length=length,
+            max_batch_size=-(-len(source) // batches),
         )
         return [each.hypotheses[0] for each in found]
 
@@ -260,6 +262,7 @@ DECODERS = {
     "ours": ours_decoding,
     "ctranslate2": ctranslate2_decoding,
     "ctranslate2-1-thread": functools.partial(ctranslate2_decoding, threads=1),
+    "ctranslate2-2-batches": functools.partial(ctranslate2_decoding, threads=1, batches=2),
     "keras-hub": keras_hub_decoding,
     "keras-hub-uncached": functools.partial(keras_hub_decoding, cached=False),
     **PARTS,
@@ -272,6 +275,8 @@ def config_of(args):
 
 def measure(args, contenders):
     """The contenders in this process: {(name, batch size, beams): seconds, first, memory}."""
+    if args.keep_memory:
+        backend.keep_freed_memory()
     keras.utils.set_random_seed(args.seed)
     rng = np.random.default_rng(args.seed)
     transformer = kt.Transformer(args.vocabulary_size, config=config_of(args))
@@ -381,6 +386,8 @@ def add_command(commands, formatter):
     add("--warmup", type=int, default=2, metavar="N", help=warmup)
     separate = "processes per contender; 0: one process for all contenders (default: 0)"
     add("--separate", type=int, default=0, metavar="N", help=separate)
+    kept = "keep freed memory in the process"
+    add("--keep-memory", action="store_true", help=kept)
     seed = "random seed of weights and ids (default: 0)"
     add("--seed", type=int, default=0, metavar="N", help=seed)
     add("--json", metavar="FILE", help="JSON file for the rows and their circumstances")

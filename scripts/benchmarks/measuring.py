@@ -92,6 +92,15 @@ def peak_memory():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
 
 
+def page_faults():
+    """How many pages of memory the system has given to this process; NaN on Windows."""
+    try:
+        import resource
+    except ImportError:
+        return math.nan
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
 def report(args, rows, **circumstances):
     """Where, with what and when the rows were measured: a line after the table, and the JSON."""
     backend = keras.backend.backend()

@@ -8,7 +8,7 @@ import tempfile
 import keras_transformer as kt
 from keras_transformer import backend
 
-from .measuring import check_quiet, race, report, sizes_given, stack_of
+from .measuring import check_quiet, page_faults, race, report, sizes_given, stack_of
 from .training import add_step, keras_step, ours, random_batch, set_up
 
 PROFILE_HELP = """\
@@ -18,7 +18,8 @@ TensorFlow and JAX that of XLA, which JAX reads (install it, too).
 Each row is a kind of operation, with its milliseconds per step and its share of all operations,
 forward and backward, Adam included. A step has two threads or more, so that the sum may be longer
 than the step; a profiled step is slower than another one. `products` are the operations that
-multiply matrices: the least that a step of these sizes needs.
+multiply matrices: the least that a step of these sizes needs. New pages are memory that a step
+requests from the system, which --keep-memory avoids.
 """
 PRODUCTS = {
     "tensorflow": ("MatMul", "_FusedMatMul", "BatchMatMulV2"),
@@ -79,7 +80,9 @@ def profile(args):
     jit_compile = False if name == "tensorflow" else "auto"
     step = keras_step(ours(config, args.vocabulary_size), batch, loss, None, jit_compile)
     race([step], 3)
+    before = page_faults()
     seconds_per_step = float(race([step], args.rounds).mean())
+    pages_per_step = (page_faults() - before) / args.rounds
     by_profiler = profiled_by_torch if name == "torch" else profiled_by_xla
     kinds = {kind: s / args.rounds for kind, s in by_profiler(step, args.rounds).items()}
     total = sum(kinds.values())
@@ -89,12 +92,14 @@ def profile(args):
 
     batches = f"batch {args.batch_size} x {args.length}, dropout {config.dropout:g}"
     print(f"Operations of a training step, {stack_of(config, args.vocabulary_size)}, {batches}")
-    print(f"{seconds_per_step:.3f} s per step without the profiler\n")
+    print(f"{seconds_per_step:.3f} s and {pages_per_step:,.0f} new pages of memory per step")
+    print("without the profiler\n")
     print("| operation | ms per step | share |\n|---|---|---|")
     for kind, seconds in rows:
         print(f"| {kind} | {1000 * seconds:.1f} | {seconds / total:.1%} |")
     rows = [{"operation": kind, "seconds": s, "share": s / total} for kind, s in rows]
-    report(args, rows, seconds_per_step=seconds_per_step, two_threads_over_one=quiet)
+    of_step = dict(seconds_per_step=seconds_per_step, pages_per_step=pages_per_step)
+    report(args, rows, **of_step, two_threads_over_one=quiet)
 
 
 def add_command(commands, formatter):
