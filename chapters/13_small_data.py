@@ -504,8 +504,8 @@ assert copied["tied", "new"] > 0.5 and copied["untied", "new"] < 0.05
 # ## Answers
 #
 # 1\. Few, and it brings back the weights of the lowest validation *loss*. The accuracy is no better
-# for it, and may be worse: beyond that point the MLP becomes surer, of right and wrong alike, and
-# continues to learn a little.
+# for it, and here it is worse: beyond that point the MLP becomes surer, of right and wrong alike,
+# which costs loss, and still it continues to learn.
 
 # %%
 stopping = keras.callbacks.EarlyStopping(patience=2, restore_best_weights=True)
