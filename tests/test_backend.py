@@ -336,8 +336,9 @@ def pages():
 
 @pytest.mark.once
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries cannot be told so")
+@pytest.mark.parametrize("name", ["tensorflow", "jax"])
 @pytest.mark.parametrize("thread", ["main", "other"])  # TensorFlow computes in others
-def test_memory_that_was_freed_is_not_asked_for_again_page_by_page(thread):
+def test_memory_that_was_freed_is_not_asked_for_again_page_by_page(thread, name):
     def pages(*lines):
         call = "pages()" if thread == "main" else "Thread(target=pages).start()"
         imports = ["import ctypes, resource, sys", "from threading import Thread"]
@@ -346,7 +347,7 @@ def test_memory_that_was_freed_is_not_asked_for_again_page_by_page(thread):
         return int(found.stdout)
 
     # Alone: Keras takes seconds.
-    function = "name = lambda: 'tensorflow'\n" + inspect.getsource(backend.keep_freed_memory)
+    function = f"name = lambda: {name!r}\n" + inspect.getsource(backend.keep_freed_memory)
     assert pages(function, "keep_freed_memory()") < 100 < 1_000 < pages(function)
 
 

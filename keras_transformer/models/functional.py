@@ -54,7 +54,7 @@ class FunctionalModel(keras.Model):
 
     def make_train_function(self, force=False):
         # An optimizer that is built within the first step makes TensorFlow trace that step twice.
-        if self.optimizer is not None:
+        if self.optimizer is not None and not self.optimizer.built:
             self.optimizer.build(self.trainable_variables)
         return super().make_train_function(force)
 

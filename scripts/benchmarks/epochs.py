@@ -9,7 +9,7 @@ import keras_transformer as kt
 from keras_transformer import backend
 from recipes import TRANSLATION
 
-from .measuring import check_quiet, report, stack_of
+from .measuring import add_keep_memory, check_quiet, report, stack_of
 from .training import keras_hub_layers, ours
 
 EPOCH_HELP = """\
@@ -90,8 +90,8 @@ def run(args):
     source, target = tokenizer.encode(source), tokenizer.encode(target)
     num_tokens = sum(map(len, target)) + len(target)  # END is predicted, too
     quiet = check_quiet()
-    sizes = dict(tokens_per_batch=args.tokens_per_batch or recipe.tokens_per_batch)
-    sizes["num_buckets"] = args.num_buckets
+    budget = args.tokens_per_batch or recipe.tokens_per_batch
+    sizes = dict(tokens_per_batch=budget, num_buckets=args.num_buckets)
     num_batches, our = our_epoch(config, vocabulary_size, source, target, **sizes)
     peer = keras_hub_epoch(config, vocabulary_size, source, target, num_batches)
 
@@ -138,8 +138,7 @@ def add_command(commands, formatter):
     add("--tokens-per-batch", type=int, metavar="N", help=tokens)
     buckets = "length buckets of ours (default: 8)"
     add("--num-buckets", type=int, default=8, metavar="N", help=buckets)
-    kept = "keep freed memory in the process, as the training scripts do"
-    add("--keep-memory", action="store_true", help=kept)
+    add_keep_memory(add)
     add("--limit", type=int, metavar="N", help="number of pairs to use (default: all)")
     rounds = "epochs per contender after its first (default: 1)"
     add("--rounds", type=int, default=1, metavar="N", help=rounds)

@@ -16,6 +16,7 @@ from keras_transformer import backend
 from keras_transformer.shards.processes import num_cores
 
 from .measuring import (
+    add_keep_memory,
     add_sizes,
     check_quiet,
     id_inputs,
@@ -386,8 +387,7 @@ def add_command(commands, formatter):
     add("--warmup", type=int, default=2, metavar="N", help=warmup)
     separate = "processes per contender; 0: one process for all contenders (default: 0)"
     add("--separate", type=int, default=0, metavar="N", help=separate)
-    kept = "keep freed memory in the process"
-    add("--keep-memory", action="store_true", help=kept)
+    add_keep_memory(add)
     seed = "random seed of weights and ids (default: 0)"
     add("--seed", type=int, default=0, metavar="N", help=seed)
     add("--json", metavar="FILE", help="JSON file for the rows and their circumstances")

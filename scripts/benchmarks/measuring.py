@@ -37,6 +37,12 @@ def add_sizes(add, config=None):
         add(option, type=int, metavar="N", help=f"{text} (default: {default})")
 
 
+def add_keep_memory(add):
+    """An option for `backend.keep_freed_memory`."""
+    kept = "keep freed memory in the process, as the training scripts do"
+    add("--keep-memory", action="store_true", help=kept)
+
+
 def sizes_given(args):
     """The sizes on the command line, as changes of a `TransformerConfig`."""
     return {name: value for name in SIZES if (value := getattr(args, name)) is not None}
@@ -82,23 +88,24 @@ def check_quiet():
     return ratio
 
 
-def peak_memory():
-    """The peak memory of this process in MB; NaN on Windows, which has no such counter."""
+def usage():
+    """What the system counts for this process; None on Windows, which has no such counters."""
     try:
         import resource
     except ImportError:
-        return math.nan
+        return None
+    return resource.getrusage(resource.RUSAGE_SELF)
+
+
+def peak_memory():
+    """The peak memory of this process in MB; NaN on Windows."""
     unit = 2**20 if sys.platform == "darwin" else 2**10  # bytes there, kilobytes on Linux
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+    return counted.ru_maxrss / unit if (counted := usage()) else math.nan
 
 
 def page_faults():
     """How many pages of memory the system has given to this process; NaN on Windows."""
-    try:
-        import resource
-    except ImportError:
-        return math.nan
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    return counted.ru_minflt if (counted := usage()) else math.nan
 
 
 def report(args, rows, **circumstances):

@@ -92,8 +92,8 @@ def profile(args):
 
     batches = f"batch {args.batch_size} x {args.length}, dropout {config.dropout:g}"
     print(f"Operations of a training step, {stack_of(config, args.vocabulary_size)}, {batches}")
-    print(f"{seconds_per_step:.3f} s and {pages_per_step:,.0f} new pages of memory per step")
-    print("without the profiler\n")
+    print(f"Without the profiler: {seconds_per_step:.3f} s per step,", end=" ")
+    print(f"{pages_per_step:,.0f} new pages of memory\n")
     print("| operation | ms per step | share |\n|---|---|---|")
     for kind, seconds in rows:
         print(f"| {kind} | {1000 * seconds:.1f} | {seconds / total:.1%} |")

@@ -15,6 +15,7 @@ from keras_transformer import backend
 
 from .measuring import (
     INPUTS,
+    add_keep_memory,
     add_sizes,
     check_quiet,
     id_inputs,
@@ -414,8 +415,7 @@ def add_step(add):
     add("--length", type=int, default=32, metavar="N", help="tokens per side (default: 32)")
     dtype = "dtype policy: float32 (default), mixed_bfloat16 or mixed_float16"
     add("--dtype", default="float32", help=dtype)
-    kept = "keep freed memory in the process, as the training scripts do"
-    add("--keep-memory", action="store_true", help=kept)
+    add_keep_memory(add)
     seed = "random seed of weights, ids and dropout (default: 0)"
     add("--seed", type=int, default=0, metavar="N", help=seed)
     add("--json", metavar="FILE", help="JSON file for the rows and their circumstances")
