@@ -1,8 +1,6 @@
 """Sentences per second of decoding, compared with CTranslate2 and KerasHub's samplers."""
 
-import concurrent.futures
 import functools
-import multiprocessing
 import sys
 import tempfile
 import time
@@ -16,10 +14,13 @@ from keras_transformer import backend
 from keras_transformer.shards.processes import num_cores
 
 from .measuring import (
+    OF_OURS_ALONE,
     add_keep_memory,
+    add_separate,
     add_sizes,
     check_quiet,
     id_inputs,
+    measure_separately,
     peak_memory,
     race,
     report,
@@ -315,16 +316,12 @@ def prepare(step, warmup):
     return {"first": first, "memory_mb": peak_memory() - before}
 
 
-def measure_separately(args):
-    """As `measure`, but each contender in `args.separate` new processes, in turn."""
+def merge(measured):
+    """The rows of several processes as one: all seconds, and medians of the rest."""
     merged = {}
-    for _ in range(args.separate):
-        for name in args.contenders:
-            context = multiprocessing.get_context("spawn")
-            with concurrent.futures.ProcessPoolExecutor(1, context) as process:
-                results = process.submit(measure, args, [name]).result()
-            for key, result in results.items():
-                merged.setdefault(key, []).append(result)
+    for results in measured:
+        for key, result in results.items():
+            merged.setdefault(key, []).append(result)
     return {
         key: {
             "first": float(np.median([result["first"] for result in results])),
@@ -337,7 +334,10 @@ def measure_separately(args):
 
 def generate(args):
     quiet = check_quiet()
-    rows = measure_separately(args) if args.separate else measure(args, args.contenders)
+    if args.separate:
+        rows = merge(measure_separately(measure, args))
+    else:
+        rows = measure(args, args.contenders)
     for (name, batch_size, beams), row in rows.items():
         quantiles = np.quantile(row["seconds"], (0.75, 0.5, 0.25))
         low, median, high = (batch_size / quantiles).tolist()
@@ -385,9 +385,8 @@ def add_command(commands, formatter):
     add("--rounds", type=int, default=15, metavar="N", help=rounds)
     warmup = "untimed batches per contender before (default: 2)"
     add("--warmup", type=int, default=2, metavar="N", help=warmup)
-    separate = "processes per contender; 0: one process for all contenders (default: 0)"
-    add("--separate", type=int, default=0, metavar="N", help=separate)
-    add_keep_memory(add)
+    add_separate(add)
+    add_keep_memory(add, OF_OURS_ALONE)
     seed = "random seed of weights and ids (default: 0)"
     add("--seed", type=int, default=0, metavar="N", help=seed)
     add("--json", metavar="FILE", help="JSON file for the rows and their circumstances")

@@ -1,8 +1,12 @@
 """What the benchmarks share: sizes, a fair race, and the circumstances of a measurement."""
 
+import argparse
+import concurrent.futures
 import datetime
+import importlib
 import json
 import math
+import multiprocessing
 import os
 import pathlib
 import platform
@@ -37,10 +41,33 @@ def add_sizes(add, config=None):
         add(option, type=int, metavar="N", help=f"{text} (default: {default})")
 
 
-def add_keep_memory(add):
+def add_keep_memory(add, whose=""):
     """An option for `backend.keep_freed_memory`."""
-    kept = "keep freed memory in the process, as the training scripts do"
+    kept = f"keep freed memory in the process, as the training scripts do{whose}"
     add("--keep-memory", action="store_true", help=kept)
+
+
+def add_separate(add):
+    """An option for `measure_separately`."""
+    separate = "processes per contender; 0: one process for all contenders (default: 0)"
+    add("--separate", type=int, default=0, metavar="N", help=separate)
+
+
+OF_OURS_ALONE = "; with --separate, in processes of ours and limit alone"
+
+
+def measure_separately(measure, args):
+    """Yields `measure(args, [name])` of each contender in `args.separate` new processes, in turn.
+
+    The setting of --keep-memory is the process's, and a user of another library has none of it.
+    """
+    for _ in range(args.separate):
+        for name in args.contenders:
+            kept = args.keep_memory and name.startswith(("ours", "limit"))
+            of_name = argparse.Namespace(**vars(args) | {"keep_memory": kept})
+            context = multiprocessing.get_context("spawn")
+            with concurrent.futures.ProcessPoolExecutor(1, context) as process:
+                yield process.submit(measure, of_name, [name]).result()
 
 
 def sizes_given(args):
@@ -111,8 +138,10 @@ def page_faults():
 def report(args, rows, **circumstances):
     """Where, with what and when the rows were measured: a line after the table, and the JSON."""
     backend = keras.backend.backend()
-    modules = {name: sys.modules.get(name) for name in ("keras", "keras_hub", backend)}
-    versions = {name: module.__version__ for name, module in modules.items() if module}
+    contenders = {name.replace("-", "_") for name in getattr(args, "contenders", ())}
+    used = contenders.union(sys.modules)  # contenders may have had processes of their own
+    packages = [name for name in ("keras", "keras_hub", "ctranslate2", backend) if name in used]
+    versions = {name: importlib.import_module(name).__version__ for name in packages}
     where = {
         "hardware": hardware(),
         "versions": {"python": platform.python_version(), **versions},

@@ -8,7 +8,15 @@ import tempfile
 import keras_transformer as kt
 from keras_transformer import backend
 
-from .measuring import check_quiet, page_faults, race, report, sizes_given, stack_of
+from .measuring import (
+    add_keep_memory,
+    check_quiet,
+    page_faults,
+    race,
+    report,
+    sizes_given,
+    stack_of,
+)
 from .training import add_step, keras_step, ours, random_batch, set_up
 
 PROFILE_HELP = """\
@@ -107,6 +115,7 @@ def add_command(commands, formatter):
     command = commands.add_parser("profile", help=one_line, description=PROFILE_HELP, **formatter)
     add = command.add_argument
     add_step(add)
+    add_keep_memory(add)
     add("--rounds", type=int, default=5, metavar="N", help="profiled steps (default: 5)")
     add("--top", type=int, default=15, metavar="N", help="operations to print (default: 15)")
     command.set_defaults(run=profile)

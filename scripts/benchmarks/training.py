@@ -15,10 +15,13 @@ from keras_transformer import backend
 
 from .measuring import (
     INPUTS,
+    OF_OURS_ALONE,
     add_keep_memory,
+    add_separate,
     add_sizes,
     check_quiet,
     id_inputs,
+    measure_separately,
     race,
     report,
     sizes_given,
@@ -51,6 +54,10 @@ variant of each.
 seconds of the products alone, which no implementation of these sizes can do without. `TFLOP/s`
 counts these products, and beside it stands their share of the ceiling: what large square products
 reach in the same run.
+
+In one process the settings of one contender are those of all. --separate N gives each contender N
+processes of its own, in turn, and --keep-memory then holds for ours and the limit alone: a user of
+another library has no such setting.
 """
 
 
@@ -334,11 +341,11 @@ def variants(name, config, args, batch):
             yield how, keras_step(model, batch, loss, metrics, jit_compile, args.steps)
 
 
-def fastest_variants(seconds, steps):
+def fastest_variants(seconds):
     """The variant of each contender with the lowest median: {name: row of the table}."""
     best = {}
-    for (name, variant, _), column in zip(steps, seconds.T, strict=True):
-        low, median, high = (float(q) for q in np.quantile(column, (0.25, 0.5, 0.75)))
+    for (name, variant), of_variant in seconds.items():
+        low, median, high = (float(q) for q in np.quantile(of_variant, (0.25, 0.5, 0.75)))
         if name not in best or median < best[name]["seconds"]:
             best[name] = {
                 "name": name,
@@ -346,7 +353,7 @@ def fastest_variants(seconds, steps):
                 "seconds": median,
                 "low": low,
                 "high": high,
-                "fastest": float(column.min()),
+                "fastest": min(of_variant),
             }
     return best
 
@@ -359,24 +366,39 @@ def set_up(args):
     keras.config.set_dtype_policy(args.dtype)
 
 
-def train(args):
+def config_of(args):
+    config = kt.PRESETS[args.preset].replace(**sizes_given(args))
+    return config if args.dropout is None else config.replace(dropout=args.dropout)
+
+
+def measure(args, contenders):
+    """The contenders in this process: {(name, variant): seconds of each round, per step}."""
     set_up(args)
     if not args.flash_attention:
         keras.config.disable_flash_attention()
-    config = kt.PRESETS[args.preset].replace(**sizes_given(args))
-    if args.dropout is not None:
-        config = config.replace(dropout=args.dropout)
-    quiet = check_quiet()
-    batch, steps = random_batch(args, args.length), []
-    for name in args.contenders:
-        for how, step in variants(name, config, args, batch):
+    batch, steps = random_batch(args, args.length), {}
+    for name in contenders:
+        for how, step in variants(name, config_of(args), args, batch):
             print(f"preparing {name} {how}", file=sys.stderr)
             for _ in range(args.warmup):
                 step()
-            steps.append((name, how, step))
-    seconds = race([step for _, _, step in steps], args.rounds)
-    seconds /= [1 if name == "limit" else args.steps for name, _, _ in steps]
-    best = fastest_variants(seconds, steps)
+            steps[name, how] = step
+    seconds = race(list(steps.values()), args.rounds)
+    seconds /= [1 if name == "limit" else args.steps for name, _ in steps]
+    return dict(zip(steps, seconds.T.tolist(), strict=True))
+
+
+def train(args):
+    quiet = check_quiet()
+    if args.separate:
+        keras.config.set_dtype_policy(args.dtype)  # for the ceiling below
+        seconds = collections.defaultdict(list)
+        for results in measure_separately(measure, args):
+            for key, of_process in results.items():
+                seconds[key] += of_process
+    else:
+        seconds = measure(args, args.contenders)
+    config, best = config_of(args), fastest_variants(seconds)
     models = {name: row for name, row in best.items() if name != "limit"}
     peer = min((r["seconds"] for n, r in models.items() if not n.startswith("ours")), default=None)
     limit = best["limit"]["seconds"] if "limit" in best else None
@@ -415,7 +437,6 @@ def add_step(add):
     add("--length", type=int, default=32, metavar="N", help="tokens per side (default: 32)")
     dtype = "dtype policy: float32 (default), mixed_bfloat16 or mixed_float16"
     add("--dtype", default="float32", help=dtype)
-    add_keep_memory(add)
     seed = "random seed of weights, ids and dropout (default: 0)"
     add("--seed", type=int, default=0, metavar="N", help=seed)
     add("--json", metavar="FILE", help="JSON file for the rows and their circumstances")
@@ -429,6 +450,8 @@ def add_command(commands, formatter):
     contenders = "contenders to measure (default: all)"
     add("--contenders", nargs="+", choices=everyone, default=everyone, help=contenders)
     add_step(add)
+    add_separate(add)
+    add_keep_memory(add, OF_OURS_ALONE)
     add("--dropout", type=float, metavar="P", help="dropout rate (default: the preset's)")
     flash = "attention that never holds all scores, where the backend has it (default: yes)"
     add("--flash-attention", action=argparse.BooleanOptionalAction, default=True, help=flash)
