@@ -32,6 +32,8 @@ from keras_transformer.training import Run
 Folder = Annotated[str | None, tyro.conf.arg(metavar="FOLDER")]
 
 SEARCH = ("beams", "length_penalty")  # a model file provides them, and they may change
+# Options newer than some runs, and what these do without them.
+IN_OLDER_RUNS = {"num_buckets": 8, **{n: getattr(TransformerConfig, n) for n in ADDED_OPTIONS}}
 
 # Of each pair, the one on the command line replaces the other one of the recipe.
 ALTERNATIVES = {"batch_size": None, "tokens_per_batch": None}, {"ema": None, "average": 0}
@@ -302,9 +304,10 @@ def _flags(names):
 
 
 def _resume(words, output, defaults, recipes):
-    saved = Run(output, resume=True).settings["arguments"]
-    saved = {name: getattr(TransformerConfig, name) for name in ADDED_OPTIONS} | saved
-    if saved.keys() != defaults.flat().keys():
+    known = defaults.flat().keys()
+    saved = {name: value for name, value in IN_OLDER_RUNS.items() if name in known}
+    saved |= Run(output, resume=True).settings["arguments"]
+    if saved.keys() != known:
         raise ValueError(f"The options in {output} are of another version; start a new run.")
     saved = {k: tuple(v) if isinstance(v, list) else v for k, v in saved.items()}
     given = _read(words, defaults.replace(**saved), recipes)

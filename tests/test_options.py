@@ -298,6 +298,7 @@ def test_a_run_of_before_an_option_was_added_is_resumed_with_its_default(parsed,
     started = parsed("--output", tmp_path)
     flat = started.flat()
     assert (flat.pop("layer_norm_epsilon"), flat.pop("logits_bias")) == (1e-6, False)
+    assert flat.pop("num_buckets") == 8
     Run(tmp_path).begin(flat, data=[])
     assert parsed("--resume", "--output", tmp_path) == started.replace(resume=True)
 
