@@ -91,7 +91,13 @@ html_favicon = html_logo = "icon.svg"
 html_sourcelink_suffix = ""
 # On a telephone a long name breaks, rather than push the page sideways.
 NARROW = """<style>
-h1, code, code .pre {overflow-wrap: anywhere !important; white-space: normal !important}
+h1, code, code .pre, .prev-next-title {
+    overflow-wrap: anywhere !important; white-space: normal !important
+}
+@media (max-width: 600px) {
+    h1 {font-size: 1.9rem !important}
+    .prev-next-area a, .prev-next-info {min-width: 0; max-width: 100%}
+}
 </style>"""
 highlight_language = "none"  # commands are no Python
 
@@ -182,5 +188,8 @@ def way_to_the_notebook(app, page):
 
 def lead_home(app, exception):
     if exception is None and app.builder.name == "html":
-        home = f'<meta http-equiv="refresh" content="0; url={root_doc}.html">\n'
+        home = (
+            '<link rel="icon" href="_static/icon.svg">\n'
+            f'<meta http-equiv="refresh" content="0; url={root_doc}.html">\n'
+        )
         pathlib.Path(app.outdir, "index.html").write_text(home, "utf-8")

@@ -325,8 +325,8 @@ def trace(function: Callable, training: bool = False) -> Callable:
     Args:
         function: its arguments are structures of tensors.
         training: bool, True: it is differentiated and draws dropout, with the same bits. A shape is
-            then recorded when it comes for the `RECORDED_AT`th time, because that takes as long as
-            some fifty steps gain.
+            then recorded when it comes a number of times (`RECORDED_AT`), because recording takes
+            as long as some fifty steps gain.
 
     Returns:
         A function with the same arguments.
