@@ -12,6 +12,7 @@ import argparse
 import contextlib
 import functools
 import http.server
+import itertools
 import pathlib
 import shutil
 import sys
@@ -40,6 +41,7 @@ const width = document.documentElement.clientWidth;
 const scrolls = e => e && (["auto", "scroll"].includes(getComputedStyle(e).overflowX)
     || getComputedStyle(e).position == "fixed" || scrolls(e.parentElement));
 return [...document.querySelectorAll("main *, footer *")]
+    .filter(e => !e.closest("mjx-assistive-mml"))  // for screen readers
     .filter(e => e.getClientRects().length && e.getBoundingClientRect().right > width + 1
         && !scrolls(e))
     .map(e => `${e.tagName} ${e.className} ${(e.textContent || e.alt || "").trim().slice(0, 60)}`)
@@ -106,28 +108,14 @@ def take_picture(driver, path):
     resize(driver, width)
 
 
-def look(driver, origin, page, pictures):
-    """Problems of one page, its links and its anchors."""
-    problems, links, targets = [], [], []
-    for theme in ("light", "dark"):
-        for device, width in WIDTHS.items():
-            resize(driver, width)
-            driver.get(f"{origin}/{page}")
-            driver.execute_script("localStorage.mode = localStorage.theme = arguments[0]", theme)
-            driver.refresh()
-            where = f"{page}, {device}, {theme}"
-            problems += [f"{where}: console: {text}" for text in errors_of(driver, origin)]
-            broken = driver.execute_script(BROKEN_IMAGES)
-            problems += [f"{where}: no image at {source}" for source in broken]
-            if device == "phone":
-                wide = driver.execute_script(TOO_WIDE)
-                problems += [f"{where}: wider than the screen: {element}" for element in wide]
-            if pictures:
-                name = f"{page.removesuffix('.html').replace('/', '_')}_{device}_{theme}.png"
-                take_picture(driver, pictures / name)
-    links = driver.execute_script(LINKS)
-    targets = driver.execute_script(TARGETS)
-    return problems, links, targets
+def look(driver, origin, page, device):
+    """What is wrong with one page."""
+    driver.get(f"{origin}/{page}")
+    yield from (f"console: {text}" for text in errors_of(driver, origin))
+    yield from (f"no image at {source}" for source in driver.execute_script(BROKEN_IMAGES))
+    if device == "phone":
+        for element in driver.execute_script(TOO_WIDE):
+            yield f"wider than the screen: {' '.join(element.split())}"
 
 
 def broken_links(folder, origin, links, targets):
@@ -170,10 +158,21 @@ def main():
     )
     problems, links, targets = [], {}, {}
     with served(args.site) as origin, browser() as driver:
-        for page in pages:
-            of_page, links[page], targets[page] = look(driver, origin, page, args.pictures)
-            problems += of_page
-            print(page, *of_page, sep="\n  ", flush=True)
+        for theme, (device, width) in itertools.product(("light", "dark"), WIDTHS.items()):
+            resize(driver, width)
+            driver.get(f"{origin}/{pages[0]}")
+            driver.execute_script("localStorage.mode = localStorage.theme = arguments[0]", theme)
+            for page in pages:
+                where = f"{page}, {device}, {theme}"
+                print(where, file=sys.stderr)
+                problems += (
+                    f"{where}: {problem}" for problem in look(driver, origin, page, device)
+                )
+                links[page] = driver.execute_script(LINKS)
+                targets[page] = driver.execute_script(TARGETS)
+                if args.pictures:
+                    name = f"{page.removesuffix('.html').replace('/', '_')}_{device}_{theme}.png"
+                    take_picture(driver, args.pictures / name)
         problems += broken_links(args.site, origin, links, targets)
         problems += unfound(driver, origin)
     print(f"{len(pages)} pages, {sum(map(len, links.values()))} links")

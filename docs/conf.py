@@ -89,14 +89,18 @@ html_theme_options = {"home_page_in_toc": True, "navbar_persistent": []}  # one 
 html_context = {"default_mode": "auto"}  # light or dark, as the reader's system
 html_favicon = html_logo = "icon.svg"
 html_sourcelink_suffix = ""
-# On a telephone a long name breaks, rather than push the page sideways.
+# On a telephone long names break, formulas and tables scroll, and nothing pushes a page sideways.
 NARROW = """<style>
-h1, code, code .pre, .prev-next-title {
+h1, code, code .pre, .sig, .prev-next-title {
     overflow-wrap: anywhere !important; white-space: normal !important
 }
+mjx-container:not([display]) {
+    display: inline-block; max-width: 100%; overflow: auto hidden; vertical-align: middle
+}
+.indextable {display: block; overflow-x: auto}
 @media (max-width: 600px) {
     h1 {font-size: 1.9rem !important}
-    .prev-next-area a, .prev-next-info {min-width: 0; max-width: 100%}
+    .prev-next-area a, .prev-next-info {min-width: 0 !important; max-width: 100% !important}
 }
 </style>"""
 highlight_language = "none"  # commands are no Python
@@ -138,6 +142,7 @@ def offer_notebook(app, page, template, context, doctree):
 
 def draw(app, page, template, context, doctree):
     """The map of the Transformer, each box a link, in place of its picture and in each chapter."""
+    context["metatags"] = context.get("metatags", "") + NARROW
     if "body" not in context:
         return
     links = {
@@ -160,7 +165,7 @@ def draw(app, page, template, context, doctree):
         head = f"<details open><summary>{words}</summary>{head}</details>"
         head = way_to_the_notebook(app, page) + head
         body = body.replace("</h1>", f"</h1>{head}", 1)
-    context["body"] = NARROW + body
+    context["body"] = body
 
 
 def on_a_page(drawing):
