@@ -2,6 +2,7 @@
 
 import atexit
 import json
+import logging
 import pathlib
 import sys
 import time
@@ -23,6 +24,7 @@ FOLDER = ROOT / "runs" / "chapters"
 START = time.perf_counter()
 NUMBERS = {}
 
+logging.getLogger("tensorflow").setLevel(logging.ERROR)  # it warns when it traces several shapes
 backend.keep_freed_memory()
 backend.set_num_threads(1)  # the models of the chapters are so small that two take longer
 

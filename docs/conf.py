@@ -49,6 +49,7 @@ nb_custom_formats = {
 nb_execution_timeout = 180  # seconds per cell
 nb_execution_raise_on_error = True
 nb_output_stderr = "remove"  # the notices with which backends start
+nb_merge_streams = True  # lines that one cell prints at different times
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
 
@@ -97,9 +98,12 @@ h1, code, code .pre, .sig, .prev-next-title {
 mjx-container:not([display]) {
     display: inline-block; max-width: 100%; overflow: auto hidden; vertical-align: middle
 }
-.indextable {display: block; overflow-x: auto}
+.indextable, .cell_output .image-reference {display: block; overflow-x: auto}
 @media (max-width: 600px) {
     h1 {font-size: 1.9rem !important}
+    .cell_output img:is([width^="1"], [width^="6"], [width^="7"], [width^="8"], [width^="9"]) {
+        min-width: 600px  /* of several panels */
+    }
     .prev-next-area a, .prev-next-info {min-width: 0 !important; max-width: 100% !important}
 }
 </style>"""
