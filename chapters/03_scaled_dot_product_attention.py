@@ -30,10 +30,12 @@ rng = np.random.default_rng(3)
 #
 # $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\!\left(\frac{QK^T}{\sqrt{d_k}}\right)V$$
 #
-# Each word is a vector, and three trained matrices make three vectors of it: a *query*, what it
-# asks for; a *key*, by which it is found; a *value*, what it hands over. The rows of $Q$, $K$ and
-# $V$ are those of all words. (Here we draw them at random; the last section asks what the matrices
-# are for.)
+# Each word (or *token*: a word, a part of one, a digit) is a vector, and three trained matrices
+# make three vectors of it: a *query*, what it asks for; a *key*, by which it is found; a *value*,
+# what it hands over. They are the rows of $Q$, $K$ and $V$. There are as many values as keys, but
+# those who ask may be others than those who answer (chapter 7): below, four ask six. Query and key
+# have one width, $d_k$. (Here we draw all of them at random; the last section asks what the
+# matrices are for.)
 #
 # Read it for a single query $q$: score every key with a dot product, turn the scores into weights
 # that sum to 1, and take the weighted mean of the values. That is a dictionary lookup gone soft:
@@ -185,7 +187,7 @@ figures.show(figure, "03_scale")
 # %%
 half = norm(jacobian(np.array([[0.5, 0.5]])))[0]
 assert norm(jacobian(rng.dirichlet(np.full(16, 0.2), size=5000))).max() < half == 0.5
-at_query = norm(jacobian(raw) @ keys)
+at_query = norm(jacobian(raw) @ keys)  # raw, scaled, keys and d_k are those of the last width
 at_query_scaled = norm(jacobian(scaled) @ keys) / np.sqrt(d_k)
 for name, norms in (("raw", at_query), ("scaled", at_query_scaled)):
     print(f"at the query, {name:6}: median {np.median(norms):.4f}, largest {norms.max():.2f}")
@@ -194,7 +196,8 @@ assert at_query.max() > 5 > 0.5 > at_query_scaled.max()
 
 # %% [markdown]
 # Both, then: half of the queries get next to nothing, and the few whose two best keys tie get about
-# $\frac12\sqrt{d_k} = 16$. With the scale all of them get about the same.
+# $\frac12\sqrt{d_k} = 16$ (their Jacobian has four entries of $\pm\frac14$, and the two keys that
+# it multiplies lie $\sqrt{2d_k}$ apart). With the scale all of them get about the same.
 #
 # ## The scale in the wrong place
 #
@@ -320,9 +323,11 @@ def scaled_dot(query, keys):
 # %% [markdown]
 # Let's have each look words up in a dictionary: 16 of 40 symbols are the keys, each with four
 # random numbers for its value, and one of them is asked for. Queries and keys are trained
-# embeddings that start with variance 1; a fourth contestant starts smaller, so that $q \cdot k$ has
-# variance 1. The answer is the weighted mean of the values, and so all learning comes through the
-# softmax. Its mean squared error is 1 for answering zero, and 15/16 for equal weights.
+# embeddings (an embedding is one trained vector for each symbol) that start with variance 1, of
+# width 4 and of width 256. A last contestant, the unscaled dot product of width 256 once more,
+# starts smaller, so that $q \cdot k$ has variance 1. The answer is the weighted mean of the values,
+# and so all learning comes through the softmax. Its mean squared error is 1 for answering zero, and
+# 15/16 for equal weights.
 
 
 # %%
@@ -378,8 +383,8 @@ assert max(errors["scaled_dot_256"]) < 0.1 and min(errors["dot_256_small_start"]
 # ## What Q and K are for
 #
 # Article 001 gives three reasons for projecting $X$ to $Q = XW^Q$ and $K = XW^K$: it settles
-# different lengths, saves computation, and learns nonlinear features. Let's check each, and a
-# fourth:
+# that sentences differ in length, saves computation, and learns nonlinear features. Let's check
+# each, and a fourth:
 
 # %%
 d_model, d_k = 512, 64
@@ -403,8 +408,8 @@ print(f"best key is the token itself: {own[0]:.0%} of X X^T, {own[1]:.0%} of Q K
 assert own[0] == 1 and own[1] < 0.5
 
 # %% [markdown]
-# A projection keeps the length (it is the weighted mean that takes any number of keys), saves
-# computation only for long inputs, and is linear; the one nonlinear step of equation 1 is the
+# A projection keeps the number of tokens (it is the weighted mean that takes any number of keys),
+# saves computation only for long inputs, and is linear; the one nonlinear step of equation 1 is the
 # softmax. What it does change is the last line: without $W^Q$ and $W^K$ each token finds itself
 # first. Which keys a query *may* see is the mask's business (chapter 6); several attentions side by
 # side are the next chapter.
@@ -413,7 +418,7 @@ assert own[0] == 1 and own[1] < 0.5
 #
 # 1. `nn.Linear` in article 001 and `Dense` in the package add a bias to the keys. What does it do?
 # 2. The scale assumes components of variance 1. What is the variance of a scaled score if they have
-#    standard deviation 2, and which layer of the Transformer sees to it that they have not?
+#    standard deviation 2? (The answer names the layer that sees to it that they have not.)
 # 3. Let the cosine be the score, without any factor. How much weight can one key of 16 get?
 #
 # Write equation 1 yourself, as a function of query, key and value, and have it marked:

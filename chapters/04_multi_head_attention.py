@@ -6,9 +6,9 @@
 # Transformer's attentions, and train one head and two on a task with two relations, over the
 # sentence of article 003. Run time: about 25 s.
 #
-# *In plain words:* one attention takes one mixture, and a word may need two things at once. So the
-# vector is cut into parts, and each part asks its own question. It costs nothing, since the parts
-# together are as wide as before.
+# *In plain words:* one attention takes one mixture, and a word may need two things at once. So its
+# query, key and value are cut into parts, and each part asks its own question. It costs nothing,
+# since the parts together are as wide as before.
 #
 # *Paper: sections 3.2.2 and 3.2.3. Géron: chapter 16, "Attention Is All You Need: The Original
 # Transformer Architecture" ("Multi-head attention"). Articles: all but 001, above all 003 and 004.*
@@ -31,8 +31,13 @@ rng = np.random.default_rng(4)
 # $$\mathrm{MultiHead}(Q, K, V) = \mathrm{Concat}(\mathrm{head}_1, \ldots, \mathrm{head}_h)\,W^O,
 # \qquad \mathrm{head}_i = \mathrm{Attention}(QW_i^Q, KW_i^K, VW_i^V)$$
 #
+# The $Q$, $K$ and $V$ of this equation are what goes *in*, before any projection; with one sentence
+# all three are $X$. What chapter 3 called $Q = XW^Q$ is $QW_i^Q$ here. $W^O$ is one more trained
+# matrix.
+#
 # The equation has $3h$ small matrices. The package has three large ones, and head $i$ is a slice of
-# their columns. Let's fill a layer of four heads with random numbers and do it by the equation:
+# their columns. Let's fill a layer of four heads with random numbers and do it by the equation (the
+# layer adds a bias to each product):
 
 # %%
 layer = kt.MultiHeadAttention(num_heads=4)
@@ -47,7 +52,7 @@ for i in slices:
     head, _ = kt.scaled_dot_product_attention(*map(ops.convert_to_tensor, (q, k, v)))
     heads.append(ops.convert_to_numpy(head))
 by_equation = np.concatenate(heads, axis=-1) @ W_O + b_O
-by_layer = ops.convert_to_numpy(layer(x, x))
+by_layer = ops.convert_to_numpy(layer(x, x))  # who asks, and who answers
 print(f"equation and layer differ by {np.abs(by_equation - by_layer).max():.0e}")
 np.testing.assert_allclose(by_equation, by_layer, atol=1e-5)
 
@@ -108,10 +113,12 @@ assert multiplications(100, 128, 8, key_dim=128) == 8 * counts[8][1]
 # they are masked (chapter 6), and it looks at what the encoder has made of the source, the *memory*
 # (chapter 7).
 #
-# Article 003 has a table of four attentions. Here it is as code: one layer class, and the kinds
-# differ in what is passed. (Mind the order, Keras's: `query, value, key`, and the key is the value
-# unless we say otherwise.) "Multi-head", the table's fourth row, is not a fourth kind: all three
-# have heads.
+# Article 003 has a table of four attentions. In *self-attention* a sentence asks itself: queries,
+# keys and values all come from it. *Masked* self-attention is the same, under a mask. In
+# *cross-attention* the queries come from the target, keys and values from the source. Here it is as
+# code: one layer class, and the kinds differ in what is passed. (Mind the order, Keras's: `query,
+# value, key`, and the key is the value unless we say otherwise.) "Multi-head", the table's fourth
+# row, is not a fourth kind: all three have heads.
 
 # %%
 source = rng.normal(size=(1, 5, 32)).astype("float32")  # 5 tokens, for the encoder
@@ -174,16 +181,17 @@ figures.show(figure, "04_sources")
 #
 # ## Two relations at once
 #
-# Why heads at all? "With a single attention head, averaging inhibits this", says section 3.2.2, and
-# article 003 on its sentence: one head must squeeze all that 他 (he) has to do with into one set of
-# weights. Let's take the sentence's thirteen words, draw rows of thirteen at random, close each row
-# to a ring, and ask at every position for two words: the one before and the one after. ("Before"
-# means nothing to attention itself. So a trained vector for each place is added to the word, which
-# is chapter 5.)
+# Why heads at all? Several heads can look at several places at once; "with a single attention head,
+# averaging inhibits this", says section 3.2.2, and article 003 on its sentence: one head must
+# squeeze all that 他 (he) has to do with into one set of weights. Let's take the sentence's
+# thirteen words, draw rows of thirteen at random, close each row to a ring, and ask at every
+# position for two words: the one before and the one after. ("Before" means nothing to attention
+# itself. So a trained vector for each place is added to the word, which is chapter 5.)
 
 # %%
 words = "那天 雨 很大 他 等了 很久 水汽 打湿了 衣服 也 没有 等到 她".split()
 glosses = "that day,rain,heavy,he,waited,long,mist,soaked,clothes,and still,not,came,she".split(",")
+he = words.index("他")  # its place in the sentence
 shifts = {"before": 1, "itself": 0, "after": -1}
 
 
@@ -247,7 +255,6 @@ assert min(right["one_hidden_before"], right["one_hidden_after"]) > 0.9
 # %%
 # extra code – where 他 looks in the sentence
 weights = {name: ops.convert_to_numpy(heads)[0] for name, heads in look(sentence).items()}
-he = words.index("他")
 labels = [figures.glossed(word, gloss) for word, gloss in zip(words, glosses, strict=True)]
 groups = {
     "one head": [("one", 0, figures.ORANGE)],
@@ -358,9 +365,11 @@ figures.show(plots.plot_attention(layers, columns, labels), "04_sentence")
 #
 # ## Exercises
 #
-# 1. Move the weights of `layer`, from the beginning, into `keras.layers.MultiHeadAttention`.
-# 2. Silence one of the two trained heads: set its rows of $W^O$ to zero. What is lost?
-# 3. Is "head 1" a name? Exchange heads in `layer` so that the output stays the same.
+# 1. Move the weights of the first section's `layer` into `keras.layers.MultiHeadAttention`.
+# 2. Silence one of the two trained heads: set its rows of $W^O$ to zero (the kernel of
+#    `model.get_layer("attention_two").output_projection`). What is lost?
+# 3. Does it matter which head comes first? Exchange heads in `layer` so that the output stays the
+#    same.
 #
 # Write the layer yourself, with `keras.layers.Dense` alone, and have it marked:
 # `kt.check_layer(MyMultiHeadAttention)`.

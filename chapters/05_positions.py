@@ -58,8 +58,8 @@ assert changes[0] < 1e-5 and changes[1] > 0.05
 # $$PE_{(pos,\,2i)} = \sin\frac{pos}{10000^{2i/d_{model}}} \qquad
 #   PE_{(pos,\,2i+1)} = \cos\frac{pos}{10000^{2i/d_{model}}}$$
 #
-# Each pair of dimensions is one wave, as sine and as cosine; the wavelengths grow from $2\pi$ to
-# nearly $10000 \cdot 2\pi$.
+# $pos$ is the place of the token, from 0, and $i$ counts the pairs of dimensions, from 0. Each pair
+# is one wave, as sine and as cosine; the wavelengths grow from $2\pi$ to nearly $10000 \cdot 2\pi$.
 
 
 # %%
@@ -158,9 +158,10 @@ assert error < 1e-4 and 20 < rises < 100
 
 # %% [markdown]
 # So it depends on the distance alone. Article 000 adds that it shows how *near* two positions are:
-# at this width up to some forty tokens; then it ripples. Since $\|PE_t - PE_{t+k}\|^2 = d_{model} -
-# 2\,PE_t \cdot PE_{t+k}$, it also settles what the articles demand of a code: no two positions
-# alike, values in $[-1, 1]$, and the same code at any length.
+# at this width up to some forty tokens; then it ripples. The articles demand three things of a
+# code: values in $[-1, 1]$, the same code whatever the length of the sentence, and no two positions
+# alike. Sines of $pos$ have the first two. For the third, each $PE_t$ has length
+# $\sqrt{d_{model}/2}$, so that $\|PE_t - PE_{t+k}\|^2 = d_{model} - 2\,PE_t \cdot PE_{t+k}$:
 
 # %%
 nearest = np.sqrt(d_model - 2 * of_distance[1:]).min()
@@ -252,7 +253,8 @@ np.testing.assert_allclose(np.hstack([W_x, W_x]) @ np.concatenate([x, p]), W_x @
 # %% [markdown]
 # Both lines hold, and the second adds a caution: adding is concatenation with *equal matrices*.
 # Concatenation can do more, and all that follows is wider. Let's count what that costs, and what
-# adding costs the words: how many of 512 directions do 100 positions fill?
+# adding costs the words: how many of 512 directions do 100 positions fill (as principal components
+# count them)?
 
 
 # %%
@@ -372,7 +374,8 @@ figures.show(figure, "05_order")
 # ## Exercises
 #
 # 1. The embedding of a word is multiplied by $\sqrt{d_{model}}$ before the position is added
-#    (section 3.4). Compare the lengths of both vectors, with the factor and without.
+#    (section 3.4; `kt.TokenEmbedding` does it). Compare the lengths of both vectors, with the
+#    factor and without.
 # 2. Leave the cosines out. Is a step still a linear map?
 # 3. What is 10000 for? Replace it by 1 and look for the two most alike of 1,000 positions.
 #
@@ -381,8 +384,9 @@ figures.show(figure, "05_order")
 #
 # ## Answers
 #
-# 1\. Each pair adds $\sin^2 + \cos^2 = 1$: a position has length $\sqrt{d_{model}/2}$. Without the
-# factor it would drown the word.
+# 1\. Each pair adds $\sin^2 + \cos^2 = 1$: a position has length $\sqrt{d_{model}/2}$. The numbers
+# of an embedding start with standard deviation $1/\sqrt{d_{model}}$, a word with length 1: without
+# the factor the position would drown it.
 
 # %%
 words = array(kt.TokenEmbedding(1000, d_model)(np.arange(1000)[None]))

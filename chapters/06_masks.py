@@ -100,8 +100,9 @@ for way, weights in three_ways(scores).items():
 # ## −10⁹, −∞, and a row without any key
 #
 # Many programs put $-10^9$ in its place, others add it to the score. The result is the same to the
-# last bit, with one exception: a row in which nothing may be seen. Such rows exist: the last batch
-# of an epoch is filled up with rows of padding.
+# last bit, with one exception: a row in which nothing may be seen. Such rows exist: the sentences
+# of a batch are filled up to one length with *padding*, a token that nobody may see, and the
+# package fills up the last batch of an epoch with whole sentences of it.
 
 # %%
 nothing = np.zeros((1, 4), bool)
@@ -120,7 +121,7 @@ np.testing.assert_array_equal(minus_infinity, added)
 assert np.isnan(0 * rows["−∞"]).all()
 
 # %% [markdown]
-# $-\infty$ gives $0/0$, a NaN that survives even the weight 0 of padding in the loss; $-10^9$
+# $-\infty$ gives $0/0$, a NaN. The loss gives padding the weight 0, but 0 times NaN is NaN. $-10^9$
 # attends to all that is forbidden, evenly. The package answers with exact zeros.
 #
 # ## The future cannot reach back
@@ -144,7 +145,8 @@ for name, block in blocks.items():
 #
 # The mask lets the row of a word see the word itself, so its output has to be compared with the
 # *next* one. That is the shift of Figure 1: START stands before the decoder's input, END after the
-# labels. Let's look at the arrays of two sentences:
+# labels. `kt.TranslationBatches` adds both (and END to the source), and fills up with padding, ·.
+# Let's look at the arrays of two sentences:
 
 # %%
 pairs = ("我 爱 吃 苹果", "I love to eat apples"), ("我 吃 苹果", "I eat an apple")
@@ -157,6 +159,7 @@ inputs, labels = kt.TranslationBatches(*sides, num_buckets=1, shuffle=False)[0]
 for name, ids in (*inputs.items(), ("labels", labels)):
     print(f"{name:11}", *(" ".join(f"{vocabulary[i]:7}" for i in row) for row in ids), sep="\n  ")
 source_ids, target_ids = inputs["source_ids"], inputs["target_ids"]
+# where a label is a word, it is the next input of the decoder
 middle = (labels != kt.END) & (labels != kt.PADDING)
 np.testing.assert_array_equal(target_ids[:, 1:][middle[:, :-1]], labels[:, :-1][middle[:, :-1]])
 
@@ -190,7 +193,7 @@ def read(source_ids, target_ids, encoder_mask, cross_mask):
     memory = model.encoder(x, attention_mask=encoder_mask)
     y = model.target_positions(model.target_embedding(target_ids))
     y = model.decoder(y, memory, cross_attention_mask=cross_mask)
-    return array(model.target_embedding(y, reverse=True))
+    return array(model.target_embedding(y, reverse=True))  # from vectors to logits: chapter 9
 
 
 of_source, of_target = kt.padding_mask(source_ids), kt.padding_mask(target_ids)
@@ -253,12 +256,13 @@ def draw(number):
 
 
 training, test = draw(2000), draw(200)
-floor = np.log(10 * 9 * 8 * 7) / 10
+floor = np.log(10 * 9 * 8 * 7) / 10  # of the 11 tokens of a line all but START are predicted
 print(*(vocabulary[i] for i in training[0]), f"(the floor is {floor:.2f} nats per token)")
 
 
 # %% [markdown]
-# One block of the encoder will do, as its mask comes from outside: padding alone, or padding and
+# There is no source, so one block of the encoder will do: under a look-ahead mask it is a decoder's
+# block without cross-attention. Its mask comes from outside: padding alone, or padding and
 # look-ahead together. In training it reads the true beginning. To *write*, it gets the line up to =
 # and adds one token after the other; what is not yet written is padding, which no token attends to.
 # (The model is a subclass so that its mask can be read, and forgotten, in `call`.)

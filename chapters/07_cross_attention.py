@@ -25,7 +25,7 @@ from keras_transformer import plots
 
 keras.utils.set_random_seed(7)
 rng = np.random.default_rng(7)
-PADDING, UNKNOWN, START, END = range(4)
+PADDING, UNKNOWN, START, END = range(4)  # START and END are written <s> and </s>
 
 
 def array(tensor):
@@ -53,7 +53,7 @@ W_q, W_k, W_v, W_o = (
     array(getattr(cross_attention, name).kernel)
     for name in ("query", "key", "value", "output_projection")
 )
-Q, K, V = y[0] @ W_q, memory[0] @ W_k, memory[0] @ W_v
+Q, K, V = y[0] @ W_q, memory[0] @ W_k, memory[0] @ W_v  # the biases of a new layer are 0
 exponentials = np.exp(Q @ K.T / np.sqrt(16))
 by_hand = exponentials / exponentials.sum(axis=1, keepdims=True)
 print("Q", Q.shape, " K", K.shape, " weights", by_hand.shape, " output", output[0].shape)
@@ -136,7 +136,7 @@ def draw():
         day, source, target = weather(one_of, adverb)
     else:
         day, source, target = people(one_of, adverb)
-    source.insert(rng.integers(2), day)  # before or after the first word: in English all one
+    source.insert(rng.integers(2), day)  # before or after the first word: the English is the same
     source = [word for word in source if word]
     target += [(word, adverb) for word in ADVERBS.get(adverb, "").split()]
     target += [(word, day) for word in (DAYS | PAST).get(day, "").split()]
@@ -150,7 +150,8 @@ for _ in range(4):
 
 # %% [markdown]
 # The article's two sentences are not for training, and neither are 300 more: none of their sources
-# is among those of training.
+# is among those of training. (`kt.TranslationBatches` puts `</s>` after each source, too: one more
+# row of the memory.)
 
 # %%
 ARTICLE = [
@@ -212,7 +213,8 @@ def translator(encoder_blocks, decoder_blocks, num_heads, d_model=32):
     y = kt.PositionalEncoding()(embed(target))
     decoder = kt.Decoder(decoder_blocks, num_heads=num_heads, d_ff=64, name="decoder")
     y = decoder(y, memory, cross_attention_mask=mask)
-    model = keras.Model({"source_ids": source, "target_ids": target}, embed(y, reverse=True))
+    logits = embed(y, reverse=True)  # from vectors to logits, by the same matrix: chapter 9
+    model = keras.Model({"source_ids": source, "target_ids": target}, logits)
     model.compile(
         kt.paper_optimizer(kt.WarmupSchedule.with_peak(1e-2, warmup_steps=50)),
         kt.TokenCrossEntropy(),
@@ -246,8 +248,9 @@ print(f"{accuracy:.1%} of the next words right, in sentences never seen")
 assert accuracy > 0.97
 
 # %% [markdown]
-# Where the next word is right at every position, given the right words before it, greedy decoding
-# would write the whole sentence. So it would for the article's two:
+# Where the next word is right at every position, given the right words before it, a model that
+# writes word by word, always the most probable one (*greedy* decoding, chapter 11), would write the
+# whole sentence. So it would for the article's two:
 
 # %%
 english = {i: word for word, i in target_ids.items()} | {END: "</s>"}
@@ -322,7 +325,7 @@ assert gaps[0] < 1e-6 < 0.01 < later
 
 # %% [markdown]
 # Second, where it looks can be measured, over all the unseen sentences about the weather that name
-# a day:
+# a day of the past:
 
 
 # %%
@@ -345,9 +348,9 @@ print(", ".join(f"{kind} {weight:.2f}" for kind, weight in it.items()))
 assert it["the day"] < 0.25
 
 # %% [markdown]
-# Not at the day, which comes with weather and people alike. It looks at 雨 or 很大, which
-# distinguish them, or rests on `</s>`: to look for people and find none says as much. What the
-# model *needs* is another question than where it looks, and can be asked:
+# Not at the day, although here a day of the past would do as a sign: it comes with the weather
+# alone. It looks at 雨 or 很大, or rests on `</s>`. What the model *needs* is another question than
+# where it looks, and can be asked:
 
 # %%
 variants = ["那天 雨 很大", "雨 很大", "那天 我 爱 苹果", "我 爱 苹果"]

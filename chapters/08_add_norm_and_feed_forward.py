@@ -35,7 +35,8 @@ def array(tensor):
 # Both normalizations subtract a mean and divide by a standard deviation. The whole difference is
 # what the mean is taken over. Article 002: batch normalization treats one dimension of all inputs
 # of a batch, layer normalization treats each input. Right, and let's add what "each input" is: each
-# *token*, not each sentence.
+# *token*, not each sentence. (Both layers then multiply each dimension by a trained gain and add a
+# trained bias. These begin as 1 and 0, so here they change nothing.)
 
 
 # %%
@@ -54,7 +55,7 @@ layer_norm = keras.layers.LayerNormalization(epsilon=1e-6)
 batch_norm = keras.layers.BatchNormalization(epsilon=1e-6)
 np.testing.assert_allclose(over_dimensions, array(layer_norm(x)), atol=1e-5)
 np.testing.assert_allclose(over_tokens, array(batch_norm(x, training=True)), atol=1e-5)
-by_add_norm = kt.AddNorm()(x, sublayer=ops.zeros_like)
+by_add_norm = kt.AddNorm()(x, sublayer=ops.zeros_like)  # the package's: the norm of x + 0
 np.testing.assert_allclose(over_dimensions, array(by_add_norm), atol=1e-5)
 print(f"layer normalization: {num_tokens} means, one per token, each of 8 numbers")
 print(f"batch normalization: {num_dimensions} means, one per dimension, each of 15 numbers")
@@ -139,8 +140,10 @@ assert sizes[0] > 0.99 and sizes[1] < 0.6
 # \qquad
 # \text{pre-norm:}\quad x \leftarrow x + \mathrm{Sublayer}(\mathrm{LayerNorm}(x))$$
 #
-# The sum needs both sides to be equally wide, so every sublayer of the paper ends in $d_{model}$
-# dimensions. `kt.AddNorm` is called with $x$ and the sublayer, and any function will do as one:
+# A *sublayer* is an attention or a feed-forward network; the $x$ that is added is the *residual
+# path*. The sum needs both sides to be equally wide, so every sublayer of the paper ends in
+# $d_{model}$ dimensions. `kt.AddNorm` is called with $x$ and the sublayer, and any function will do
+# as one:
 
 # %%
 post, pre = kt.AddNorm(), kt.AddNorm(norm_first=True)
@@ -248,11 +251,11 @@ for name, join in JOINS.items():
     )
 
 # %% [markdown]
-# Read the table from the top. With **neither**, signal and gradient both fade. **Add alone** keeps
-# every path open, and they add up: both grow with each block. **Norm alone** holds the size, but
-# look at the cosine: after a few blocks all tokens are the same vector. It takes **both**.
-# Post-norm still lets the tokens become alike, but later; pre-norm least, and its $x$ grows a
-# little with each block. What makes them alike? Mostly attention, which averages:
+# Read the table from the top. With **neither**, signal and gradient both fade. **Add alone** passes
+# all of $x$ on and adds to it: signal and gradient both grow with each block that they pass. **Norm
+# alone** holds the size, but look at the cosine: after a few blocks all tokens are the same vector.
+# It takes **both**. Post-norm still lets the tokens become alike, but later; pre-norm least, and
+# its $x$ grows a little with each block. What makes them alike? Mostly attention, which averages:
 
 # %%
 x = ops.convert_to_tensor(start)
@@ -296,7 +299,8 @@ figures.show(figure, "08_depth")
 # The paper normalizes after the addition; GPT-2 and most of its successors do so before. Let's
 # train both in four blocks, on a task that needs attention, to write a sequence backwards, at a
 # learning rate that is high from the first step; and post-norm once more with the remedy of the
-# paper, the warm-up of chapter 10, to the same rate.
+# paper, warm-up (chapter 10): the rate rises in 80 steps from nearly 0 to the same height, and then
+# falls slowly.
 
 # %%
 num_batches = 320
@@ -459,7 +463,8 @@ assert missed > 0.1
 # ## Two thirds of a block
 #
 # With the paper's $d_{ff} = 4\,d_{model}$ an attention has $4\,d_{model}^2$ weights and a
-# feed-forward network $8\,d_{model}^2$. Counted in blocks of the base model:
+# feed-forward network $8\,d_{model}^2$. Counted in blocks of the paper's base model, $d_{model} =
+# 512$ (a decoder block has two attentions, so there it is half):
 
 # %%
 shape = (None, None, 512)
@@ -528,7 +533,7 @@ figures.record(layer_means=num_tokens, moved_dimensions=(off_diagonal > 1e-5).su
 #
 # - Layer normalization looks at one token at a time: no neighbor and no padding can change it.
 # - The residual path keeps the gradient alive, the normalization keeps the size; a deep stack needs
-#   both. Post-norm also needs warm-up.
+#   both. Post-norm also gains from warm-up.
 # - Attention mixes tokens and is linear in its values; the feed-forward network bends each token by
 #   itself, and holds two thirds of an encoder block's parameters.
 #

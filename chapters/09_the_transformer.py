@@ -92,7 +92,8 @@ assert more == 4 * (D_MODEL**2 + D_MODEL) + 2 * D_MODEL
 # The extra part is the *cross*-attention with its LayerNorm (the article comes to it three
 # sentences later). The masked attention is the encoder's self-attention, for a mask has no weights.
 # Let's prove it: silence the cross-attention with a zero output projection, and what remains of a
-# decoder block is an encoder block under a look-ahead mask.
+# decoder block is an encoder block under a look-ahead mask. (Its fresh LayerNorm remains, too, but
+# a second one does not change what has just been normalized.)
 
 # %%
 plain, silenced = kt.EncoderBlock(HEADS, D_FF), kt.DecoderBlock(HEADS, D_FF)
@@ -131,9 +132,10 @@ assert in_a_row < 1e-5 < 0.1 < repeated and encoder.count_params() == 3 * block.
 # %% [markdown]
 # ## Figure 1, wired by hand
 #
-# Embed the words and add the positions, on either side; run the encoder's blocks; give what comes
-# out, the *memory*, to **every** block of the decoder; multiply by the embedding matrix once more
-# to get a logit for each word of the vocabulary. (Dropout is chapter 10's.) The whole model:
+# Embed the words and add the positions, on either side, with one embedding for both; run the
+# encoder's blocks; give what comes out, the *memory*, to **every** block of the decoder; multiply
+# by the embedding matrix once more, transposed, to get a logit for each word of the vocabulary.
+# (Dropout is chapter 10's.) The whole model:
 
 # %%
 VOCABULARY, N = 100, 2
@@ -180,10 +182,10 @@ assert by_hand.count_params() == transformer.count_params()
 # %% [markdown]
 # ## Parameter by parameter
 #
-# Each part has a closed form. With $V$ words: the embedding has $Vd$; an attention $4(d^2 + d)$,
-# for queries, keys, values and output (heads and sinusoids are free); a feed-forward network
-# $2dd_{ff} + d_{ff} + d$; a LayerNorm $2d$. A Keras weight has a path, so each sum can be compared
-# with the model:
+# Each part has a closed form. With $d$ for $d_{model}$ and $V$ words (not the values $V$): the
+# embedding has $Vd$; an attention $4(d^2 + d)$, for queries, keys, values and output (heads and
+# sinusoids are free); a feed-forward network $2dd_{ff} + d_{ff} + d$; a LayerNorm $2d$, a gain and
+# a bias for each dimension. A Keras weight has a path, so each sum can be compared with the model:
 
 
 # %%
@@ -327,15 +329,16 @@ assert min(map(sum, shares)) > 0.98
 # %% [markdown]
 # ## One matrix, three jobs
 #
-# Section 3.4: source embedding, target embedding and output projection share one matrix $E$. A word
-# goes in as $\sqrt{d}\,E_w$, and the logits are $hE^T$. That saves two matrices of three:
+# Section 3.4: source embedding, target embedding and output projection share one matrix $E$ (they
+# are *tied*). A word $w$ goes in as $\sqrt{d}\,E_w$; for an output $h$ of the decoder (here not the
+# number of heads) the logits are $hE^T$. That saves two matrices of three:
 
 # %%
 E = ops.convert_to_numpy(transformer.target_embedding.embeddings)
 h = rng.normal(size=(1, 3, D_MODEL)).astype("float32")
 np.testing.assert_allclose(ops.convert_to_numpy(embed(h, reverse=True)), h @ E.T, atol=1e-4)
 words = ids["source_ids"]
-np.testing.assert_allclose(ops.convert_to_numpy(embed(words)), 8 * E[words], atol=1e-5)
+np.testing.assert_allclose(ops.convert_to_numpy(embed(words)), 8 * E[words], atol=1e-5)  # 8 = √64
 saved = 2 * parameters(37_000, **base)["embedding"]
 tied = count_parameters(37_000, **base)
 print(f"base: {saved:,} saved of {tied + saved:,}, {saved / (tied + saved):.0%}")

@@ -184,7 +184,7 @@ for name, curve in rates.items():
     print(f"{name:12} peak {curve.max():.1e} at step {step[curve.argmax()]:,}")
 np.testing.assert_allclose(rates["base"], equation_3(512, 4000), rtol=1e-5)
 np.testing.assert_allclose(rates["big"], equation_3(1024, 4000), rtol=1e-5)
-scale = 0.008 * (64 * 80) ** 0.5
+scale = 0.008 * (64 * 80) ** 0.5  # equation 3 itself has its peak at (64 * 80) ** -0.5
 np.testing.assert_allclose(rates["this chapter"], scale * equation_3(64, 80), rtol=1e-5)
 np.testing.assert_allclose(rates["base"][4 * 4000 - 1], rates["base"].max() / 2, rtol=1e-5)
 
@@ -194,10 +194,11 @@ np.testing.assert_allclose(rates["base"][4 * 4000 - 1], rates["base"].max() / 2,
 #
 # ## Adam
 #
-# Adam divides a running mean of the gradient by the root of a running mean of its square. So a lone
-# first step moves *every* weight by the learning rate, whether its gradient is 1000 or 0.001; that
-# is one reason to begin with small rates. Let's do three steps by hand, with the paper's $\beta$
-# and ε:
+# Adam divides a running mean of the gradient by the root of a running mean of its square. (Both
+# means begin at 0 and so are too small at first; dividing them by $1 - \beta^t$ at step $t$ mends
+# that.) So a lone first step moves *every* weight by the learning rate, whether its gradient is
+# 1000 or 0.001; that is one reason to begin with small rates. Let's do three steps by hand, with
+# the paper's $\beta_1 = 0.9$ (of the mean), $\beta_2 = 0.98$ (of the square) and ε:
 
 # %%
 gradients = np.array([[1000.0, 1.0, -0.001], [-500.0, 1.0, 0.002], [10.0, 1.0, -0.001]], "float32")
@@ -231,9 +232,9 @@ assert abs(np.mean(ones == 0) - 0.1) < 0.01 and np.isclose(ones.max(), 1 / 0.9)
 # %% [markdown]
 # ## `fit`
 #
-# Everything together. (`shuffle=False`: these batches shuffle themselves. `backend.prefers_jit()`
-# says whether compiling pays on the backend at hand. And no dropout: 1,600 dates seen seven times
-# are not learned by heart, as the last lines check.)
+# Everything together, with the `model` made above for the loss. (`shuffle=False`: these batches
+# shuffle themselves. `backend.prefers_jit()` says whether compiling pays on the backend at hand.
+# And no dropout: 1,600 dates seen seven times are not learned by heart, as the last lines check.)
 
 # %%
 model.compile(
@@ -302,7 +303,7 @@ def network(dropout=0.0, scaled=True):
 # %%
 EPOCHS = 4
 peak = schedules["this chapter"]
-late_start = WithoutWarmup(1, 80, scale=peak.scale)
+late_start = WithoutWarmup(1, 80, scale=peak.scale)  # d_model 1, as `with_peak` has it
 studies = [
     (peak, {"no_smoothing": network(), "no_sqrt_d": network(scaled=False)}),
     (late_start, {"no_warmup": network()}),
@@ -382,7 +383,7 @@ figures.show(figure, "10_ablation")
 # %% [markdown]
 # The factor $\sqrt{d_{model}}$ counts most: without it the positions drown the characters at first.
 # Without warm-up the first epoch is no worse, but what the first large steps have spoiled shows
-# later. (In a stack of four blocks that is fatal: chapter 8.) Label smoothing makes the model less
+# later. (With four blocks it delays the learning: chapter 8.) Label smoothing makes the model less
 # sure, so its perplexity is no better for it; what it buys, if anything, is accuracy. And dropout
 # has nothing to do here, where no date is learned by heart; chapter 18 has a text on which it keeps
 # the validation loss from rising again. One run of each, on one small task: enough to see what a

@@ -66,7 +66,8 @@ np.testing.assert_allclose(sum(true.values()), 1)
 
 # %% [markdown]
 # Now a Transformer that learns it, from 1,500 translations in just these shares, and beside it a
-# sentence with only one translation, 水汽打湿了衣服 ("the damp soaked the clothes"):
+# sentence with only one translation, 水汽打湿了衣服 ("the damp soaked the clothes"). (The second
+# tokenizer learns pieces, chapter 16; with so few texts each English word becomes one.)
 
 # %%
 TEXTS, LONG = ["那天雨很大", "水汽打湿了衣服"], "damp air had soaked all the clothes he wore"
@@ -106,7 +107,8 @@ assert all(abs(learned[text] - true[text]) < 0.04 for text in true) and learned[
 # the best token. (Padding on the right makes it one shape; the look-ahead mask hides it.)
 
 # %%
-source_ids, target_ids = inputs["source_ids"], np.zeros_like(inputs["target_ids"])  # of TEXTS
+# `inputs` is what the loop above left: its last batch, with one row for each of TEXTS
+source_ids, target_ids = inputs["source_ids"], np.zeros_like(inputs["target_ids"])
 target_ids[:, 0], read = kt.START, 0
 for t in range(10):
     logits = model.predict_on_batch({"source_ids": source_ids, "target_ids": target_ids})
@@ -144,9 +146,9 @@ np.testing.assert_allclose(outputs, all_at_once, atol=1e-5)
 
 # %% [markdown]
 # There is no mask in this loop. Article 002 says that the mask hides "尚未解码的部分" (the part not
-# yet decoded); while decoding there is no such part. With two layers it matters all the same: what
-# layer 2 has read at an old position must not change when a token is added. The look-ahead mask is
-# what makes a cache right:
+# yet decoded); while decoding there is no such part. With two layers it matters all the same. Layer
+# 2 keeps keys and values of what layer 1 has put out at the old positions, and without the mask
+# each new token would change that. The look-ahead mask is what makes a cache right:
 
 # %%
 another_last = x.copy()
@@ -164,7 +166,8 @@ for causal, low, high in ((False, 0.01, 10), (True, 0, 1e-6)):
 # `model.decode(target_ids, model.encode(source_ids))`, and a step is that same `decode`, called
 # with the next token only and a `kt.Cache`: each self-attention writes the token's key and value
 # into the next slot and asks all slots that the attention mask allows, here those written so far.
-# The keys and values of the memory never change: the cross-attention computes them once.
+# The keys and values of the memory never change: the cross-attention computes them once. (`memory`
+# brings the padding mask of the source along; `positions` says where the token stands.)
 
 # %%
 memory = model.encode(source_ids)
@@ -196,9 +199,12 @@ assert sum(np.prod(part.shape) for part in parts) == 2 * 10 * 32  # K and V, tok
 # Is what greedy wrote the best? Look at the list: *it rained hard* has 0.180, *heavy rain* 0.360.
 # *It* is the better first word because many sentences begin with it; greedy counts them all, and
 # can then write but one. A beam keeps several beginnings. Each step ranks the extensions of all by
-# log-probability; those that end are put aside as finished, the best that do not end live on.
+# log-probability; those among the first `beams` that end are put aside as finished, and the best
+# `beams` that do not end live on.
+#
 # Finished ones are ranked by log-probability over the length penalty of GNMT (Google's translator
-# of 2016, before the Transformer), which makes up for what each further word costs:
+# of 2016, before the Transformer). Log-probabilities are negative, so the larger penalty of a
+# longer sentence lifts it, which makes up for what each further word costs:
 # $\left(\frac{5 + n}{6}\right)^\alpha$ for $n$ tokens, END included.
 
 
@@ -273,7 +279,7 @@ figures.show(figure, "11_tree")
 # `decode` (and of a model with a source two more, `encode` and `cache_memory`), so the table can be
 # its model: a language model, which needs only the last token and so remembers nothing. The search
 # must find what our beam of 2 finds, and a beam wider than the list must return all of the list, in
-# order:
+# order. (It is asked without a source, `None`, for at most 6 tokens.)
 
 
 # %%
@@ -321,14 +327,16 @@ assert " ".join(streamed) == "it rained hard ."
 # %% [markdown]
 # ## Keep finished hypotheses apart
 #
-# A tempting shortcut has one pool for all, and stops once each hypothesis contains an END. Then the
-# finished ones are extended past their END, pay for tokens that nobody reads, and are outranked.
+# A *hypothesis* is a beginning or a sentence that the search holds. A tempting shortcut has one
+# pool for all, and stops once each hypothesis contains an END. Then the finished ones are extended
+# past their END, pay for tokens that nobody reads, and are outranked.
 
 
 # %%
 def one_pool(table, beams):
     pool = [(0.0, ("START",))]
-    table = table | {".": dict.fromkeys([*table, "."], 1 / (len(table) + 1))}  # never trained
+    # what follows an END was never trained: here everything is equally likely
+    table = table | {".": dict.fromkeys([*table, "."], 1 / (len(table) + 1))}
     while not all("." in words for _, words in pool):
         pool = extensions(table, pool)[:beams]
         print("  pool:", ", ".join(f"{np.exp(s):.3f} {' '.join(words[1:])}" for s, words in pool))
@@ -354,7 +362,8 @@ if importlib.util.find_spec("keras_hub"):
 # ## A wider beam can be worse
 #
 # Each token costs probability, so the short ones lead. In the next table (水汽打湿了衣服)
-# the right word has 0.7; else a word is left out, or the sentence ends, with 0.1 or a little more.
+# the right word has 0.7; else a word is left out (0.2 or a little less), or the sentence ends (0.1
+# or a little more).
 
 # %%
 words = ["START", *LONG.split(), "."]
@@ -414,7 +423,8 @@ for options in [dict(temperature=T) for T in temperatures] + [dict(top_k=2), dic
 assert shares[0]["it rained hard"] > 0.9 and shares[0]["heavy rain"] < 0.05
 
 # %% [markdown]
-# A surprise: cooling leads to greedy's sentence, not to the most probable one.
+# A surprise: cooling (a low temperature) leads to greedy's sentence, not to the most probable one.
+# Each draw then takes the best next token, and that is all that greedy does.
 
 # %%
 # extra code – share of the sentences against temperature
@@ -435,9 +445,9 @@ figures.show(figure, "11_temperature")
 # ## The trained model
 #
 # Back to the Transformer, as a `kt.Translator`. With `beams`, an option of `kt.GenerationConfig`,
-# it makes up for greedy's mistake; `n_best` and `return_scores` return more than one
-# `kt.Hypothesis`. Its scores were computed step by step with a cache in every block, and are those
-# of one pass without:
+# it makes up for greedy's mistake (its length penalty is that of GNMT, with α = 0.6); `n_best` and
+# `return_scores` return more than one `kt.Hypothesis`. Its scores were computed step by step with a
+# cache in every block, and are those of one pass without:
 
 # %%
 translator = kt.Translator(model, *tokenizers, beams=4)
@@ -456,7 +466,8 @@ for text, expected in zip(TEXTS, ("heavy rain", LONG), strict=True):
 # ## Exercises
 #
 # 1. Prove that greedy decoding finds every sentence with more than half of the probability, and
-#    check it on 500 random tables. How often do greedy and beams miss the best one otherwise?
+#    check it on 500 random tables (only later words may follow a word, so that sentences end). How
+#    often do greedy and beams miss the best one otherwise?
 # 2. From which α on does a wide beam prefer the nine words to none? Check both sides of it.
 # 3. Which sentences does sampling with top_k = 1 write, and how often?
 #
