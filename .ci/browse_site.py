@@ -136,7 +136,6 @@ def results_of_search(driver):
 def unfound(driver, origin):
     for words, expected in SEARCHED.items():
         driver.get(f"{origin}/search.html?q={urllib.parse.quote(words)}")
-        driver.refresh()
         with contextlib.suppress(TimeoutException):
             WebDriverWait(driver, 20).until(results_of_search)
         found = [link.get_attribute("href") for link in results_of_search(driver)]
@@ -168,8 +167,9 @@ def main():
                 problems += (
                     f"{where}: {problem}" for problem in look(driver, origin, page, device)
                 )
-                links[page] = driver.execute_script(LINKS)
-                targets[page] = driver.execute_script(TARGETS)
+                if page not in links:  # they are those of every theme and width
+                    links[page] = driver.execute_script(LINKS)
+                    targets[page] = driver.execute_script(TARGETS)
                 if args.pictures:
                     name = f"{page.removesuffix('.html').replace('/', '_')}_{device}_{theme}.png"
                     take_picture(driver, args.pictures / name)

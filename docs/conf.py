@@ -102,7 +102,7 @@ mjx-container:not([display]) {
 @media (max-width: 600px) {
     h1 {font-size: 1.9rem !important}
     .cell_output img:is([width^="1"], [width^="6"], [width^="7"], [width^="8"], [width^="9"]) {
-        min-width: 600px  /* of several panels */
+        min-width: 600px  /* several panels; 1 begins 1,000 and more */
     }
     .prev-next-area a, .prev-next-info {min-width: 0 !important; max-width: 100% !important}
 }

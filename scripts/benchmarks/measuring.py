@@ -138,9 +138,10 @@ def page_faults():
 def report(args, rows, **circumstances):
     """Where, with what and when the rows were measured: a line after the table, and the JSON."""
     backend = keras.backend.backend()
-    contenders = {name.replace("-", "_") for name in getattr(args, "contenders", ())}
-    used = contenders.union(sys.modules)  # contenders may have had processes of their own
-    packages = [name for name in ("keras", "keras_hub", "ctranslate2", backend) if name in used]
+    # Contenders may have had processes of their own.
+    used = *sys.modules, *(name.replace("-", "_") for name in getattr(args, "contenders", ()))
+    packages = ("keras", "keras_hub", "ctranslate2", backend)
+    packages = [name for name in packages if any(each.startswith(name) for each in used)]
     versions = {name: importlib.import_module(name).__version__ for name in packages}
     where = {
         "hardware": hardware(),
