@@ -245,7 +245,14 @@ def keras_hub_decoding(transformer, length, cached=True):
         samplers = keras_hub.samplers
         sampler = samplers.GreedySampler() if beams == 1 else samplers.BeamSampler(num_beams=beams)
         next_token = next_cached if cached else next_uncached
-        return sampler(next_token, prompt, cache=past if cached else (), index=1, model=model)
+        return sampler(
+            next_token,
+            prompt,
+            cache=past if cached else (),
+            index=1,
+            stop_token_ids=[transformer.target_vocabulary_size],  # looked for, and never written
+            model=model,
+        )
 
     program = backend.jit(generated, model, "beams")
 
