@@ -433,15 +433,23 @@ def to_tensors(structure: Any) -> Any:
     return keras.tree.map_structure(lambda x: None if x is None else convert(x), structure)
 
 
+def to_arguments(structure: Any) -> Any:
+    """A structure of NumPy arrays as what a function compiled by `jit` takes: tensors.
+
+    On JAX it takes the arrays themselves, in a tenth of the time that tensors would need.
+    """
+    return structure if name() == "jax" else to_tensors(structure)
+
+
 def split_rows(structure: Any) -> Any:
-    """`to_tensors`; on JAX with several devices, their rows are split over the devices.
+    """`to_arguments`; on JAX with several devices, their rows are split over the devices.
 
     Rows that are no multiple of the devices are computed on all of them.
 
     Args:
         structure: arrays with one row per example, or None.
     """
-    structure = to_tensors(structure)
+    structure = to_arguments(structure)
     distribution = keras.distribution.distribution() if name() == "jax" else None
     if distribution is None:
         return structure

@@ -164,7 +164,7 @@ class Decoding:
         check(
             length_penalty >= 0, "length_penalty must be at least 0", length_penalty=length_penalty
         )
-        alpha = ops.convert_to_tensor(length_penalty, "float32")
+        alpha = backend.to_arguments(np.float32(length_penalty))
         given = self._checked(source_ids, max_length, min_length, prefix)
         ids, scores, finished = self._run(BeamSearch(beams, n_best), alpha, *given)
         return Hypotheses(
@@ -327,14 +327,14 @@ class _Program:
         """Yields state and answers at each of the positions `stops`, until all have ended."""
         state = memory = None
         for stop in stops:
-            given = constraints, parameters, ops.convert_to_tensor(stop, "int32")
+            given = constraints, parameters, backend.to_arguments(np.int32(stop))
             if state is None:
                 length = min(FIRST_LENGTH, room)
                 state, answers, memory = self._first(source_ids, *given, length=length)
             else:
                 state, answers = self._next(self._grown(state, stop, room), memory, *given)
             yield state, answers
-            if ops.convert_to_numpy(state.ended).all():
+            if stop == stops[-1] or ops.convert_to_numpy(state.ended).all():
                 return
 
     def graph(self, source_ids, constraints, parameters):

@@ -116,7 +116,7 @@ def sampling_parameters(seeds, batch, length, config: SamplingConfig):
     check(len(seeds) == batch, "seeds must be one per row", rows=batch, seeds=seeds)
     uniforms = [np.random.default_rng(seed).random(length, "float32") for seed in seeds]
     temperature, top_p = np.float32(config.temperature), np.float32(config.top_p)
-    return backend.to_tensors(SamplingParameters(np.stack(uniforms), temperature, top_p))
+    return backend.to_arguments(SamplingParameters(np.stack(uniforms), temperature, top_p))
 
 
 def _draw(logits, position, parameters):
