@@ -117,7 +117,8 @@ class TrainingOptions(RunOptions):
         ema: Momentum of an exponential moving average of the weights, which is saved.
         average: Checkpoint averaging: number of last epochs whose mean is saved; 0: none.
         r_drop: R-Drop: weight of the divergence between two dropout passes (paper: 5).
-        patience: Early stopping: epochs without improvement; the best epoch is saved.
+        patience: Early stopping: epochs without improvement; the best epoch is saved, or with
+            --average the mean of the last ones (recipes: --average 0 for the best).
         checkpoint_every: Updates after which a checkpoint is saved within an epoch, too.
         steps_per_execution: Batches per execution, after which loss and signals are read and the
             progress bar is updated; with more, a GPU waits less. TensorFlow and JAX.

@@ -1,6 +1,6 @@
 """Run an exported model without Keras and without this package.
 
-  python scripts/run_exported.py en-de-onnx --beams 4 < lines.en
+  python scripts/run_exported.py en-de-onnx --beams 5 < lines.en
   python scripts/run_exported.py en-de-saved_model --json answers.json < lines.en
 
 The folder is one that `keras-transformer export` wrote, in any format but Keras's own. A line of

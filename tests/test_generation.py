@@ -99,7 +99,7 @@ def test_cached_decoding_equals_uncached_at_every_position(transformer):
         logits = transformer.decode(ids, memory, attention_mask=seen, cache=cache)
         decoded = cache.decoded
         expected = uncached[:, position, None]
-        np.testing.assert_allclose(array(logits), expected, atol=1e-5, rtol=1e-5)
+        np.testing.assert_allclose(array(logits), expected, atol=3e-5, rtol=1e-5)  # 2e-5 on a GPU
 
 
 def test_greedy_is_the_most_probable_next_token_repeatedly(transformer, decoding):
