@@ -316,13 +316,15 @@ all_labels = np.concatenate([labels for _, labels in all_of_it])
 valid_inputs, valid_labels = valid_batches[0]
 
 # %% [markdown]
-# Each study is compiled with its schedule, and with a loss for each of its networks. (Then it gets
-# what Keras otherwise adds within the first step, the state of Adam and the metrics of each output:
-# TensorFlow would trace that step twice, which takes longer than the training.)
+# Each study is compiled with its schedule, and with a loss for each of its networks. (Then an
+# evaluation gives it the metrics of each output, which Keras otherwise adds within the first step:
+# TensorFlow would trace that step twice, which takes longer than the training.
+# `kt.FunctionalModel`, a functional `keras.Model`, sees to the state of Adam, and spares PyTorch
+# the Python of the layers.)
 
 # %%
 for schedule, outputs in studies:
-    study = keras.Model(ids_of, outputs)
+    study = kt.FunctionalModel(ids_of, outputs)
     all_valid = dict.fromkeys(outputs, valid_labels)
     study.compile(
         kt.paper_optimizer(schedule),
@@ -330,7 +332,6 @@ for schedule, outputs in studies:
         metrics={name: [kt.TokenAccuracy(), kt.Perplexity()] for name in outputs},
         jit_compile=backend.prefers_jit(),
     )
-    study.optimizer.build(study.trainable_variables)
     study.evaluate(valid_inputs, all_valid, batch_size=200, verbose=0)
     seen = study.fit(
         arrays,

@@ -39,8 +39,9 @@ def tensors(*arrays):
 # $$y_t = \sum_{\delta=-1}^{1} x_{t+\delta}\,K_\delta \qquad\qquad
 #   y_t = \sum_h \Big(\sum_s w^h_{ts}\, x_s\Big) W^V_h W^O_h$$
 #
-# They are equal if each head looks at one offset, $w^h_{ts} = 1$ at $s = t + \delta_h$, and if
-# $W^V_h W^O_h$ is that slice of the kernel (Cordonnier et al. 2020). By hand:
+# They are equal if each head looks at one offset, $w^h_{ts} = 1$ at $s = t + \delta_h$ (we call
+# such a head *hard*), and if $W^V_h W^O_h$ is that slice of the kernel (Cordonnier et al. 2020). By
+# hand:
 
 # %%
 length, d_model, offsets = 8, 16, (-1, 0, 1)
@@ -134,7 +135,8 @@ figures.show(figure, "12_heads")
 # Transformer). It continues: "把CNN的卷积核看作是一种特殊的注意力机制" (the kernel as a special
 # attention). Here we must be careful: the kernel is not the weights, it is $W^V W^O$. Weights are
 # positive and sum to 1: given a constant input, one head returns that constant (times its $W^V
-# W^O$). It can blur, but the kernel (-1, 0, 1) returns 0 there: a difference takes two heads.
+# W^O$). It can blur. The kernel (-1, 0, 1) is a difference, and of a constant it returns 0: that
+# takes two heads.
 
 # %%
 left, right = hard[0], hard[2]
@@ -147,9 +149,10 @@ assert (left @ np.ones(length + 2) == 1).all()
 # %% [markdown]
 # ## At the border
 #
-# The zeros at both ends stood for `padding="same"`. Without them no key is where the outer heads
-# look. A softmax has to look somewhere: it takes the nearest, so the border is repeated. A mask
-# leaves the head nothing, and the package answers nothing with zeros, which is zero padding again.
+# The zeros at both ends stood for `padding="same"`. Without them the head at offset -1 finds no key
+# at its place when the first token asks, nor the head at +1 when the last one does. A softmax has
+# to look somewhere: it takes the nearest, so the border is repeated. Under a mask such a query has
+# no key at all, and the package returns zeros (chapter 6), which is zero padding again.
 
 # %%
 repeated, _ = as_convolution(1000, positions[1:-1], positions[1:-1], x)
@@ -170,9 +173,11 @@ np.testing.assert_allclose(masked, convolved[0], atol=1e-5)
 
 # %% [markdown]
 # With such a mask no score matters any more (queries and keys were zeros): keep that in mind for
-# the graphs. In two dimensions a 3 × 3 kernel has nine heads. The score is Cordonnier's,
-# $-\alpha\lVert p + \delta - q \rVert^2$, which a dot product of three numbers per pixel can
-# express: $2(p + \delta) \cdot q - \lVert q \rVert^2$ is the same up to a constant in each row.
+# the graphs. In two dimensions a 3 × 3 kernel takes nine heads. Let $p$ be the place of the pixel
+# that asks, $r$ that of a pixel that answers, and $\delta$ the head's offset. The score is
+# Cordonnier's, $-\alpha\lVert p + \delta - r \rVert^2$, which a dot product of three numbers per
+# pixel can express: $2(p + \delta) \cdot r - \lVert r \rVert^2$ is the same but for the factor
+# $\alpha$ and a constant in each row.
 
 # %%
 image = rng.normal(size=(1, 6, 7, 4)).astype("float32")
@@ -235,8 +240,10 @@ assert linear < 1e-5 and curved > 0.01
 #
 # Article 000 quotes on graphs: "message passing and convolution are operations to aggregate and
 # process the information of an element's neighbors in order to update the element's value". Let's
-# pass messages as it says, in a loop over neighbors, itself included; then as $D^{-1}AXW$ with the
-# adjacency matrix $A$; then as attention whose queries are all zero, with $A$ as its mask.
+# pass messages as it says, over each node's neighbors and the node itself; then as $D^{-1}AXW$,
+# where $A$ is the adjacency matrix with an edge from each node to itself (`loops` in the code) and
+# $D$ the diagonal matrix of its row sums; then as attention whose queries are all zero, with
+# `loops` as its mask.
 
 # %%
 neighbors = {0: [1, 2], 1: [0, 2], 2: [0, 1, 3], 3: [2, 4, 5], 4: [3, 5], 5: [3, 4], 6: []}
@@ -275,7 +282,8 @@ np.testing.assert_allclose(rescaled, symmetric @ nodes @ W, atol=1e-5)
 # %% [markdown]
 # ## Lines, grids, everything
 #
-# A sentence is a line graph, an image a grid, and without a mask all are neighbors of all:
+# A sentence is a chain (a *path graph*), an image a grid, and without a mask all are neighbors of
+# all:
 
 # %%
 chain = np.abs(np.subtract.outer(range(length), range(length))) <= 1
@@ -285,7 +293,7 @@ mean_filter = keras.layers.Conv1D(d_model, 3, padding="same", use_bias=False)
 mean_filter.build(x.shape)
 mean_filter.set_weights([np.stack([np.eye(d_model)] * 3) / 3])
 filtered = array(mean_filter(x))[0]
-print("line graph / mean filter:", (of_chain / filtered)[:, 0].round(3))
+print("chain / mean filter:", (of_chain / filtered)[:, 0].round(3))
 at_the_ends = np.where(np.isin(range(length), [0, length - 1]), 1.5, 1.0)[:, None]
 np.testing.assert_allclose(of_chain, at_the_ends * filtered, atol=1e-6)
 pooled = array(keras.layers.GlobalAveragePooling1D()(x))
@@ -298,16 +306,18 @@ print("neighbors of a pixel, itself included, and the number of such pixels:", s
 assert sorted(seen) == [4, 6, 9]
 
 # %% [markdown]
-# A line graph is the mean filter, but for the ends, where it divides by 2 and the convolution by
-# 3. And the quoted text continues that in an image "each pixel has a set number of neighboring
-# elements": at the border it has fewer, and it is the zero padding that hides this.
+# Attention on a chain is the mean filter, but for the ends, where it divides by 2 and the
+# convolution by 3. And the quoted text continues that in an image "each pixel has a set number of
+# neighboring elements": at the border it has fewer, and it is the zero padding that hides this.
 #
 # ## The Transformer is a graph network whose weights depend on content
 #
 # A graph attention network (Veličković et al. 2018) keeps neighbors and values, and changes only
-# the weights: a softmax of LeakyReLU($a \cdot [W h_i; W h_j]$) over the neighbors. With dot
-# products instead, and all nodes neighbors, "Transformer可以看作是一种特殊的GNN" (the Transformer
-# can be seen as a special graph network), as article 000 says. One loop passes all these messages:
+# the weights: a softmax over the neighbors of LeakyReLU($a \cdot [W x_i; W x_j]$), where $x_i$ is
+# the vector of node $i$, $[\,;\,]$ puts two vectors end to end, and $a$ is trained. (In the code
+# `h` has the $W x_i$.) With dot products instead, and all nodes neighbors,
+# "Transformer可以看作是一种特殊的GNN" (the Transformer can be seen as a special graph network), as
+# article 000 says. One loop passes all these messages:
 
 
 # %%
@@ -386,8 +396,9 @@ assert np.abs(shuffled - before).max() < 1e-5 and np.abs(mirrored - convolved[0]
 # %% [markdown]
 # ## Trained: what are the mask and the weights for?
 #
-# 2,000 random graphs of eight nodes; each node has a key and a value, and must return the value of
-# that neighbor (or itself) whose key is largest. Three models, the same but for one thing: the
+# 2,500 random graphs of eight nodes, a fifth of them for validation; each node has a key and a
+# value, and must return the value of that neighbor (or itself) whose key is largest. Three models,
+# the same but for one thing: the
 # queries of one stay at zero, so its weights are uniform; another does not get the mask.
 
 # %%
@@ -415,8 +426,8 @@ def trained(uniform=False, masked=True):
     model = keras.Model([x, mask], output)
     model.compile(keras.optimizers.Adam(0.01), "mse")
     given = [features, graphs]
-    history = model.fit(given, labels, 50, 12, validation_split=0.2, verbose=0).history
-    return np.array(history["val_loss"]) / labels[2000:].var()
+    history = model.fit(given, labels, batch_size=50, epochs=12, validation_split=0.2, verbose=0)
+    return np.array(history.history["val_loss"]) / labels[2000:].var()
 
 
 curves = {

@@ -7,8 +7,9 @@
 # sharing out of the convolution, and help the MLP. Run time: about 50 s.
 #
 # *In plain words:* a network with few examples falls back on what its shape assumes. If the shape
-# is right (neighbors mean the same everywhere), a handful of examples is enough; if it is wrong, no
-# number is. Weight decay and shared weights are two more ways to say what we expect.
+# is right (neighbors mean the same everywhere), a handful of examples is enough; if it is wrong, it
+# takes many, or no number is enough. Weight decay and shared weights are two more ways to say what
+# we expect.
 #
 # *Paper: sections 3.4 (shared embeddings) and 5.4 (regularization). Géron: chapter 11, "Avoiding
 # Overfitting Through Regularization", beside chapter 16. Article: 004, its last section.*
@@ -70,8 +71,9 @@ for name, (ids, labels) in draws[0].items():
 #
 # The MLP has weights of its own for every place. The CNN looks through a window of three words,
 # twice, and averages over places; the Transformer is one encoder block, with the same average. We
-# keep the first weights of each, to start again from them. (TensorFlow is asked for 25 steps at
-# once: the networks are so small that asking takes as long as a step. PyTorch has no such option.)
+# keep the first weights of each, to start again from them. (The networks are so small that the
+# Python around a step takes longer than the step. So TensorFlow is asked for 25 steps at once, and
+# `kt.FunctionalModel`, a functional `keras.Model`, spares PyTorch the Python of the layers.)
 
 # %%
 starts = {}
@@ -79,7 +81,10 @@ AT_ONCE = 1 if keras.backend.backend() == "torch" else 25
 
 
 def network(*body, optimizer=None):
-    model = keras.Sequential([keras.Input((LENGTH,), dtype="int32"), *body, layers.Dense(CLASSES)])
+    x = ids = keras.Input((LENGTH,), dtype="int32")
+    for layer in [*body, layers.Dense(CLASSES)]:
+        x = layer(x)
+    model = kt.FunctionalModel(ids, x)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(
         optimizer or keras.optimizers.Adam(5e-3),
@@ -222,9 +227,10 @@ assert least["Transformer", "far"][1, 1] > 0.9 > 0.7 > most["MLP", "far"][1, 1]
 assert least["MLP", "far"][2, 1] > 0.95 and most["CNN", "far"][:, 1].max() < 0.45
 
 # %% [markdown]
-# Why does the CNN fail? Two windows of three words reach over five, question and answer are at
-# least six places apart, and the average adds up what windows contribute one by one. In *far*, no
-# window has any information without the question, so its best guess by this loss is chance.
+# Why does the CNN fail? Two convolutions of width 3 see five words, and question and answer are at
+# least six places apart: no window holds both. The average adds up what the windows contribute one
+# by one, and neither the question nor the items alone say anything about the class. So the loss is
+# lowest where all three classes get the same probability: chance.
 #
 # (The loss leads there, not the structure alone. A score that adds one number for the question and
 # one for the items can be right more often than chance, if it is content to be badly wrong
@@ -273,9 +279,9 @@ panel.legend()
 figures.show(figure, "13_by_heart")
 
 # %% [markdown]
-# All three learn all of it, so this cannot rank their *capacity*: whoever stops after 100 steps
-# has measured speed. The MLP learns by heart fastest. What is larger in a Transformer is not its
-# memory but what it can relate.
+# All three learn all of it, so this cannot rank their *capacity*: whoever stops after 100 steps has
+# measured speed. The MLP learns by heart fastest. What the Transformer has shown more of, in *far*,
+# is not memory: it relates words that stand apart.
 #
 # ## A convolution is a dense layer with shared weights
 #
@@ -528,7 +534,7 @@ long_sentence = keras.Sequential(
 print(f"MLP: {sizes['MLP']:,} for 12 words, {long_sentence.count_params():,} for 100")
 assert long_sentence.count_params() == sizes["MLP"] + 88 * 32 * 32
 for kind in ("CNN", "Transformer"):
-    body = keras.Sequential([keras.Input((100,), dtype="int32"), *networks[kind].layers])
+    body = keras.Sequential([keras.Input((100,), dtype="int32"), *networks[kind].layers[1:]])
     assert body.count_params() == sizes[kind]
 
 # %% [markdown]
@@ -570,7 +576,7 @@ figures.record(0.03, least_by_heart=min(curve[-1] for curve in by_heart.values()
 # - Compare networks when all have finished: labels drawn at random are learned by heart by all
 #   three, only not at one speed.
 # - Weight decay lowers the price of a wrong architecture; sharing weights (over places, or between
-#   reading and writing) makes it a right one.
+#   reading and writing) makes it a right one where what is shared is the same.
 #
 # **Next**: [chapter 14](14_bert_gpt_vit.py) gives the blocks three more jobs: filling in blanks,
 # writing, and looking at pictures.

@@ -73,9 +73,11 @@ print(len(sentences), "sentences, such as", *(" ".join(s) + ";" for s in sentenc
 # %% [markdown]
 # ## BERT: masked words
 #
-# No word may see itself, or there is nothing to learn; but all may see both sides. So BERT hides
-# words in the *input*: of 15 % that it chooses, 80 % become a mask, 10 % another word, 10 % stay.
-# Only they have a label. All others get `kt.PADDING`, which `kt.TokenCrossEntropy` leaves out.
+# A word that is asked for must not be seen, or there is nothing to learn; but all words may see
+# both sides. So BERT hides words in the *input*: of the 15 % that it chooses, 80 % become a mask,
+# 10 % another word, and 10 % stay (in use there are no masks, so it must have an opinion of visible
+# words, too). Only the chosen words have a label. All others get `kt.PADDING`, which
+# `kt.TokenCrossEntropy` leaves out.
 
 # %%
 words = sorted({word for sentence in sentences for word in sentence})
@@ -113,6 +115,9 @@ of_five = loss(np.array([[0, 0, 7, 0, 0]]), logits)  # no other place counts
 of_one = loss(np.array([[7]]), logits[:, 2:3])
 np.testing.assert_allclose(array(of_five), array(of_one), rtol=1e-5)
 
+# %% [markdown]
+# BERT is one block between an embedding and the same matrix transposed, and sees all but padding:
+
 # %%
 ids = keras.Input((5,), dtype="int32")
 embedding = kt.TokenEmbedding(FIRST + len(words), D_MODEL)
@@ -136,8 +141,8 @@ for sentence, verb in blanks.items():
     assert fill(sentence) == [verb]
 
 # %% [markdown]
-# Now by number. With one word masked, how often could a reader be right that sees only what stands
-# to its left, to its right, or both? Count: for each thing seen, the most frequent word. Beside it,
+# Now in numbers. With one word masked, how often could a reader be right who sees only what stands
+# to its left, to its right, or both? Count: for each context, the most frequent word. Beside it,
 # BERT on the test sentences.
 
 
@@ -203,9 +208,9 @@ figures.show(figure, "14_both_sides")
 #
 # ## GPT: the next character
 #
-# Now the same block gets `kt.look_ahead_mask`, and characters instead of words: each is asked for
-# the next. Here we have a floor. The fewest nats for a sentence drawn from $N$ are $\log N$ on
-# average, and no model can spend fewer (Gibbs).
+# Now two of these blocks get `kt.look_ahead_mask`, and characters instead of words: each is asked
+# for the next. Here we have a floor: a sentence drawn evenly from $N$ costs at least $\log N$ nats
+# on average, whatever the model (Gibbs' inequality).
 
 # %%
 lines = [" ".join(sentence) + "." for sentence in sentences]
@@ -259,12 +264,12 @@ def nats(logits, following):
 cost = nats(logits, following)
 shown = lines.index("he drank old tea yesterday.")
 line, by_count, by_gpt = lines[shown], counted(lines[shown]), cost[shown, : len(lines[shown])]
-of_time = by_gpt[line.index("yest") :].sum()
+of_time = by_gpt[line.index(" yest") :].sum()
 print(f"{line}: {by_count.sum():.2f} nats by counting = log {len(lines)},", end=" ")
 print(f"GPT {by_gpt.sum():.2f}, of them {of_time:.2f} for the time")
 np.testing.assert_allclose(by_count.sum(), np.log(len(lines)))
 np.testing.assert_allclose(cost.sum() / counts.sum(), of_all, rtol=1e-4)
-assert by_count[line.index("yest") :].sum() == 0 and of_time < 0.5
+assert by_count[line.index(" yest") :].sum() == 0 and of_time < 0.5
 
 # %%
 # extra code – what each character costs
@@ -278,8 +283,10 @@ panel.legend()
 figures.show(figure, "14_next_character")
 
 # %% [markdown]
-# It pays where the sentence chooses and next to nothing where it spells. "yesterday" is free: that
-# was decided 13 characters earlier, by "drank". Now let it write: draw a character, append, repeat.
+# It pays where the sentence chooses and next to nothing where it spells. "yesterday" is free: it
+# was decided long before, by the *a* of "drank". (At the space before it GPT still pays a little,
+# in case the sentence should end there.) Now let it write: draw a character, append, repeat. (The
+# place of the largest of logits plus Gumbel noise is a draw from their softmax.)
 
 
 # %%
@@ -315,7 +322,7 @@ print(*(text + ";" for text in drawn[:4]), f"{at_once:.0%} are in the language")
 assert at_once < 0.4 < correct - 0.3
 
 # %% [markdown]
-# What GPT cannot do is look to the right. Let's change the one word in the middle. In 000's words,
+# What GPT cannot do is look to the right. Let's change one word in the middle. In 000's words,
 # masked attention "只依赖已生成的内容" (depends on nothing but what is there already): so it does.
 
 # %%
@@ -336,8 +343,8 @@ assert moved.tolist() == [0, 1, 2, 3, 4]
 # Article 002 calls the Transformer "本质上是一个 Encoder-Decoder 模型" (in essence an
 # encoder-decoder model), and BERT and GPT-2 "based on" it. Each is one half. BERT is called
 # encoder-only and GPT decoder-only, but a decoder without an encoder has nothing for its
-# cross-attention to read. Chapter 9 has cut that out: what remains is the encoder block with a
-# mask, to the last digit.
+# cross-attention to read. Chapter 9 has silenced that: what remains is the encoder block with a
+# mask, up to rounding.
 #
 # 002 also says that a decoder differs only in "多了 Masked Multi-Head Attention 部分"
 # (has masked attention in addition). We would put it the other way round: the masked attention is
@@ -451,7 +458,8 @@ panels[1, 0].set_ylabel("shuffled")
 figures.show(figure, "14_vit")
 
 # %% [markdown]
-# Without positions the two rows are one and the same to it: a bag of patches. Three bright ones in
+# Without positions the two rows of the figure are one and the same to the model: a bag of patches.
+# Three bright ones in
 # a bag look alike for all four kinds, so it guesses, 1 in 4, and no training could help. ViT's
 # positions are learned: nothing in it says that an image has rows.
 #
@@ -490,7 +498,7 @@ for (name, others), millions in zip(real.items(), (110, 124, 86), strict=True):
 # %% [markdown]
 # The same 85,054,464 in all three; the models differ in what they read. (BERT also has two segment
 # vectors and a "pooler", for its second task, whether two sentences follow each other, which we
-# left out; its blocks are post-norm. GPT-2's paper says 117 million: count again.)
+# left out; its blocks are post-norm. GPT-2's paper says 117 million; by our count it has 124.)
 #
 # ## Exercises
 #

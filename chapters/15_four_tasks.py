@@ -76,6 +76,7 @@ def short(sentences, number):
 splits = generated_english.tagged_sentences(num_train=4000, num_valid=0, num_test=1000)
 seen, test = short(splits.train, 1536), short(splits.test, 256)
 tags = sorted({tag for sentence in seen.tags for tag in sentence})
+# of a longer word the first and the last letters are kept, 8 in all
 vocabulary = kt.WordVocabulary.learn(seen.words, max_characters=8)
 word_ids, character_ids = vocabulary.encode(seen.words)
 tag_ids = [np.array([1 + tags.index(tag) for tag in sentence]) for sentence in seen.tags]
@@ -180,12 +181,16 @@ def read(reviews, number):
 
 
 (seen, seen_labels), (asked, asked_labels) = read(splits.train, 3072), read(splits.test, 450)
-words_of_reviews = kt.WordVocabulary.learn(seen, max_characters=2)  # no names: spelling can go
+words_of_reviews = kt.WordVocabulary.learn(seen, max_characters=2)  # the least; no names to spell
 batches = kt.WordBatches(
     *words_of_reviews.encode(seen), 1 + seen_labels, batch_size=32, num_buckets=1
 )
 classification = kt.ClassificationModel(
-    words_of_reviews.num_words, words_of_reviews.num_characters, 3, max_characters=2, **SIZES
+    words_of_reviews.num_words,
+    words_of_reviews.num_characters,
+    1 + len(LABELS),
+    max_characters=2,
+    **SIZES,
 )
 train(classification, batches, epochs=4)
 classifier = kt.Classifier(classification, words_of_reviews, LABELS, batch_size=512)
@@ -237,9 +242,12 @@ assert sure.error < 0.08
 figures.show(plots.plot_calibration(sure.table), "15_calibration")
 
 # %% [markdown]
+# The error is small. But with so few mistakes, and nearly all answers given with a probability near
+# 1, it says little about the probabilities in between: look at how few answers lie there.
+#
 # ## Continuing a text
 #
-# Chapter 14 has shown that a decoder without an encoder is the same stack under a look-ahead mask.
+# Chapter 9 has shown that a decoder without an encoder is the same stack under a look-ahead mask.
 # So `kt.LanguageModel` has it again, over characters now. `kt.chunks` cuts a long text at different
 # points in each epoch, and `kt.TextBatches` shifts it right.
 
@@ -296,6 +304,9 @@ for prompt, line in zip(prompts, written, strict=True):
 assert num_known >= 3  # of 4 first words
 
 # %% [markdown]
+# It writes words of the text (the assertion asks for beginnings of such words, and no more). A verb
+# that does not fit its subject may still slip in.
+#
 # ## Masked words
 #
 # Back to the encoder, which sees both sides. What could it learn from texts that nobody has
@@ -314,7 +325,7 @@ def masked(seed):
 
 given, _, answers = masked(0)
 before, given, answers = map(np.concatenate, (plain[0], given, answers))
-shares = [np.mean(given[answers > 0] == 2), np.mean((given == before)[answers > 0])]
+shares = [np.mean(given[answers > 0] == 2), np.mean((given == before)[answers > 0])]  # 2: [MASK]
 print(f"{np.mean(answers > 0):.3f} chosen; {shares[0]:.2f} masked, {shares[1]:.2f} as they were")
 assert abs(np.mean(answers > 0) - 0.15) < 0.02 and abs(shares[0] - 0.8) < 0.05
 assert (given == before)[answers == 0].all()
@@ -343,9 +354,10 @@ for (blank, fitting), answers in zip(blanks.items(), filled, strict=True):
     assert fits > 0.5  # by chance: 6 of 72 words
 
 # %% [markdown]
-# In the first two only the word *behind* the blank shows whether one hen is meant or several. Four
-# sentences prove little, so let's ask with three verbs, in both forms, and six objects each: by
-# which factor does the number that fits outweigh the one that does not?
+# In the first two only the word *after* the blank shows whether one is meant or several. Four
+# sentences prove little, so let's ask with three verbs, in both forms, and six objects each: how
+# many times as probable are the nouns that fit the verb (all singular, or all plural) as the
+# others?
 
 # %%
 questions = [
@@ -483,7 +495,7 @@ print(f"grammar {of_grammar:.3f}")
 assert by_zlib > 1.5 * score.bits_per_character > 1.5 * of_grammar
 
 # %% [markdown]
-# 3\. Nearly all in the vectors of its words, most of which are invented and may never come again;
+# 3\. Most of them in the vectors of its words, many of which are invented and may never come again;
 # what helps with the next invented word, the characters and their convolution, is small.
 
 # %%

@@ -6,8 +6,8 @@
 # what a vocabulary costs and saves on real text, and see what becomes of Chinese, which has no
 # spaces. (British spelling: tokenisation.) Run time: about 5 s.
 #
-# *In plain words:* a model has a row of numbers for each thing it can read. With letters there are
-# few rows and long rows of letters; with words, short sentences and words it has never met. Pieces
+# *In plain words:* a model has a row of numbers for each thing it can read. With letters the rows
+# are few, but texts are long; with words, texts are short, but some words it has never met. Pieces
 # are the compromise: frequent words stay whole, rare ones fall apart into parts that are known.
 #
 # *Paper: section 5.1 ("byte-pair encoding", 37,000 tokens). Géron: chapter 16, "Generating
@@ -112,7 +112,7 @@ assert {"ight", "▁night", "▁light", "▁bright", "▁sun"} <= pieces & ours
 # It does. (Where two pairs are equally frequent, it may merge another one first: *gh* before *ig*.
 # These are steps on the way to *ight*, and no cut ends there.)
 #
-# So a tokenizer is a list of merges and nothing more; there is no grammar in it.
+# So a BPE tokenizer is a list of merges and nothing more; there is no grammar in it.
 #
 # ## What a vocabulary costs, and what it saves
 #
@@ -148,10 +148,10 @@ assert list(lengths.values()) == sorted(lengths.values(), reverse=True)
 assert unknown > 0.1 and max(shares) < 0.01
 
 # %% [markdown]
-# Attention compares all pairs, so half as many tokens are a quarter of the work. But each id is a
-# row of the embedding, to be learned from the examples that have it, and each doubling of the
-# vocabulary saves less than the one before. Words save most, and then many words of the sonnets
-# kept aside are unknown.
+# Attention compares all pairs, so half as many tokens are a quarter of the comparisons (and half of
+# all other work). But each id is a row of the embedding, to be learned from the examples that have
+# it, and each doubling of the vocabulary saves less than the one before. Words save most, and then
+# many words of the sonnets kept aside are unknown.
 
 # %%
 # extra code – tokens per character against the number of ids
@@ -216,8 +216,8 @@ assert tokenizer.encode([line], sample=True, alpha=0.0) == plain
 # ## What it does to Chinese
 #
 # 那天雨很大 has no spaces, so every piece may reach across words. First, what other vocabularies
-# make of it: the sonnets' pieces do not know one of its characters, and a vocabulary of bytes,
-# which knows everything, needs three for each.
+# make of it: the sonnets' pieces know none of its characters, and a vocabulary of bytes, which
+# knows everything, needs three for each.
 
 # %%
 rain = "那天雨很大，他等了很久，水汽打湿了衣服，也没有等到她。"
@@ -229,8 +229,8 @@ assert bytes_only.decode([as_bytes]) == [rain] and len(as_bytes) >= 3 * len(rain
 assert tokenizer.unknown_share([rain]) > 0.9
 
 # %% [markdown]
-# So a vocabulary of bytes makes Chinese three times as long as its characters, and English no
-# longer. Now let's learn pieces from Chinese. We write sentences with words of one to four
+# So in bytes Chinese is three times as long as in characters, and English no longer than its
+# letters. Now let's learn pieces from Chinese. We write sentences with words of one to four
 # characters, run them together, and ask whether BPE finds our words without a single space:
 
 # %%
@@ -269,8 +269,8 @@ assert recall[40] > 0.8 and len(found[160] - true_words) > len(found[40] - true_
 #    pair is left? How many merges does that take?
 # 2. SentencePiece also has a *unigram* vocabulary. Does it cut *brightest* as BPE does? Which of
 #    the two has the shorter text of the sonnets kept aside, at 400 ids?
-# 3. A vocabulary of characters for the sonnets has fewer than 60 ids. What is an é to it, and what
-#    to a vocabulary of bytes?
+# 3. A vocabulary of characters for the sonnets has fewer than 60 characters. What is an é to it,
+#    and what to a vocabulary of bytes?
 #
 # ## Answers
 #
@@ -319,7 +319,7 @@ figures.record(
 # ## In short
 #
 # - Byte-pair encoding merges the most frequent pair of neighbors, repeatedly; reading replays the
-#   merges. Nothing is unknown, and nothing is lost.
+#   merges. No word is unknown whose letters are known, and nothing is lost.
 # - More ids make shorter texts and more rows to learn. Compare models of different vocabularies by
 #   nats per character, never by perplexity per token.
 # - It needs no spaces: in Chinese it finds most words by frequency alone, and some that are none.

@@ -21,6 +21,7 @@ from .masks import look_ahead_mask, padding_mask
 from .metrics import Perplexity, TokenAccuracy
 from .models import (
     ClassificationModel,
+    FunctionalModel,
     LanguageModel,
     Pooling,
     TaggingModel,
@@ -69,6 +70,7 @@ __all__ = [
     "Encoder",
     "EncoderBlock",
     "FeedForward",
+    "FunctionalModel",
     "GenerationConfig",
     "Hypothesis",
     "LanguageModel",

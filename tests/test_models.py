@@ -373,6 +373,7 @@ WITHOUT_A_CASE = {
     training.LogitsInPieces,
     training.RDrop,
     backend.Linear,
+    models.FunctionalModel,
 }
 
 
@@ -394,8 +395,29 @@ def test_every_public_class_of_these_modules_is_registered_and_has_a_case_below(
         and not name.startswith("_")
     }
     assert public - WITHOUT_A_CASE == set(NON_DEFAULT)
-    for cls in {*NON_DEFAULT, training.LogitsInPieces, training.RDrop, backend.Linear}:
+    others = training.LogitsInPieces, training.RDrop, backend.Linear, models.FunctionalModel
+    for cls in {*NON_DEFAULT, *others}:
         assert keras.saving.get_registered_name(cls) == f"keras_transformer>{cls.__name__}"
+
+
+def test_a_model_that_was_assembled_is_saved_and_trained_as_any_functional_model(tmp_path):
+    ids, embedding = keras.Input((None,), dtype="int32"), models.TokenEmbedding(11, 8)
+    h = blocks.Encoder(num_layers=1, num_heads=2, d_ff=16)(embedding(ids))
+    outputs = {"ids": embedding(h, reverse=True), "first": keras.layers.Dense(3)(h[:, 0])}
+    model = models.FunctionalModel(ids, outputs, name="two_heads")
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert type(loaded) is type(model) and loaded.name == "two_heads"
+    given = np.array([[4, 5, 6], [7, 8, 9]])
+    expected = model.predict(given, verbose=0)
+    keras.tree.map_structure(
+        np.testing.assert_array_equal, loaded.predict(given, verbose=0), expected
+    )
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    loaded.compile(keras.optimizers.Adam(0.01), {"ids": loss, "first": loss})
+    labels = {"ids": given, "first": np.array([1, 2])}
+    history = loaded.fit(given, labels, epochs=30, verbose=0).history["loss"]
+    assert history[-1] < history[0] / 2
 
 
 def default_arguments(cls):

@@ -8,11 +8,14 @@ import pytest
 
 from keras_transformer import backend, training
 from keras_transformer.attention import MultiHeadAttention, attention_scores
+from keras_transformer.blocks import Encoder
 from keras_transformer.losses import TokenCrossEntropy
 from keras_transformer.models import (
     ClassificationModel,
+    FunctionalModel,
     LanguageModel,
     TaggingModel,
+    TokenEmbedding,
     Transformer,
 )
 from keras_transformer.training import paper_optimizer
@@ -39,7 +42,16 @@ def language(**options):
     return LanguageModel(11, **{**SIZES, **options}), {"token_ids": TOKENS}, TOKENS
 
 
+def assembled(*more):
+    ids, embedding = keras.Input((None,), dtype="int32"), TokenEmbedding(11, 8)
+    x = Encoder(num_layers=2, num_heads=2, d_ff=16, dropout=0.2)(embedding(ids))
+    for layer in more:
+        x = layer(x)
+    return FunctionalModel(ids, embedding(x, reverse=True)), TOKENS, TOKENS
+
+
 MODELS = {
+    "assembled": lambda: assembled(keras.layers.Dropout(0.5)),
     "post_norm": translation,
     "pre_norm_two_vocabularies": lambda: (
         Transformer(11, 13, **SIZES, norm_first=True),
@@ -159,6 +171,21 @@ def test_rematerialized_blocks_are_not_recorded(train, num_calls):
 
     train(rematerialized, 1)
     assert num_calls() >= 7 * SIZES["num_layers"]
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        keras.layers.BatchNormalization,
+        functools.partial(keras.layers.Dropout, 0.5, seed=3),
+        functools.partial(keras.layers.GaussianNoise, 0.5, seed=3),
+    ],
+    ids=["own_state", "own_seed", "own_noise"],
+)
+def test_a_model_with_a_layer_that_has_a_state_is_not_recorded(train, num_calls, layer):
+    as_it_is, layer_by_layer = (train(lambda: assembled(layer()), at) for at in (1, NEVER))
+    assert_same_bits(as_it_is, layer_by_layer)
+    assert num_calls() == 2 * 7 * SIZES["num_layers"]
 
 
 def test_attention_scores_of_a_recorded_model_are_there(train, monkeypatch):

@@ -2,5 +2,6 @@
 
 from .embeddings import LogitsBias, TokenEmbedding, WordEmbedding
 from .encoders import ClassificationModel, Pooling, TaggingModel
+from .functional import FunctionalModel
 from .language_model import LanguageModel
 from .transformer import Memory, Transformer

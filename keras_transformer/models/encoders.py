@@ -11,7 +11,7 @@ from ..checks import check, check_at_least
 from ..configuration import TransformerConfig
 from ..masks import padding_mask
 from .embeddings import WordEmbedding
-from .functional import FunctionalModel, policy_of, positions_of, split_options
+from .functional import ConfiguredModel, policy_of, positions_of, split_options
 
 SMALL_ENCODER = TransformerConfig(num_layers=2, d_model=128, num_heads=4, d_ff=256)
 
@@ -22,7 +22,7 @@ MAY_DIFFER = {
 }  # fmt: skip
 
 
-class WordModel(FunctionalModel):
+class WordModel(ConfiguredModel):
     """Words and their characters through an encoder; a subclass pools its output.
 
     Args:
@@ -93,7 +93,7 @@ class WordModel(FunctionalModel):
         """The vectors that get labels: here those of the words, (batch, length, d_model)."""
         return x
 
-    def initialize_from(self, other: FunctionalModel, labels: bool = False) -> None:
+    def initialize_from(self, other: ConfiguredModel, labels: bool = False) -> None:
         """Takes over the weights of a model of the same sizes.
 
         Args:

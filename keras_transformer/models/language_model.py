@@ -9,7 +9,7 @@ from ..cache import Cache
 from ..configuration import BASE, TransformerConfig
 from .embeddings import TokenEmbedding
 from .functional import (
-    FunctionalModel,
+    ConfiguredModel,
     logits_bias_of,
     policy_of,
     positions_of,
@@ -18,7 +18,7 @@ from .functional import (
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class LanguageModel(FunctionalModel):
+class LanguageModel(ConfiguredModel):
     """P(next token | tokens so far): self-attention with the look-ahead mask, no cross-attention.
 
     Without cross-attention a decoder block is an encoder block with the look-ahead mask.

@@ -10,7 +10,7 @@ from ..configuration import BASE, TransformerConfig
 from ..masks import padding_mask
 from .embeddings import TokenEmbedding
 from .functional import (
-    FunctionalModel,
+    ConfiguredModel,
     logits_bias_of,
     policy_of,
     positions_of,
@@ -31,7 +31,7 @@ class Memory(NamedTuple):
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class Transformer(FunctionalModel):
+class Transformer(ConfiguredModel):
     """The model of Figure 1 as a functional keras.Model: source and target ids to logits.
 
         Transformer(8000, config=PRESETS["mini"])
