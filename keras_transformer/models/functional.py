@@ -18,9 +18,9 @@ class FunctionalModel(keras.Model):
 
     On PyTorch, `fit` records the operations of a call, once it has seen a shape 20 times, and
     repeats them without the Python of the layers, with the same results. It calls each layer with
-    compile(run_eagerly=True), under a keras.RematScope, and where a layer has a state of its own, as
-    BatchNormalization and a Dropout with a seed have. On TensorFlow, the first step is traced once
-    instead of twice. On JAX there is nothing to gain.
+    compile(run_eagerly=True), under a keras.RematScope, and where a layer has a state of its own,
+    such as BatchNormalization or a Dropout with a seed. On TensorFlow, the first step is traced
+    once instead of twice. On JAX there is nothing to gain.
 
     Args:
         inputs: keras.Input, or a structure of them.
