@@ -7,13 +7,13 @@
 # self-attention; then turn the N outputs into one label, and into M of them. Run time: about 20 s.
 #
 # *In plain words:* what a word is depends on its neighbors, so a network that labels words has to
-# look around. One that sees a few neighbors is blind beyond them; attention looks everywhere. Two
-# of its parts, the encoder block and the positions, are black boxes here: chapters 3 to 8 open
-# them.
+# look around. One that sees a few neighbors is blind beyond them; attention looks everywhere. It,
+# the encoder block around it and the positions are black boxes here: chapters 3 to 8 open them.
 #
 # *Paper: the opening of section 3, and section 4. Géron: chapter 15, "Input and Output Sequences",
 # and chapter 16, "Sentiment Analysis" and "An Encoder–Decoder Network for Neural Machine
-# Translation". Article: 001.*
+# Translation". Article: 001 (000 to 004 are study notes on the paper, in Chinese; the page "Things
+# people say about attention, measured" names them).*
 
 # %%
 from collections import Counter
@@ -105,7 +105,8 @@ np.testing.assert_allclose(embedded, by_product, rtol=1e-6)
 # "saw" get the same answer, whatever its weights. The best it can do is to guess the more frequent
 # tag. Article 001 continues with self-attention, and here is a surprise: self-attention *alone*
 # cannot distinguish them either. Equal vectors ask equal questions of the same set of words. It
-# takes the positions (chapter 5), which make a set of vectors a sequence:
+# takes the positions (chapter 5), which make a set of vectors a sequence. (In `attention(x, x)` the
+# first `x` asks and the second answers: chapter 3.)
 
 # %%
 x = embedding(i_saw_a_saw)
@@ -123,6 +124,9 @@ for name, output in layers.items():
     print(f"{name:33} the two outputs at 'saw' differ by {difference[name]:.0e}")
 alone, no_positions, positions = difference.values()
 assert alone < 1e-6 and no_positions < 1e-6 and positions > 0.01
+
+# %% [markdown]
+# How far does guessing get? Let's count the tags of "saw" in the training sentences:
 
 # %%
 of_saw = Counter(tag_ids[word_ids == WORDS.index("saw")].tolist())
@@ -190,6 +194,8 @@ assert attentions == [4 * (D_MODEL**2 + D_MODEL)] * len(lengths)
 # Four taggers: windows of 1 (each word alone), 3 and 11, and one block of the paper's encoder on
 # embeddings with positions. They share nothing but the input; standing side by side in one model,
 # they need only one `fit`. The encoder gets a second output, which we shall come to.
+# (`kt.padding_mask` hides the padding from attention, chapter 6; `kt.TokenCrossEntropy` leaves it
+# out of the loss, chapter 10.)
 
 # %%
 WIDTHS = 1, 3, 11
@@ -277,9 +283,9 @@ figures.show(figure, "01_distance")
 
 # %% [markdown]
 # A window is right as far as it reaches, half its width, and beyond that it is a coin toss: exactly
-# 50 %. Attention is right at every distance that it was trained on. (Farther than that its
-# *weights* still run, on any length. Whether the answers stay right is another matter, and differs
-# from seed to seed: see the gray part.)
+# 50 %. Attention is right at every distance that it was trained on. (Its parameters serve farther
+# words, too, on any length. Whether the answers stay right is another matter, and differs from seed
+# to seed; the gray part shows one seed.)
 #
 # What did the embeddings learn? In the one-hot table all words were equally far apart. Now:
 
@@ -349,8 +355,8 @@ print(f"a window of 41: {count_window(41):,} parameters; attention: {attentions[
 assert count_window(41) > 9 * attentions[0]
 
 # %% [markdown]
-# 2. For each bag, the more frequent of its answers. Only kinds of words matter, which saves us from
-#    counting every bag once:
+# 2. For each bag, the more frequent of its answers. We count bags of *kinds* of words, since only
+#    the kinds matter; bags of the words themselves would nearly all occur only once:
 
 # %%
 bags = {}
@@ -364,8 +370,9 @@ print(f"at best {share:.1%}: right where both phrases are of one kind, a guess w
 assert 0.7 < share < 0.8
 
 # %% [markdown]
-# 3. Not the convolution, but the `Dense` layer after a `Flatten`, whose weights count the pixels.
-#    With a global pooling in between, pictures of any size will do (N to 1, in two dimensions):
+# 3. Not the convolution, but the `Dense` layer after a `Flatten`, which has a weight for each
+#    pixel. With a global pooling in between, pictures of any size will do (N to 1, in two
+#    dimensions):
 
 # %%
 convolution = keras.layers.Conv2D(1, 3)

@@ -6,12 +6,12 @@
 # the way, train all four on a task in which only the distance matters, and measure the time. Run
 # time: about 35 s.
 #
-# *In plain words:* news can travel from mouth to mouth, in small groups, or by a call to everybody.
+# *In plain words:* news can travel from person to person, in small groups, or by a call to all.
 # A recurrent layer is the first, a convolution the second, attention the third. The more stations
 # on the way, the longer it takes and the less arrives.
 #
 # *Paper: section 4 and Table 1. Géron: chapter 15, "Handling Long Sequences", and chapter 16,
-# "Bidirectional RNNs". Articles: 000, 001, 002 and 004.*
+# "Bidirectional RNNs". Articles: 000, 002 and 004.*
 
 # %%
 import time
@@ -77,6 +77,9 @@ error = np.abs(bidirectional(x, *both_ways.get_weights()) - moved["bidirectional
 print(f"our two loops and keras.layers.Bidirectional differ by {error:.0e}")
 assert error < 1e-5
 
+# %% [markdown]
+# How far did each output move when each input was nudged? Beside it, who should see whom:
+
 # %%
 influence = {
     name: np.linalg.norm(moved[name][:N] - moved[name][N], axis=-1).T  # [output, input]
@@ -116,7 +119,7 @@ figures.show(figure, "02_influence")
 # %% [markdown]
 # Article 004 sums it up: a convolution is local, a fully connected layer and attention are global,
 # a recurrent layer has the present and everything before. We may add that the recurrent layer is
-# limited only because it reads one way, the convolution only because there is one layer. And
+# limited only because it reads one way, the convolution only because it has few layers. And
 # "global" is not the whole story. How strongly does the first word still move the last?
 
 # %%
@@ -131,7 +134,7 @@ assert fades < 0.2
 # %% [markdown]
 # In the recurrent layer the first word has to pass through every state on the way, and fades.
 # The fully connected layer has another weakness: its weights belong to places, so it takes one
-# length and no other. The rest take any.
+# length and no other. The rest take any; let's try it beside a convolution:
 
 # %%
 refused = []
@@ -148,9 +151,10 @@ assert refused == [("fully connected", N + 1)]
 # %% [markdown]
 # ## Count the steps
 #
-# Table 1 of the paper compares layers by two numbers: operations that must wait for one another,
-# and the longest path that a signal takes between two words. Let's write each layer down as
-# a graph, every vector with the vectors that it is computed from, and count both.
+# Table 1 of the paper compares layers by three numbers. The first, the arithmetic, comes under
+# *Time*; the others are the operations that must wait for one another, and the longest path that a
+# signal takes between two words. Let's write each layer down as a graph, every vector with the
+# vectors that it is computed from, and count both.
 
 
 # %%
@@ -173,8 +177,8 @@ def attention_graph(n):
 
 
 # %% [markdown]
-# In such a graph, the steps that must wait for one another are the longest way from any input; a
-# path length is the shortest way from one input.
+# In such a graph, the number of steps that must wait for one another is the length of the longest
+# way from any input; a path length is that of the shortest way from one input.
 
 
 # %%
@@ -244,7 +248,9 @@ assert longest["dilated"] == [int(np.ceil(np.log(n) / np.log(3))) for n in lengt
 assert longest["attention"] == [1] * len(lengths)
 
 # %% [markdown]
-# Beside the paper's Table 1, with $n$ words and kernels of width $k$:
+# Beside the paper's Table 1 (O(n / k) is in the text of its section 4), with $n$ words and kernels
+# of width $k$. O leaves out constant factors: a kernel of width 5 reaches 2 places to either side,
+# so 63 places take 32 layers; and our gaps grow threefold, so they take 4 dilated ones.
 #
 # | layer | sequential operations | longest path | counted, 64 words |
 # |---|---|---|---|
@@ -260,9 +266,9 @@ assert longest["attention"] == [1] * len(lengths)
 # %% [markdown]
 # ## A task of distance alone
 #
-# Now let's train them. A sentence has 33 letters, 16 on each side of a question mark. One letter is
-# a capital, and the network must say which one at the question mark. The only difficulty is how far
-# away the capital stands:
+# Now let's train them. A sentence has 33 characters: a question mark, and 16 letters on each side
+# of it. One letter is a capital; at the question mark the network must say which. The only
+# difficulty is how far away the capital stands:
 
 # %%
 LETTERS, SIDE = "abcdefgh", 16
@@ -288,7 +294,8 @@ for ids, answer in zip(train_ids[:40:13], train_answers[:40:13], strict=True):
 # %% [markdown]
 # As in chapter 1, one model contains them all, and they share nothing but the input. (With one
 # exception: a bidirectional layer's first half *is* a recurrent layer, so we read it off there.)
-# The cell of the recurrent layer is a GRU, which forgets less than the plain one above.
+# The cell of the recurrent layer is a GRU (gated recurrent unit; Géron, chapter 15), which forgets
+# less than the plain one above.
 
 # %%
 sentence = keras.Input((2 * SIDE + 1,), dtype="int32")
@@ -369,9 +376,9 @@ figures.show(figure, "02_who_finds_it")
 
 # %% [markdown]
 # The picture of who sees whom has come true. One surprise: the fully connected network sees
-# everything and knows its training sentences by heart, and still fails on others. It has to learn
-# the eight letters again at each of 32 places, where the others have one set of weights for all.
-# (This is what article 004 calls overfitting; chapter 13 goes into it.)
+# everything and knows its training sentences by heart, and is right on only about half of others.
+# It has to learn the eight letters again at each of 32 places, where the others have one set of
+# weights for all. (This is what article 004 calls overfitting; chapter 13 goes into it.)
 #
 # And what about the length of the path? Let's look at the epochs on the way.
 
@@ -406,7 +413,8 @@ figures.show(figure, "02_near_first")
 #
 # Dependent steps are what no machine can do at once. We can count multiplications, from the
 # weights, and measure the time: what a layer does in one large product runs faster than the same
-# amount in many small ones, even on a single core.
+# amount in many small ones, even on a single core. (Of the weights we count the matrices with one
+# row per input; the biases of a GRU are a matrix, too.)
 
 # %%
 D_TIME, timed = 64, {"recurrent": [], "attention": []}
@@ -492,7 +500,7 @@ assert num_layers == int(np.ceil(np.log2(1000))) == 10
 # %% [markdown]
 # 3\. It does: a capital is known by what it is, not by where it stands. Distance is no obstacle to
 # attention, and position is not even information here. (Chapter 1 has a task in which the neighbors
-# matter; there the same network fails.)
+# matter; there it is right three times in four at best, as exercise 2 counts.)
 
 # %%
 h = kt.EncoderBlock(num_heads=1, d_ff=64)(embed())
@@ -524,7 +532,7 @@ figures.record(1e-5, of_order=of_order)
 # %% [markdown]
 # ## In short
 #
-# - Between two words lie as many steps as there are words (recurrent), a fraction of them
+# - Between the ends of a sentence lie as many steps as it has words (recurrent), a fraction of them
 #   (convolutions), or one (attention).
 # - What is many steps away is learned late, or never; attention learns all distances together.
 # - Short paths have a price: attention compares all pairs.
