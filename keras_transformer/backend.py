@@ -44,9 +44,12 @@ def on_accelerator() -> bool:
         import jax
 
         return jax.default_backend() != "cpu"
-    import torch
+    return _torch_device().type != "cpu"
 
-    return torch.cuda.is_available()
+
+def _torch_device():
+    """Where Keras computes on PyTorch, which KERAS_TORCH_DEVICE can choose."""
+    return ops.zeros(()).device
 
 
 # Layers and operations
@@ -344,7 +347,7 @@ def trace(function: Callable, training: bool = False) -> Callable:
                 return function(*args)
             with _recording:
                 if key not in programs:
-                    programs[key] = _recorded(function, args, pre_dispatch=training)
+                    programs[key] = _recorded_or_as_it_is(function, args, training)
         return programs[key](*args)
 
     return run
@@ -372,6 +375,16 @@ def layer_by_layer() -> Iterator[None]:
         _layer_by_layer.reset(token)
 
 
+def _recorded_or_as_it_is(function, args, training):
+    """`function` itself where a layer in training asks for a value, as an `if` on a tensor does."""
+    try:
+        return _recorded(function, args, pre_dispatch=training)
+    except RuntimeError as error:
+        if training and "tracing tensor" in str(error):
+            return function
+        raise
+
+
 def _recorded(function, args, pre_dispatch):
     """The operations of `function` on such arguments, as a torch.fx.GraphModule.
 
@@ -384,10 +397,12 @@ def _recorded(function, args, pre_dispatch):
     state = generator.get_state()
     # Copies, because a tensor that is given twice would be recorded as one argument.
     copies = keras.tree.map_structure(lambda x: x if x is None else x.clone(), args)
-    with torch.no_grad():
-        program = make_fx(lambda *args: function(*args), pre_dispatch=pre_dispatch)(*copies)
-        _drop_conversions(program, copies)
-    generator.set_state(state)  # as if nothing had been drawn
+    try:
+        with torch.no_grad():
+            program = make_fx(lambda *args: function(*args), pre_dispatch=pre_dispatch)(*copies)
+            _drop_conversions(program, copies)
+    finally:
+        generator.set_state(state)  # as if nothing had been drawn
     for node in program.graph.nodes:
         node.meta.clear()  # the stack trace of each: far larger than the program
     return program
@@ -434,9 +449,15 @@ def to_tensors(structure: Any) -> Any:
 
 
 def to_arguments(structure: Any) -> Any:
-    """A structure of NumPy arrays as what a function compiled by `jit` takes: tensors.
+    """NumPy arrays as what a function compiled by `jit` takes: tensors; None stays None.
 
     On JAX it takes the arrays themselves, in a tenth of the time that tensors would need.
+
+    Args:
+        structure: NumPy arrays or scalars, or None, in tuples.
+
+    Returns:
+        The same structure.
     """
     return structure if name() == "jax" else to_tensors(structure)
 
@@ -667,7 +688,9 @@ def _torch_generator():
     """The one of the device on which Keras computes: a GPU has its own."""
     import torch
 
-    if on_accelerator():
-        torch.cuda.init()
-        return torch.cuda.default_generators[torch.cuda.current_device()]
+    device = _torch_device()
+    if device.type == "cuda":
+        return torch.cuda.default_generators[device.index]
+    if device.type == "mps":
+        return torch.mps._get_default_mps_generator()
     return torch.default_generator

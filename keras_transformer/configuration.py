@@ -3,6 +3,8 @@
 import dataclasses
 from typing import Any, Self
 
+import numpy as np
+
 from .checks import check, check_above_0, check_at_least, check_finite, check_rates
 
 
@@ -160,6 +162,8 @@ class SamplingConfig(Configuration):
 
     def __post_init__(self):
         check_finite(temperature=self.temperature, top_p=self.top_p)
-        check(self.temperature > 0, "temperature must be above 0", temperature=self.temperature)
+        least, value = float(np.finfo("float32").tiny), self.temperature
+        check(value >= least, "temperature must be above 0", temperature=value)
         check_at_least(1, top_k=self.top_k)
-        check(0 < self.top_p <= 1, "top_p must be above 0 and at most 1", top_p=self.top_p)
+        value = self.top_p
+        check(least <= value <= 1, "top_p must be above 0 and at most 1", top_p=value)

@@ -157,7 +157,7 @@ def test_progress_counts_real_tokens_and_the_minutes_of_all_epochs(batches, monk
     clock = iter([100.0, 102.0, 104.0, 106.0])
     progress = Progress(batches)
     monkeypatch.setattr("time.perf_counter", lambda: next(clock))
-    progress.set_params({"epochs": 5})
+    progress.set_params({"epochs": 5, "steps": 3})
     progress.on_epoch_begin(1)
     logs = {}
     progress.on_train_batch_end(0, logs)
@@ -166,6 +166,17 @@ def test_progress_counts_real_tokens_and_the_minutes_of_all_epochs(batches, monk
     logs = {}
     progress.on_epoch_end(1, logs)
     assert logs == {"tokens_per_second": 24.0}
+
+
+def test_progress_of_a_rest_of_an_epoch_counts_that_rest(batches, monkeypatch):
+    clock = iter([100.0, 102.0])
+    progress = Progress(batches)
+    monkeypatch.setattr("time.perf_counter", lambda: next(clock))
+    progress.set_params({"epochs": 5, "steps": 2})  # resumed after one of three batches
+    progress.on_epoch_begin(4)
+    logs = {}
+    progress.on_train_batch_end(0, logs)
+    assert logs["minutes_left"] == pytest.approx(2 / 60)
 
 
 # Early stopping

@@ -173,19 +173,59 @@ def test_rematerialized_blocks_are_not_recorded(train, num_calls):
     assert num_calls() >= 7 * SIZES["num_layers"]
 
 
-@pytest.mark.parametrize(
-    "layer",
-    [
-        keras.layers.BatchNormalization,
-        functools.partial(keras.layers.Dropout, 0.5, seed=3),
-        functools.partial(keras.layers.GaussianNoise, 0.5, seed=3),
-    ],
-    ids=["own_state", "own_seed", "own_noise"],
-)
-def test_a_model_with_a_layer_that_has_a_state_is_not_recorded(train, num_calls, layer):
-    as_it_is, layer_by_layer = (train(lambda: assembled(layer()), at) for at in (1, NEVER))
-    assert_same_bits(as_it_is, layer_by_layer)
-    assert num_calls() == 2 * 7 * SIZES["num_layers"]
+class AddsALoss(keras.layers.Layer):
+    def call(self, x):
+        self.add_loss(keras.ops.mean(x**2))
+        return x
+
+
+class AsksForAValue(keras.layers.Layer):
+    def call(self, x):
+        return x * 2 if not isinstance(x, keras.KerasTensor) and keras.ops.max(x) > 1 else x
+
+
+DOES_MORE = {
+    "own_state": keras.layers.BatchNormalization,
+    "own_seed": functools.partial(keras.layers.Dropout, 0.5, seed=3),
+    "own_shape": functools.partial(keras.layers.Dropout, 0.5, noise_shape=(None, 1, 8)),
+    "own_noise": functools.partial(keras.layers.GaussianNoise, 0.5),
+    "regularizes": functools.partial(keras.layers.ActivityRegularization, 0.1),
+    "adds_a_loss": AddsALoss,
+    "asks_for_a_value": AsksForAValue,
+}
+
+
+@pytest.mark.parametrize("layer", DOES_MORE.values(), ids=DOES_MORE)
+def test_a_model_with_a_layer_that_does_more_is_not_recorded(train, num_calls, layer):
+    recorded_at = 2 if layer in (AddsALoss, AsksForAValue) else 1
+    runs = [train(lambda: assembled(layer()), at) for at in (recorded_at, NEVER)]
+    assert_same_bits(*runs)
+    assert num_calls() >= 2 * 7 * SIZES["num_layers"]
+
+
+def test_masks_of_keras_are_kept(train):
+    def masked():
+        ids = keras.Input((None,), dtype="int32")
+        x = keras.layers.Embedding(11, 8, mask_zero=True)(ids)
+        labels = np.full_like(TOKENS, 3)  # where the input is padding, too: the mask excludes it
+        return FunctionalModel(ids, keras.layers.Dense(11)(x)), TOKENS, labels
+
+    assert_same_bits(*[train(masked, at) for at in (2, NEVER)])
+
+
+def test_what_is_changed_on_a_layer_holds_after_the_next_compile(train):
+    def without_dropout(model):
+        for layer in model._flatten_layers():
+            if isinstance(layer, keras.layers.Dropout):
+                layer.rate = 0.0
+
+    recorded, layer_by_layer = (train(language, at, change=without_dropout) for at in (1, NEVER))
+    assert_same_bits(recorded, layer_by_layer)
+
+
+def test_r_drop_that_runs_eagerly_calls_every_layer(train, num_calls):
+    train(language, 1, wrap=training.RDrop, run_eagerly=True)
+    assert num_calls() >= 7 * SIZES["num_layers"]
 
 
 def test_attention_scores_of_a_recorded_model_are_there(train, monkeypatch):

@@ -5,6 +5,7 @@ search) is an object that begins a state and advances it by the model's logits; 
 in a loop, compiled once per shape of its input.
 """
 
+import collections
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from keras import ops
 
 from .. import backend
 from ..cache import Cache
-from ..checks import check, check_at_least
+from ..checks import check, check_at_least, check_finite
 from ..configuration import SamplingConfig
 from ..ids import PADDING, START, check_ids
 from ..losses import token_cross_entropy
@@ -160,6 +161,7 @@ class Decoding:
             one that is a token longer: 0.2 BLEU on Multi30k (docs/results.md).
         """
         check_at_least(1, beams=beams, n_best=n_best)
+        check_finite(length_penalty=length_penalty)
         check(n_best <= beams, "n_best must be from 1 to beams", n_best=n_best, beams=beams)
         check(
             length_penalty >= 0, "length_penalty must be at least 0", length_penalty=length_penalty
@@ -225,8 +227,9 @@ class Decoding:
         while stops[-1] < room:
             stops.append(min(2 * stops[-1], room))
         program = self._program_of(search)
-        *_, (_, answers) = program.states(source_ids, constraints, parameters, room, stops)
-        return answers
+        found = program.states(source_ids, constraints, parameters, room, stops)
+        # The last alone: no cache that was outgrown is kept.
+        return collections.deque((answers for _, answers in found), maxlen=1).pop()
 
     def _program_of(self, search):
         return self._program(search, lambda: _Program(self.model, search))
@@ -324,18 +327,26 @@ class _Program:
         self._next = backend.jit(self._continue, model)
 
     def states(self, source_ids, constraints, parameters, room, stops) -> Iterator[tuple[Any, Any]]:
-        """Yields state and answers at each of the positions `stops`, until all have ended."""
-        state = memory = None
-        for stop in stops:
-            given = constraints, parameters, backend.to_arguments(np.int32(stop))
-            if state is None:
-                length = min(FIRST_LENGTH, room)
-                state, answers, memory = self._first(source_ids, *given, length=length)
-            else:
-                state, answers = self._next(self._grown(state, stop, room), memory, *given)
-            yield state, answers
-            if stop == stops[-1] or ops.convert_to_numpy(state.ended).all():
+        """Yields state and answers at each of the positions `stops`, until all have ended.
+
+        Args:
+            source_ids, constraints, room: as `Decoding._checked` returns them.
+            parameters: what the search depends on; None: nothing.
+            stops: rising ints from 1 to `room`, the first at most FIRST_LENGTH.
+        """
+
+        def until(stop):
+            return constraints, parameters, backend.to_arguments(np.int32(stop))
+
+        first, *others = stops
+        length = min(FIRST_LENGTH, room)
+        state, answers, memory = self._first(source_ids, *until(first), length=length)
+        yield state, answers
+        for stop in others:
+            if ops.convert_to_numpy(state.ended).all():
                 return
+            state, answers = self._next(self._grown(state, stop, room), memory, *until(stop))
+            yield state, answers
 
     def graph(self, source_ids, constraints, parameters):
         """The answers, without a number that is fixed by the shape of the input; see `Decoding`."""

@@ -124,7 +124,7 @@ def _draw(logits, position, parameters):
 
     Inverse transform sampling: the cumulative distribution is inverted at a uniform number.
     """
-    p = ops.softmax(logits / parameters.temperature)
+    p = ops.softmax((logits - logits[:, :1]) / parameters.temperature)  # no overflow
     nucleus = ops.cumsum(p, axis=-1) - p < parameters.top_p
     p = ops.where(nucleus, p, 0.0)
     cumulative = ops.cumsum(p, axis=-1)

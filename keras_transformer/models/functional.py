@@ -17,10 +17,12 @@ class FunctionalModel(keras.Model):
     """A functional keras.Model that is trained in less time.
 
     On PyTorch, `fit` records the operations of a call, once it has seen a shape 20 times, and
-    repeats them without the Python of the layers, with the same results. It calls each layer with
-    compile(run_eagerly=True), under a keras.RematScope, and where a layer has a state of its own,
-    such as BatchNormalization or a Dropout with a seed. On TensorFlow, the first step is traced
-    once instead of twice. On JAX there is nothing to gain.
+    repeats them without the Python of the layers, with the same results. What is changed on a layer
+    holds after the next `compile`. Each layer is called with compile(run_eagerly=True), under a
+    keras.RematScope, and where a call does more than a record repeats: a state of its own
+    (BatchNormalization), random numbers other than those of a plain Dropout, losses (`add_loss`,
+    `activity_regularizer`), Keras's masks. On TensorFlow, the first step is traced once instead of
+    twice, unless metrics are made in it, as for several outputs. On JAX there is nothing to gain.
 
     Args:
         inputs: keras.Input, or a structure of them.
@@ -31,22 +33,28 @@ class FunctionalModel(keras.Model):
 
     def __init__(self, inputs: Any, outputs: Any, name: str | None = None, **kwargs: Any):
         super().__init__(inputs=inputs, outputs=outputs, name=name, **kwargs)
-        layers = list(self._flatten_layers())
-        self._calls_each_layer = any(layer._remat_mode or _has_state(layer) for layer in layers)
+        self._calls_each_layer = any(map(_does_more, self._flatten_layers()))
         self._adaptation = Adaptation(self)
         self._training_call = backend.trace(self._call_in_training, training=True)
 
     def call(self, inputs, training=None, mask=None, **kwargs):
-        if training and self._may_be_recorded and backend.is_training_step(inputs):
+        plain = not kwargs and all(each is None for each in keras.tree.flatten(mask))
+        if training and plain and self._may_be_recorded and backend.is_training_step(inputs):
             if self._adaptation.changed():
                 self._training_call = backend.trace(self._call_in_training, training=True)
             return self._training_call(backend.to_tensors(inputs))
         return super().call(inputs, training=training, mask=mask, **kwargs)
 
     def _call_in_training(self, inputs):
-        return super().call(inputs, training=True)
+        outputs = super().call(inputs, training=True)
+        has_losses = any(layer._losses for layer in self._flatten_layers())
+        if has_losses or any(hasattr(x, "_keras_mask") for x in keras.tree.flatten(outputs)):
+            self._calls_each_layer = True  # more than a record would return
+        return outputs
 
     def make_train_function(self, force=False):
+        if self.train_function is None or force:  # compiled again
+            self._training_call = backend.trace(self._call_in_training, training=True)
         # An optimizer that is built within the first step makes TensorFlow trace that step twice.
         if self.optimizer is not None and not self.optimizer.built:
             self.optimizer.build(self.trainable_variables)
@@ -82,7 +90,6 @@ class ConfiguredModel(FunctionalModel):
                 layer.quantize(quantized[layer.path])
             if layer.path in frozen:
                 layer.trainable = False
-        self._adaptation = Adaptation(self)
 
     def __setattr__(self, name, value):
         if isinstance(value, keras.Layer):
@@ -114,10 +121,17 @@ class ConfiguredModel(FunctionalModel):
             **changes: fields of `TransformerConfig` that no weight depends on, such as `dropout`.
 
         Raises:
-            ValueError: The model is quantized, or an option does not exist or is out of range.
+            ValueError: The model is quantized or has LoRA, or an option does not exist or is out of
+                range.
         """
         modes = _quantization_modes(self)
         check(not modes, "A quantized model cannot be trained", quantized_layers=len(modes))
+        updates = [x for x in self._flatten_layers() if getattr(x, "lora_enabled", False)]
+        check(
+            not updates,
+            "Save a model with LoRA and load it, which adds the updates up, before it is copied",
+            layers_with_lora=len(updates),
+        )
         model = type(self)(**self._arguments, config=self.config.replace(**changes), dtype=dtype)
         model.set_weights(self.get_weights())
         return model
@@ -138,10 +152,13 @@ class ConfiguredModel(FunctionalModel):
         return cls(**config)
 
 
-def _has_state(layer):
-    """Whether a call in training depends on, or changes, more than weights and random bits."""
-    seeded = [seed for seed in layer._seed_generators if seed._initial_seed is not None]
-    return bool(layer._non_trainable_variables or seeded)
+def _does_more(layer):
+    """Whether a call in training does more than operations that can be repeated."""
+    is_dropout = type(layer) is keras.layers.Dropout  # its bits are those of PyTorch's generator
+    draws = is_dropout and (layer.seed is not None or layer.noise_shape is not None)
+    draws = draws or (not is_dropout and bool(layer._seed_generators))
+    has_state = bool(layer._non_trainable_variables)
+    return bool(layer._remat_mode) or has_state or draws or layer.activity_regularizer is not None
 
 
 def _frozen_paths(layer):

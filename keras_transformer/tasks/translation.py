@@ -64,9 +64,9 @@ class Translator(Task):
         transformer: `Transformer`.
         source_tokenizer: `Tokenizer`, such as `train_tokenizer` returns.
         target_tokenizer: `Tokenizer`; None: that of the source.
-        normalization: str, the Unicode normal form of the training data, which every text to
-            translate is brought into, see `data.clean`; None: none.
-        lowercase: bool, whether every text to translate is lowercased, as the training data was.
+        normalization: str, the Unicode normal form of the training data, which every text of
+            either side is brought into, see `data.clean`; None: none.
+        lowercase: bool, whether every text is lowercased, as the training data was.
         config: `GenerationConfig`, the defaults of `translate`.
         name: str, name of the `keras.Model`.
         **changes: fields of `GenerationConfig` that replace those of `config`.
@@ -293,7 +293,7 @@ class Translator(Task):
         """
         config = self._config_with(length_penalty=length_penalty)
         sources = self._encode(texts)
-        targets = [[*ids, END] for ids in self.target_tokenizer.encode(translations)]
+        targets = [[*ids, END] for ids in self._target_ids(translations)]
         check(
             len(sources) == len(targets),
             "Expected one translation per text",
@@ -421,18 +421,23 @@ class Translator(Task):
     def _encode(self, texts):
         """The ids of each source text, END included."""
         self._check_tokenizers()
-        texts = [
-            normalized(text, self.normalization, self.lowercase) for text in checked_texts(texts)
-        ]
-        sequences = [[*ids, END] for ids in self.source_tokenizer.encode(texts)]
+        sequences = [[*ids, END] for ids in self.source_tokenizer.encode(self._normalized(texts))]
         self._check_lengths(sequences)
         return sequences
 
     def _encode_targets(self, texts, name="Translation"):
         """The ids of each target text, without END."""
-        sequences = self.target_tokenizer.encode(texts)
+        sequences = self._target_ids(texts)
         self._check_lengths(sequences, name)
         return sequences
+
+    def _target_ids(self, texts):
+        return self.target_tokenizer.encode(self._normalized(texts))
+
+    def _normalized(self, texts):
+        """The texts of either side in the form of the training data."""
+        texts = checked_texts(texts)
+        return [normalized(text, self.normalization, self.lowercase) for text in texts]
 
     def _check_tokenizers(self):
         model = self.transformer

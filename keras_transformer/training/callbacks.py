@@ -15,7 +15,7 @@ from ..checks import check, check_at_least
 class Progress(keras.callbacks.Callback):
     """Logs real target tokens per second, and shows the minutes left in the progress bar.
 
-    The estimate covers all remaining epochs, at the speed of the current one.
+    The estimate covers the remaining epochs of this call of `fit`, at the speed of the current one.
 
     Args:
         batches: `TranslationBatches`, or anything with a length and `num_tokens` per epoch.
@@ -32,7 +32,7 @@ class Progress(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         elapsed, done = time.perf_counter() - self.start, batch + 1
-        left = (self.epochs_after + 1) * len(self.batches) - done
+        left = self.epochs_after * len(self.batches) + self.params["steps"] - done
         self.rate = done * self.tokens_per_batch / elapsed
         logs["tokens_per_second"] = self.rate
         logs["minutes_left"] = left / done * elapsed / 60

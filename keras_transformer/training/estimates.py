@@ -96,12 +96,14 @@ def memory_of_step(model: keras.Model, shape: tuple[int, ...]) -> int:
         source,
         target,
         pieces=model.pieces if isinstance(model, LogitsInPieces) else 1,
+        rematerialized=any(layer._remat_mode for layer in transformer._flatten_layers()),
     )
+    optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)  # within loss scaling
     trained = sum(math.prod(variable.shape) for variable in model.trainable_variables)
     weights = weights_in_bytes(
         trained,
-        bool(model.optimizer.gradient_accumulation_steps),
-        model.optimizer.use_ema,
+        bool(optimizer.gradient_accumulation_steps),
+        optimizer.use_ema,
         model.count_params() - trained,
     )
     return int((weights + activations) * (OF_XLA if backend.name() == "jax" else 1))

@@ -36,6 +36,11 @@ class WrappedModel(keras.Model):
         self.transformer = transformer
         self.built = True  # the functional transformer is
 
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """As keras.Model.compile; `run_eagerly` is that of the functional model, too."""
+        super().compile(*args, **kwargs)
+        self.transformer.run_eagerly = self.run_eagerly
+
     def get_config(self):
         transformer = keras.saving.serialize_keras_object(self.transformer)
         transformer.pop("compile_config", None)
