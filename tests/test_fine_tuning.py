@@ -90,6 +90,8 @@ def test_lora_is_enabled_once_with_a_rank_from_1():
     training.enable_lora(model, 1)
     with pytest.raises(ValueError, match="once"):
         training.enable_lora(model, 1)
+    with pytest.raises(ValueError, match="Save a model with LoRA and load it, .*layers_with_lora="):
+        model.copy()
     with pytest.raises(ValueError, match="attention layers"):
         training.enable_lora(keras.Sequential([keras.layers.Dense(1)]), 1)
 

@@ -123,8 +123,8 @@ def test_the_memory_of_a_step_is_that_of_what_it_computes():
     of_xla = 1.5 if backend.name() == "jax" else 1
     weights, shape = 16 * model.count_params(), (6, 4, 5)
 
-    def expected(rows=6, pieces=1, weights=weights):
-        activations = activations_in_bytes(config, VOCABULARY, rows, 4, 5, pieces=pieces)
+    def expected(rows=6, weights=weights, **options):
+        activations = activations_in_bytes(config, VOCABULARY, rows, 4, 5, **options)
         return pytest.approx(of_xla * (weights + activations), rel=1e-6)
 
     assert memory_of_step(compiled(model), shape) == expected()
@@ -132,6 +132,12 @@ def test_the_memory_of_a_step_is_that_of_what_it_computes():
     assert memory_of_step(compiled(training.LogitsInPieces(model, 3)), shape) == expected(pieces=3)
     summed = compiled(model, gradient_accumulation_steps=2, use_ema=True)
     assert memory_of_step(summed, shape) == expected(weights=weights * 3 // 2)
+    with keras.RematScope(mode="list_of_layers", layer_names=["block_1", "block_2"]):
+        again = kt.Transformer(VOCABULARY, **SMALL)
+    assert memory_of_step(compiled(again), shape) == expected(rematerialized=True)
+    half = kt.Transformer(VOCABULARY, **SMALL, dtype="mixed_float16")
+    half = compiled(half, gradient_accumulation_steps=2, use_ema=True)
+    assert memory_of_step(half, shape) == expected(weights=weights * 3 // 2)
     model.encoder.trainable = False
     frozen = 12 * model.encoder.count_params()
     assert memory_of_step(compiled(model), shape) == expected(weights=weights - frozen)
