@@ -263,6 +263,50 @@ assert floor < last["val_loss"] < floor + 0.15
 figures.show(plots.plot_history(history), "10_history")
 
 # %% [markdown]
+# ## Save, load, use, on any backend
+#
+# A `Translator` is the model with its tokenizer, text in and text out, in one `.keras` file. Let's
+# load it here; and in a second process, on another backend, which works while we continue. We ask
+# for dates that neither has seen, and for some of them in CAPITALS:
+
+# %%
+path = pathlib.Path(tempfile.mkdtemp()) / "dates.keras"
+kt.Translator(model, tokenizer).save(path)
+translator = kt.load(path)
+print(kt.check_file(path))  # what it holds, told without loading it
+logits, loaded = (each.predict_on_batch(inputs) for each in (model, translator))
+difference = np.abs(logits - loaded).max()
+print(f"{path.stat().st_size / 1e6:.1f} MB; after loading the logits differ by {difference}")
+assert np.array_equal(logits, loaded)
+
+# %% [markdown]
+# The second process is this small program; it reads nothing but the file:
+
+# %%
+asked = test.source + [text.upper() for text in test.source[:16]]
+USE = """
+import json, sys, keras_transformer
+print(json.dumps(keras_transformer.load(sys.argv[1]).translate(sys.argv[2:])))
+"""
+here = keras.backend.backend()
+others = [b for b in ("torch", "jax", "tensorflow") if b != here and importlib.util.find_spec(b)]
+if others:
+    pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    environment = {**os.environ, "KERAS_BACKEND": others[0]}
+    there = subprocess.Popen([sys.executable, "-c", USE, path, *asked], env=environment, **pipes)
+
+answers = translator.translate(asked)
+for question, answer in list(zip(asked, answers, strict=True))[33:39]:
+    print(f"{question} -> {answer}")
+exact = evaluation.exact_match(answers[:36], test.target)
+in_capitals = evaluation.exact_match(answers[36:], test.target[:16])
+print(f"right to the last character: {exact:.0%} of 36 new dates, {in_capitals:.0%} in capitals")
+assert exact > 0.7 and in_capitals < 0.5
+
+# %% [markdown]
+# What it was never shown it cannot do: capitals are unknown ids to it, except initials. And while
+# the second process is at work:
+#
 # ## Which parts did it need?
 #
 # Let's train it again with one thing changed each time: without label smoothing, without the
@@ -353,7 +397,7 @@ right = {name: np.array(accuracy) for name, (accuracy, _) in curves.items()}
 assert min(right["recipe"][1:] - right["no_sqrt_d"][1:]) > 0.01
 assert right["recipe"][1] > right["no_sqrt_d"][1] + 0.08
 assert right["recipe"][-1] > right["no_warmup"][-1]
-assert right["recipe"][-1] > right["dropout"][-1] - 0.01
+assert right["recipe"][-1] > right["dropout"][-1] - 0.03
 assert curves["recipe"][1][-1] > curves["no_smoothing"][1][-1] - 0.1
 
 # %%
@@ -390,45 +434,7 @@ figures.show(figure, "10_ablation")
 # the validation loss from rising again. One run of each, on one small task: enough to see what a
 # part is *for*, not to rank recipes.
 #
-# ## Save, load, use, on any backend
-#
-# A `Translator` is the model with its tokenizer, text in and text out, in one `.keras` file. Let's
-# load it here; and in a second process, on another backend, which works while we continue. We ask
-# for dates that neither has seen, and for some of them in CAPITALS:
-
-# %%
-path = pathlib.Path(tempfile.mkdtemp()) / "dates.keras"
-kt.Translator(model, tokenizer).save(path)
-translator = kt.load(path)
-print(kt.check_file(path))  # what it holds, told without loading it
-logits, loaded = (each.predict_on_batch(inputs) for each in (model, translator))
-difference = np.abs(logits - loaded).max()
-print(f"{path.stat().st_size / 1e6:.1f} MB; after loading the logits differ by {difference}")
-assert np.array_equal(logits, loaded)
-
-# %% [markdown]
-# The second process is this small program; it reads nothing but the file:
-
-# %%
-asked = test.source + [text.upper() for text in test.source[:16]]
-USE = """
-import json, sys, keras_transformer
-print(json.dumps(keras_transformer.load(sys.argv[1]).translate(sys.argv[2:])))
-"""
-here = keras.backend.backend()
-others = [b for b in ("torch", "jax", "tensorflow") if b != here and importlib.util.find_spec(b)]
-if others:
-    pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    environment = {**os.environ, "KERAS_BACKEND": others[0]}
-    there = subprocess.Popen([sys.executable, "-c", USE, path, *asked], env=environment, **pipes)
-
-answers = translator.translate(asked)
-for question, answer in list(zip(asked, answers, strict=True))[33:39]:
-    print(f"{question} -> {answer}")
-exact = evaluation.exact_match(answers[:36], test.target)
-in_capitals = evaluation.exact_match(answers[36:], test.target[:16])
-print(f"right to the last character: {exact:.0%} of 36 new dates, {in_capitals:.0%} in capitals")
-assert exact > 0.7 and in_capitals < 0.5
+# By now the other backend has answered, too:
 
 # %%
 if not others:
@@ -442,8 +448,7 @@ else:
     assert same == 1
 
 # %% [markdown]
-# What it has learned it can do anywhere; what it was never shown (capitals are unknown ids to it,
-# except initials) it cannot do.
+# What it has learned it can do anywhere.
 #
 # ## Exercises
 #
