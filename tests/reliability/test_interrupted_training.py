@@ -91,6 +91,14 @@ class Raise(keras.callbacks.Callback):
         self.left -= 1
 
 
+@pytest.fixture(autouse=True)
+def as_in_a_terminal():
+    """Python handles SIGINT, which the tests would inherit as ignored from a background job."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """The bits and the history of a run that nothing interrupts, by its options; `copy` has it."""
