@@ -254,10 +254,12 @@ def keras_hub_decoding(transformer, length, cached=True):
             model=model,
         )
 
-    program = backend.jit(generated, model, "beams")
+    @functools.cache  # TensorFlow would make one program for all sizes, in which none is known
+    def program(batch_size):
+        return backend.jit(generated, model, "beams")
 
     def decode(source_ids, beams):
-        ids = program(ops.convert_to_tensor(source_ids), beams=beams)
+        ids = program(len(source_ids))(ops.convert_to_tensor(source_ids), beams=beams)
         return ops.convert_to_numpy(ids)[:, 1:]
 
     return decode
