@@ -68,6 +68,19 @@ def ours_decoding(transformer, length):
     return decode
 
 
+def compiled(function, model):
+    """`function` of source ids and beams as one program per batch size.
+
+    TensorFlow would make one of all sizes, in which none is known.
+    """
+    program = functools.cache(lambda batch_size: backend.jit(function, model, "beams"))
+
+    def call(source_ids, beams):
+        return program(len(source_ids))(ops.convert_to_tensor(source_ids), beams=beams)
+
+    return call
+
+
 def part_of_decoding(transformer, length, part):
     """Ours without the choice of tokens: the cost of its products alone."""
 
@@ -117,11 +130,10 @@ def part_of_decoding(transformer, length, part):
     def source_alone(source_ids, beams):
         return source(source_ids)
 
-    program = backend.jit(source_alone if part == "source" else steps, transformer, "beams")
+    program = compiled(source_alone if part == "source" else steps, transformer)
 
     def run(source_ids, beams):
-        done = program(ops.convert_to_tensor(source_ids), beams=beams)
-        return ops.convert_to_numpy(keras.tree.flatten(done)[-1])
+        return ops.convert_to_numpy(keras.tree.flatten(program(source_ids, beams))[-1])
 
     return run
 
@@ -254,13 +266,10 @@ def keras_hub_decoding(transformer, length, cached=True):
             model=model,
         )
 
-    @functools.cache  # TensorFlow would make one program for all sizes, in which none is known
-    def program(batch_size):
-        return backend.jit(generated, model, "beams")
+    program = compiled(generated, model)
 
     def decode(source_ids, beams):
-        ids = program(len(source_ids))(ops.convert_to_tensor(source_ids), beams=beams)
-        return ops.convert_to_numpy(ids)[:, 1:]
+        return ops.convert_to_numpy(program(source_ids, beams))[:, 1:]
 
     return decode
 
