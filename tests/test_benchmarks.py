@@ -1,12 +1,13 @@
 """The benchmark script measures every contender, whatever the sizes."""
 
-import pathlib
 import subprocess
 import sys
 
 import pytest
 
-SCRIPT = pathlib.Path(__file__).parents[1] / "scripts" / "benchmark.py"
+from programs import ROOT
+
+SCRIPT = ROOT / "scripts" / "benchmark.py"
 SIZES = "--num-layers 1 --d-model 8 --num-heads 2 --d-ff 16 --vocabulary-size 30 --length 4"
 CONTENDERS = ["ours", "ours-source", "ours-layers", "ours-logits", "keras-hub"]
 
