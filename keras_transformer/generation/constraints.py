@@ -79,8 +79,10 @@ def _blockwise_top_tokens(logits, k, block, position, constraints, normalizer):
 
 
 def _largest(x):
-    indices = ops.argmax(x, axis=-1, keepdims=True)  # takes less time than the first of top_k
-    return ops.take_along_axis(x, indices, axis=-1), ops.cast(indices, "int32")
+    largest = ops.max(x, axis=-1, keepdims=True)
+    is_largest = ops.cast(ops.equal(x, largest), "int32")
+    # Of floats, Keras's argmax is slower, and on TensorFlow it has an op that no export knows.
+    return largest, ops.argmax(is_largest, axis=-1, keepdims=True)
 
 
 def _top_k(x, k):
