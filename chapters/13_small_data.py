@@ -72,13 +72,13 @@ for name, (ids, labels) in draws[0].items():
 # The MLP has weights of its own for every place. The CNN looks through a window of three words,
 # twice, and averages over places; the Transformer is one encoder block, with the same average. We
 # keep the first weights of each, to start again from them. (The networks are so small that the
-# Python around a step takes longer than the step. So TensorFlow is asked for all steps of an epoch
-# at once, and `kt.FunctionalModel`, a functional `keras.Model`, spares PyTorch the Python of the
+# Python around a step takes longer than the step. So TensorFlow and JAX are asked for 13 steps at
+# once, and `kt.FunctionalModel`, a functional `keras.Model`, spares PyTorch the Python of the
 # layers.)
 
 # %%
-starts, BATCH, EPOCH = {}, 64, 13  # steps
-AT_ONCE = 1 if keras.backend.backend() == "torch" else EPOCH
+starts, BATCH, ROUND = {}, 64, 13  # steps
+AT_ONCE = 1 if keras.backend.backend() == "torch" else ROUND
 
 
 def network(*body, optimizer=None):
@@ -130,18 +130,24 @@ assert max(sizes.values()) < 1.03 * min(sizes.values())
 
 # %% [markdown]
 # Each starts from its first weights and learns 50, 200 or 800 training examples, all equally often,
-# in epochs of 13 steps of 64 sentences, until an epoch passes without a mistake; 20 epochs are the
+# in rounds of 13 steps of 64 sentences, until a round passes without a mistake; 15 rounds are the
 # most. Only then may we compare: a network that is still learning has not overfitted yet. It is
 # tested on 1,000 sentences that it has never seen, and all of it is done for three draws of the
-# training data.
+# training data. (To `fit` all rounds are one epoch: beginning an epoch takes longer than a round.)
 
 
 # %%
-class StopWhenLearned(keras.callbacks.Callback):
-    """Ends the training after an epoch without a mistake."""
+class Rounds(keras.callbacks.Callback):
+    """Notes the accuracy in each round; ends the training after one without a mistake."""
 
-    def on_epoch_end(self, epoch, logs=None):
-        self.model.stop_training = logs["accuracy"] == 1
+    def on_train_begin(self, logs=None):
+        self.accuracies = []
+
+    def on_train_batch_end(self, step, logs=None):
+        if (step + 1) % ROUND == 0:
+            self.accuracies.append(logs["accuracy"])
+            self.model.stop_training = logs["accuracy"] == 1
+            self.model.reset_metrics()
 
 
 def restart(model):
@@ -149,12 +155,14 @@ def restart(model):
         variable.assign(value)
 
 
-def learn(model, ids, labels, epochs=20):
-    """Returns the accuracy in each epoch."""
+def learn(model, ids, labels, rounds=15):
+    """Returns the accuracy in each round."""
     restart(model)
-    order = np.arange(EPOCH * BATCH) % len(ids)  # which `fit` shuffles in each epoch
-    options = dict(batch_size=BATCH, epochs=epochs, verbose=0, callbacks=[StopWhenLearned()])
-    return model.fit(ids[order], labels[order], **options).history["accuracy"]
+    equally_often = np.arange(ROUND * BATCH) % len(ids)
+    order = np.concatenate([rng.permutation(equally_often) for _ in range(rounds)])
+    options = dict(batch_size=BATCH, shuffle=False, verbose=0, callbacks=[done := Rounds()])
+    model.fit(ids[order], labels[order], **options)
+    return done.accuracies
 
 
 def accuracies(model, draw, name, number):
@@ -207,8 +215,9 @@ figure.legend(handles, names, loc="outside upper center", ncols=3)
 figures.show(figure, "13_small_data")
 
 # %% [markdown]
-# Every network learns its training examples by heart, but for the CNN with 800 examples of *far*,
-# so what is missing in the picture is not training but generalization. Article 004 says that MLPs
+# Every network learns its training examples by heart, but for the CNN in *far*, which is slow with
+# 200 examples and learns about half of 800. So what is missing in the picture is not training but
+# generalization. Article 004 says that MLPs
 # overfit and CNNs generalize better. In *near* that is so: the CNN needs 50 examples, the MLP 800.
 # But the Transformer is no better there than the MLP, and in *far* the order is another: the
 # Transformer needs 200 examples, the MLP 800, and the CNN stays at chance with any number.
@@ -218,7 +227,7 @@ least = {key: table.min(axis=0) for key, table in found.items()}  # of the three
 most = {key: table.max(axis=0) for key, table in found.items()}
 for kind, name in found:
     learned = least[kind, name][:, 0]
-    assert learned[:2].min() > 0.98 and (learned[2] > 0.95 or (kind, name) == ("CNN", "far"))
+    assert learned.min() > 0.97 or (kind, name) == ("CNN", "far") and learned[1] > 0.9 > learned[2]
 assert least["CNN", "near"][0, 1] > 0.85
 for kind in ("MLP", "Transformer"):
     assert most[kind, "near"][0, 1] < 0.6 and least[kind, "near"][1, 1] < 0.9
@@ -253,17 +262,17 @@ assert share.max() > 0.5
 #
 # 004 also says that the Transformer has the larger capacity. Let's take away all that could be
 # understood: 400 sentences with labels drawn at random. A network that gets these right has learned
-# them by heart. We give each up to 100 epochs, and look at the way there, too.
+# them by heart. We give each up to 100 rounds, and look at the way there, too.
 
 # %%
 drawn_labels, by_heart = rng.integers(CLASSES, size=400), {}
 steps_needed, at_100 = {}, {}
 for kind, model in networks.items():
-    by_heart[kind] = learn(model, draws[0]["near"][0][:400], drawn_labels, epochs=100)
-    steps_needed[kind] = EPOCH * (1 + int(np.argmax(np.array(by_heart[kind]) > 0.95)))
+    by_heart[kind] = learn(model, draws[0]["near"][0][:400], drawn_labels, rounds=100)
+    steps_needed[kind] = ROUND * (1 + int(np.argmax(np.array(by_heart[kind]) > 0.95)))
     at_100[kind] = by_heart[kind][:8][-1]
     print(
-        f"{kind:12} {at_100[kind]:.2f} by step {8 * EPOCH}; 0.95 after {steps_needed[kind]}; "
+        f"{kind:12} {at_100[kind]:.2f} by step {8 * ROUND}; 0.95 after {steps_needed[kind]}; "
         f"at the end {by_heart[kind][-1]:.2f}"
     )
 assert min(curve[-1] for curve in by_heart.values()) > 0.97
@@ -273,7 +282,7 @@ assert steps_needed["MLP"] < min(steps_needed["CNN"], steps_needed["Transformer"
 # extra code – share of the random labels learned, against steps
 figure, panel = figures.panels(width=5.5)
 for kind, (color, _) in styles.items():
-    steps = EPOCH * np.arange(1, 1 + len(by_heart[kind]))
+    steps = ROUND * np.arange(1, 1 + len(by_heart[kind]))
     panel.plot(steps, by_heart[kind], color=color, label=kind)
 panel.set(xlabel="training steps", ylabel="share of random labels right", ylim=(0.3, 1.02))
 panel.legend()
@@ -404,14 +413,14 @@ remedies = {
     "no remedy": networks["MLP"],
     "weight decay": network(*mlp(), optimizer=keras.optimizers.AdamW(5e-3, weight_decay=2.0)),
 }
-longer = dict(batch_size=BATCH, epochs=15, validation_data=validation, validation_batch_size=600)
+longer = dict(batch_size=BATCH, epochs=10, validation_data=validation, validation_batch_size=600)
 
 
 def fit_longer(model, draw, **options):
-    """15 epochs of 20 steps; returns their history."""
+    """10 epochs of 30 steps; returns their history."""
     restart(model)
     ids, labels = (array[:200] for array in draw["near"])
-    drawn = rng.integers(200, size=1280)
+    drawn = rng.integers(200, size=30 * BATCH)
     return model.fit(ids[drawn], labels[drawn], verbose=0, **longer, **options).history
 
 
@@ -447,7 +456,7 @@ assert (of_training < 0.4 * of_validation).all()
 # %%
 # extra code – training and validation loss, and accuracy, while training
 figure, (left, right) = figures.panels(2)
-steps = 20 * np.arange(1, 16)
+steps = 30 * np.arange(1, 11)
 looks = {"no remedy": figures.ORANGE, "weight decay": figures.BLUE}
 for remedy, color in looks.items():
     for panel, key in ((left, "val_loss"), (right, "val_accuracy")):
@@ -517,7 +526,7 @@ assert copied["tied", "new"] > 0.5 and copied["untied", "new"] < 0.05
 stopping = keras.callbacks.EarlyStopping(patience=2, restore_best_weights=True)
 early, taken = [], []
 for draw in draws:
-    taken.append(20 * len(fit_longer(networks["MLP"], draw, callbacks=[stopping])["loss"]))
+    taken.append(30 * len(fit_longer(networks["MLP"], draw, callbacks=[stopping])["loss"]))
     early.append(accuracies(networks["MLP"], draw, "near", 200)[1])
 late = helped["no remedy"][:, 1]
 print(f"stopped after {taken} of 300 steps: test {np.round(early, 2)}, {late.round(2)} without")

@@ -329,7 +329,7 @@ def trace(function: Callable, training: bool = False) -> Callable:
         function: its arguments are structures of tensors.
         training: bool, True: it is differentiated and draws dropout, with the same bits. A shape is
             then recorded when it comes a number of times (`RECORDED_AT`), because recording takes
-            as long as some fifty steps gain.
+            as long as some twenty-five steps gain.
 
     Returns:
         A function with the same arguments.
@@ -391,6 +391,8 @@ def _recorded(function, args, pre_dispatch):
     With `pre_dispatch` they are those that autograd sees, not those that it calls.
     """
     import torch
+    from torch._guards import TracingContext, tracing
+    from torch._subclasses import FakeTensorMode
     from torch.fx.experimental.proxy_tensor import make_fx
 
     generator = _torch_generator()
@@ -398,9 +400,9 @@ def _recorded(function, args, pre_dispatch):
     # Copies, because a tensor that is given twice would be recorded as one argument.
     copies = keras.tree.map_structure(lambda x: x if x is None else x.clone(), args)
     try:
-        with torch.no_grad():
-            program = make_fx(lambda *args: function(*args), pre_dispatch=pre_dispatch)(*copies)
-            _drop_conversions(program, copies)
+        # With no context, PyTorch makes a mode for the shape of every result: half of the time.
+        with torch.no_grad(), tracing(TracingContext(FakeTensorMode())):
+            program = make_fx(_without_conversions(function), pre_dispatch=pre_dispatch)(*copies)
     finally:
         generator.set_state(state)  # as if nothing had been drawn
     for node in program.graph.nodes:
@@ -408,25 +410,26 @@ def _recorded(function, args, pre_dispatch):
     return program
 
 
-def _drop_conversions(program, args):
-    """Removes from a recorded program what converts a tensor to what it is: half of it."""
+def _without_conversions(function):
+    """`function` without what converts a tensor to what it is: half of the operations of Keras."""
     import torch
+    from torch.utils._python_dispatch import _disable_current_modes
 
-    converting = ("aten::to", "aten::contiguous")
-    needless = []
+    class SkipConversions(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            kwargs = kwargs or {}
+            if func in (torch.Tensor.to, torch.Tensor.contiguous):
+                with _disable_current_modes():
+                    converts = func(*args, **kwargs) is not args[0]
+                if not converts:
+                    return args[0]
+            return func(*args, **kwargs)
 
-    class Run(torch.fx.Interpreter):
-        def run_node(self, node):
-            result, schema = super().run_node(node), getattr(node.target, "_schema", None)
-            if schema and schema.name in converting and result is self.env[node.args[0]]:
-                needless.append(node)
-            return result
+    def run(*args):
+        with SkipConversions():
+            return function(*args)
 
-    Run(program, garbage_collect_values=False).run(*args)
-    for node in needless:
-        node.replace_all_uses_with(node.args[0])
-        program.graph.erase_node(node)
-    program.recompile()
+    return run
 
 
 @contextlib.contextmanager
