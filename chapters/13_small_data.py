@@ -217,17 +217,18 @@ figures.show(figure, "13_small_data")
 # %% [markdown]
 # Every network learns its training examples by heart, but for the CNN in *far*, which is slow with
 # 200 examples and learns about half of 800. So what is missing in the picture is not training but
-# generalization. Article 004 says that MLPs
-# overfit and CNNs generalize better. In *near* that is so: the CNN needs 50 examples, the MLP 800.
-# But the Transformer is no better there than the MLP, and in *far* the order is another: the
-# Transformer needs 200 examples, the MLP 800, and the CNN stays at chance with any number.
+# generalization. Article 004 says that MLPs overfit and CNNs generalize better. In *near* that is
+# so: the CNN needs 50 examples, the MLP 800. But the Transformer is no better there than the MLP,
+# and in *far* the order is another: the Transformer needs 200 examples, the MLP 800, and the CNN
+# stays at chance with any number.
 
 # %%
 least = {key: table.min(axis=0) for key, table in found.items()}  # of the three draws
 most = {key: table.max(axis=0) for key, table in found.items()}
 for kind, name in found:
     learned = least[kind, name][:, 0]
-    assert learned.min() > 0.97 or (kind, name) == ("CNN", "far") and learned[1] > 0.9 > learned[2]
+    slow = (kind, name) == ("CNN", "far")
+    assert learned[1] > 0.9 > learned[2] if slow else learned.min() > 0.97
 assert least["CNN", "near"][0, 1] > 0.85
 for kind in ("MLP", "Transformer"):
     assert most[kind, "near"][0, 1] < 0.6 and least[kind, "near"][1, 1] < 0.9

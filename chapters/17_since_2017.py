@@ -232,8 +232,8 @@ assert of_biases == 4 * D_MODEL + D_FF + D_MODEL
 # %% [markdown]
 # ## Side by side
 #
-# Now let's train them: language models of two blocks on characters of thirty sonnets, for the same
-# 240 steps. As in chapter 2, they stand in one model and share nothing but the data. One contestant
+# Now let's train them: language models of one block on characters of thirty sonnets, for the same
+# 300 steps. As in chapter 2, they stand in one model and share nothing but the data. One contestant
 # is the paper's form once more, from another start: a difference that is no larger than between
 # these two means nothing.
 
@@ -253,7 +253,7 @@ def windows(text, length, starts):
     return np.stack([text[start : start + length + 1] for start in starts])
 
 
-steps, batch = 240, 16
+steps, batch = 300, 12
 drawn = windows(text, LENGTH, rng.integers(len(text) - LENGTH, size=steps * batch))
 print(f"{len(text):,} characters to learn from, {len(new_text):,} of other sonnets for the test")
 
@@ -271,20 +271,17 @@ variants = {
 
 
 def parts(**options):
-    """The embedding, positions, blocks and last norm of a language model."""
+    """The embedding, positions, block and last norm of a language model."""
     positions = layers.Identity() if options.get("rotary") else kt.PositionalEncoding()
     norm = RMSNorm() if options.get("rms") else layers.LayerNormalization(epsilon=1e-6)
-    blocks = [Block(**options) for _ in range(2)]
-    return kt.TokenEmbedding(VOCABULARY, D_MODEL), positions, blocks, norm
+    return kt.TokenEmbedding(VOCABULARY, D_MODEL), positions, Block(**options), norm
 
 
 def reader(networks, length):
     """A model from ids of this length to all logits, (batch, network, length, vocabulary)."""
     ids, outputs = keras.Input((length,), dtype="int32"), []
-    for embed, positions, blocks, norm in networks:
-        h = positions(embed(ids))
-        for block in blocks:
-            h = block(h, kt.look_ahead_mask(length))
+    for embed, positions, block, norm in networks:
+        h = block(positions(embed(ids)), kt.look_ahead_mask(length))
         outputs.append(embed(norm(h), reverse=True))
     return kt.FunctionalModel(ids, ops.stack(outputs, axis=1))  # chapter 10
 
@@ -292,7 +289,7 @@ def reader(networks, length):
 # %%
 networks = [parts(**options) for options in variants.values()]
 model = reader(networks, LENGTH)
-schedule = keras.optimizers.schedules.CosineDecay(0.0, 190, warmup_target=0.01, warmup_steps=50)
+schedule = keras.optimizers.schedules.CosineDecay(0.0, 250, warmup_target=0.01, warmup_steps=50)
 model.compile(kt.paper_optimizer(schedule), kt.TokenCrossEntropy())
 targets = np.repeat(drawn[:, None, 1:], len(variants), axis=1)
 model.fit(drawn[:, :-1], targets, batch_size=batch, shuffle=False, verbose=0)
@@ -314,14 +311,14 @@ nats = dict(zip(variants, nats_at(model, test).mean(axis=1), strict=True))
 spread = abs(nats["paper"] - nats["paper, again"])
 of_paper = (nats["paper"] + nats["paper, again"]) / 2
 sizes, kept_numbers = {}, {}
-for name, (_, _, blocks, norm) in zip(variants, networks, strict=True):
-    sizes[name] = sum(block.count_params() for block in blocks) + norm.count_params()
-    kept_numbers[name] = sum(2 * block.attention.kv_heads * D_K for block in blocks)
+for name, (_, _, block, norm) in zip(variants, networks, strict=True):
+    sizes[name] = block.count_params() + norm.count_params()
+    kept_numbers[name] = 2 * block.attention.kv_heads * D_K
     print(f"{name:13} {nats[name]:.3f} nats per character; {sizes[name]:,} parameters in", end=" ")
-    print(f"the blocks; {kept_numbers[name]} numbers kept per token")
+    print(f"the block; {kept_numbers[name]} numbers kept per token")
 print(f"two starts of the paper's form differ by {spread:.3f}")
-assert nats["rotary"] - 0.03 < nats["all five"] < of_paper - 0.08
-for name in ("RMSNorm", "one key head", "no biases"):
+assert min(of_paper - nats[name] for name in ("rotary", "all five")) > 0.08
+for name in ("RMSNorm", "gated", "one key head", "no biases"):
     assert abs(nats[name] - of_paper) < 0.75 * (of_paper - nats["rotary"])
 
 # %%
@@ -342,12 +339,12 @@ panel.set(xlim=(min(-0.05, min(gains)), max(gains) + 0.13))
 figures.show(figure, "17_since_2017")
 
 # %% [markdown]
-# Rotary positions are worth more than all the rest together: alone they gain at least about as much
-# as all five do. Distance is what spelling needs, and the paper's waves leave it to $W^Q$ and $W^K$
-# to find distances in sums of words and places. The gated network is a little better, by hardly
-# more than two starts differ. RMSNorm, fewer keys and no biases change little beside it, which is
-# their point: with one head of keys a quarter of the cache is left. (In a minute of training, on
-# this text. What pays in a large model has to be measured in a large model.)
+# Rotary positions are worth most: none of the other four changes gains as much, and all five
+# together gain about as much. Distance is what spelling needs, and the paper's waves leave it to
+# $W^Q$ and $W^K$ to find distances in sums of words and places. The gated network is a little
+# better, by hardly more than two starts differ. RMSNorm, fewer keys and no biases change little
+# beside it, which is their point: with one head of keys a quarter of the cache is left. (In a
+# minute of training, on this text. What pays in a large model has to be measured in a large model.)
 #
 # ## Farther than in training
 #
@@ -358,18 +355,16 @@ figures.show(figure, "17_since_2017")
 two = [networks[0], networks[2]]
 double = windows(new_text, 2 * LENGTH, range(0, len(new_text) - 2 * LENGTH, LENGTH))
 far = nats_at(reader(two, 2 * LENGTH), double)
-beyond = {}
 for name, of_network in zip(("paper", "rotary"), far, strict=True):
-    beyond[name] = of_network[LENGTH:].mean()
-    print(f"{name:7} {of_network[:LENGTH].mean():.3f} nats up to place {LENGTH},", end=" ")
-    print(f"{beyond[name]:.3f} beyond")
-assert beyond["paper"] - nats["paper"] > beyond["rotary"] - nats["rotary"] > 0.1
+    within, beyond = of_network[LENGTH // 2 : LENGTH].mean(), of_network[LENGTH:].mean()
+    print(f"{name:7} {within:.3f} nats at places {LENGTH // 2} to {LENGTH - 1},", end=" ")
+    print(f"{beyond:.3f} beyond")
+    assert beyond > within + 0.02
 
 # %% [markdown]
-# No: both are worse where they have never been. The rotary model loses less than the other, but it
-# loses: it was never asked about a distance of more than 47. As in chapter 5, no length limit is
-# not the same as working at any length; the models of today that read long texts have been trained
-# on long texts.
+# No: both are worse where they have never been, the rotary model, too. It was never asked about a
+# distance of more than 47. As in chapter 5, no length limit is not the same as working at any
+# length; the models of today that read long texts have been trained on long texts.
 #
 # ## Exercises
 #
