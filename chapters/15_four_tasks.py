@@ -332,11 +332,11 @@ assert (given == before)[answers == 0].all()
 
 # %%
 batches = kt.WordBatches(
-    *masked(0), batch_size=64, num_buckets=1, resample=lambda epoch: masked((1, epoch))
+    *masked(0), batch_size=128, num_buckets=1, resample=lambda epoch: masked((1, epoch))
 )
 sizes_of_text = words_of_text.num_words, words_of_text.num_characters
 filling = kt.TaggingModel(*sizes_of_text, words_of_text.num_words, max_characters=2, **SIZES)
-train(filling, batches, epochs=20)
+train(filling, batches, epochs=16, peak=0.02)
 filler = kt.MaskFiller(filling, words_of_text)
 
 nouns = {"see": "dogs cats boys girls cows hens", "sees": "dog cat boy girl cow hen"}
