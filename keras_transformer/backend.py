@@ -22,7 +22,7 @@ from keras import ops
 from .checks import check_at_least
 from .masks import add_look_ahead
 
-_recording = threading.Lock()  # PyTorch records one function at a time
+_recording_lock = threading.Lock()  # PyTorch records one function at a time
 _portable = contextvars.ContextVar("portable", default=False)
 _layer_by_layer = contextvars.ContextVar("layer_by_layer", default=False)
 
@@ -345,7 +345,7 @@ def trace(function: Callable, training: bool = False) -> Callable:
             uses[key] += 1
             if training and uses[key] < RECORDED_AT:
                 return function(*args)
-            with _recording:
+            with _recording_lock:
                 if key not in programs:
                     programs[key] = _recorded_or_as_it_is(function, args, training)
         return programs[key](*args)
