@@ -289,7 +289,9 @@ def reader(networks, length):
 # %%
 networks = [parts(**options) for options in variants.values()]
 model = reader(networks, LENGTH)
-schedule = keras.optimizers.schedules.CosineDecay(0.0, 250, warmup_target=0.01, warmup_steps=50)
+schedule = keras.optimizers.schedules.CosineDecay(
+    0.0, steps - 50, warmup_target=0.01, warmup_steps=50
+)
 model.compile(kt.paper_optimizer(schedule), kt.TokenCrossEntropy())
 targets = np.repeat(drawn[:, None, 1:], len(variants), axis=1)
 model.fit(drawn[:, :-1], targets, batch_size=batch, shuffle=False, verbose=0)

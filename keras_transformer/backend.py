@@ -420,9 +420,9 @@ def _without_conversions(function):
             kwargs = kwargs or {}
             if func in (torch.Tensor.to, torch.Tensor.contiguous):
                 with _disable_current_modes():
-                    converts = func(*args, **kwargs) is not args[0]
-                if not converts:
-                    return args[0]
+                    result = func(*args, **kwargs)
+                if result is args[0]:
+                    return result
             return func(*args, **kwargs)
 
     def run(*args):
