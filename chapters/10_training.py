@@ -345,7 +345,7 @@ def network(dropout=0.0, scaled=True):
 # weight in common. Adam treats each weight alone, and so nobody disturbs anybody.
 
 # %%
-EPOCHS = 4
+EPOCHS = 3
 peak = schedules["this chapter"]
 late_start = WithoutWarmup(1, 80, scale=peak.scale)  # d_model 1, as `with_peak` has it
 studies = [
@@ -499,7 +499,7 @@ assert moves[0.98] > 4 * moves[0.999]
 # %%
 # extra code – the numbers of the gallery
 figures.record(0.1, no_sqrt_d_2=right["no_sqrt_d"][1], recipe_2=right["recipe"][1])
-figures.record(0.1, exact=exact, recipe_4=right["recipe"][-1], no_warmup_4=right["no_warmup"][-1])
+figures.record(0.1, exact=exact, recipe_3=right["recipe"][-1], no_warmup_3=right["no_warmup"][-1])
 figures.record(0.05, megabytes=path.stat().st_size / 1e6)
 
 # %% [markdown]
