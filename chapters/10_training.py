@@ -412,7 +412,7 @@ looks = {
 }
 for name, (style, color, label) in looks.items():
     left.plot(range(1, EPOCHS + 1), right[name], style, color=color, label=label, markersize=4)
-left.set(xlabel="epoch", ylabel="validation accuracy (per token)", ylim=(0.4, 1.01))
+left.set(xlabel="epoch", ylabel="validation accuracy (per token)", ylim=(0.15, 1.01))
 left.set_xticks(range(1, EPOCHS + 1))
 left.legend(loc="lower right")
 steps = np.arange(50 * EPOCHS)
