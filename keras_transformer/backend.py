@@ -4,15 +4,17 @@ Elsewhere the code says what is computed. Here it says how TensorFlow, JAX and P
 """
 
 import collections
+import concurrent.futures
 import contextlib
 import contextvars
 import ctypes
 import functools
+import itertools
 import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import keras
@@ -21,6 +23,7 @@ from keras import ops
 
 from .checks import check_at_least
 from .masks import add_look_ahead
+from .shards.processes import num_cores
 
 _recording_lock = threading.Lock()  # PyTorch records one function at a time
 _portable = contextvars.ContextVar("portable", default=False)
@@ -600,6 +603,48 @@ def set_num_threads(number: int) -> None:
         import torch
 
         torch.set_num_threads(number)
+
+
+def map_batches(function: Callable, batches: Iterable) -> Iterator[Any]:
+    """`function` of each batch, in their order; with XLA on a CPU, of two batches at a time.
+
+    Most operations of decoding are too small for two threads: one batch alone leaves a core idle.
+    On PyTorch decoding is a loop in Python, of which one thread runs at a time.
+
+    Args:
+        function: it decodes a batch; two threads call it.
+        batches: iterable, read by the caller's thread.
+
+    Yields:
+        What the function returns, one batch after the other.
+    """
+    batches = iter(batches)
+    first = list(itertools.islice(batches, 2))
+    batches = itertools.chain(first, batches)
+    if len(first) < 2 or not _has_idle_cores():
+        yield from map(function, batches)
+        return
+    with concurrent.futures.ThreadPoolExecutor(2) as threads:
+        waiting: collections.deque = collections.deque()
+        for batch in batches:
+            if len(waiting) == 3:  # two are decoded, and one is ready
+                yield waiting.popleft().result()
+            context = contextvars.copy_context()
+            waiting.append(threads.submit(context.run, function, batch))
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def _has_idle_cores():
+    """Whether one batch leaves cores idle, which a thread that knows no scope of Keras may use."""
+    if num_cores() == 1 or on_accelerator() or keras.distribution.distribution() is not None:
+        return False
+    if name() == "tensorflow":
+        import tensorflow as tf
+
+        several = tf.config.threading.get_intra_op_parallelism_threads() != 1
+        return several and not tf.distribute.has_strategy()
+    return name() == "jax"
 
 
 def keep_freed_memory() -> None:

@@ -5,6 +5,7 @@ import platform
 import subprocess
 import sys
 import threading
+import time
 
 import keras
 import numpy as np
@@ -268,6 +269,67 @@ def test_a_traced_function_may_be_called_from_several_threads(numpy):
         thread.join()
     for length in range(2, 6):
         np.testing.assert_array_equal(numpy(results[length]), np.arange(length) ** 2)
+
+
+@pytest.fixture
+def idle_cores(monkeypatch):
+    monkeypatch.setattr(backend, "_has_idle_cores", lambda: True)
+
+
+def test_two_batches_are_decoded_at_a_time_and_their_order_is_kept(idle_cores):
+    together = threading.Barrier(2, timeout=60)
+    read_by = set()
+
+    def batches():
+        for number in range(6):
+            read_by.add(threading.get_ident())
+            yield number
+
+    def decode(number):
+        together.wait()  # for the other of two, or the test fails
+        time.sleep(0.02 if number % 2 else 0)
+        return number**2
+
+    assert list(backend.map_batches(decode, batches())) == [0, 1, 4, 9, 16, 25]
+    assert read_by == {threading.get_ident()}
+
+
+def test_one_batch_is_decoded_by_the_thread_that_asks(idle_cores):
+    found = list(backend.map_batches(lambda _: threading.get_ident(), [0]))
+    assert found == [threading.get_ident()]
+    assert list(backend.map_batches(None, [])) == []
+
+
+def test_few_batches_are_read_ahead(idle_cores):
+    read = []
+    results = backend.map_batches(str, (read.append(n) or n for n in range(100)))
+    assert next(results) == "0"
+    assert len(read) <= 4
+    assert [*results] == [str(n) for n in range(1, 100)]
+
+
+@pytest.mark.parametrize("where", ["decode", "batches"])
+def test_an_error_in_one_of_two_batches_reaches_the_caller(idle_cores, where):
+    def batches():
+        yield from range(3)
+        if where == "batches":
+            raise ZeroDivisionError
+
+    def decode(number):
+        return 1 / (number - 1) if where == "decode" else number
+
+    with pytest.raises(ZeroDivisionError):
+        list(backend.map_batches(decode, batches()))
+
+
+@pytest.mark.parametrize("option", ["cores", "accelerator"])
+def test_batches_are_decoded_one_by_one_where_no_core_is_idle(monkeypatch, option):
+    if option == "cores":
+        monkeypatch.setattr(backend, "num_cores", lambda: 1)
+    else:
+        monkeypatch.setattr(backend, "on_accelerator", lambda: True)
+    threads = set(backend.map_batches(lambda _: threading.get_ident(), range(4)))
+    assert threads == {threading.get_ident()}
 
 
 def test_a_compiled_function_reads_the_weights_at_each_call(numpy, randomize):

@@ -6,6 +6,7 @@ in a loop, compiled once per shape of its input.
 """
 
 import collections
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -24,6 +25,7 @@ from .beam_search import BeamSearch, Hypotheses
 from .constraints import Constraints
 from .sampling import GreedySearch, Sampling, sampling_parameters
 
+_lock = threading.Lock()  # of the programs of all searches
 FIRST_LENGTH = 32  # tokens that fit into the first cache; it doubles when they are used up
 
 
@@ -236,11 +238,12 @@ class Decoding:
 
     def _program(self, key, make):
         """A program of the model as it is now."""
-        if self._adaptation.changed():
-            self._programs = {}
-        if key not in self._programs:
-            self._programs[key] = make()
-        return self._programs[key]
+        with _lock:
+            if self._adaptation.changed():
+                self._programs = {}
+            if key not in self._programs:
+                self._programs[key] = make()
+            return self._programs[key]
 
     def _checked(self, source_ids, max_length, min_length, prefix):
         """The source and the constraints as tensors, and the most tokens of an answer."""

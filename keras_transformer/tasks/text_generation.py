@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
+from .. import backend
 from ..checks import check, check_at_least, check_finite, check_rates
 from ..configuration import SamplingConfig
 from ..data.lengths import group_by_length, next_power_of_two, pad
@@ -134,8 +135,10 @@ class TextGenerator(Task):
         prompts = checked_texts(prompts)
         prompt_ids = self._encode(prompts)
         continuations = [_Continuation(n, ids, max_tokens) for n, ids in enumerate(prompt_ids)]
-        for start in range(0, len(continuations), self.batch_size):
-            self._continue(continuations[start : start + self.batch_size], sampling, seed)
+        starts = range(0, len(continuations), self.batch_size)
+        batches = (continuations[start : start + self.batch_size] for start in starts)
+        for _ in backend.map_batches(lambda b: self._continue(b, sampling, seed), batches):
+            pass
         # The prompt is not taken from its ids: they lack the characters that have none.
         before = self.tokenizer.decode(prompt_ids)
         after = self.tokenizer.decode([continuation.ids for continuation in continuations])
@@ -211,10 +214,15 @@ class TextGenerator(Task):
         """Yields each window with the log-probabilities of its tokens, which 0 may follow."""
         lengths = [len(window.ids) for window in windows]
         batches = group_by_length(range(len(windows)), lengths, self.batch_size, self.longest_input)
-        for numbers, rows, length in batches:
-            batch = [windows[n] for n in numbers]
-            target_ids = pad([window.ids for window in batch], rows, length)
-            yield from zip(batch, self._decoding.score(None, target_ids), strict=False)
+
+        def decode(batch):
+            numbers, rows, length = batch
+            of_batch = [windows[n] for n in numbers]
+            target_ids = pad([window.ids for window in of_batch], rows, length)
+            return zip(of_batch, self._decoding.score(None, target_ids), strict=False)
+
+        for scored in backend.map_batches(decode, batches):
+            yield from scored
 
     def _spans(self, length, overlap):
         """The windows over a text of `length` tokens: (first, last, first to be counted)."""

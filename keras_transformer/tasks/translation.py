@@ -8,6 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from .. import backend
 from ..attention import attention_scores
 from ..checks import check, check_at_least
 from ..configuration import GenerationConfig
@@ -164,8 +165,11 @@ class Translator(Task):
 
     def _translate_greedily(self, texts, prefixes, config):
         translations = [""] * len(texts)
-        for numbers, batch in self._batches(texts, prefixes, config):
-            ids = self._decoding.greedy(**batch)
+
+        def decode(numbers, batch):
+            return self._decoding.greedy(**batch)
+
+        for numbers, ids in self._decoded(decode, texts, prefixes, config):
             self._write(translations, numbers, ids)
         return translations
 
@@ -173,8 +177,11 @@ class Translator(Task):
         """The n_best hypotheses of each text, by beam search."""
         results = [[Hypothesis("", 0.0, True)] * n_best for _ in texts]
         options = dict(beams=config.beams, length_penalty=config.length_penalty, n_best=n_best)
-        for numbers, batch in self._batches(texts, prefixes, config):
-            found = self._decoding.beam_search(**batch, **options)
+
+        def decode(numbers, batch):
+            return self._decoding.beam_search(**batch, **options)
+
+        for numbers, found in self._decoded(decode, texts, prefixes, config):
             for number, ids, scores, finished in zip(numbers, *found, strict=False):
                 written = self.target_tokenizer.decode(ids)
                 columns = zip(written, scores.tolist(), finished.tolist(), strict=True)
@@ -219,10 +226,13 @@ class Translator(Task):
         options: dict[str, Any] = dict(temperature=temperature, top_k=top_k, top_p=top_p)
         texts = checked_texts(texts)
         translations = [""] * len(texts)
-        for numbers, batch in self._batches(texts, prefixes, config):
+
+        def decode(numbers, batch):
             spare = len(batch["source_ids"]) - len(numbers)
             seeds = [(seed, number) for number in numbers] + [(seed, 0)] * spare
-            ids = self._decoding.sample(**batch, seeds=seeds, **options)
+            return self._decoding.sample(**batch, seeds=seeds, **options)
+
+        for numbers, ids in self._decoded(decode, texts, prefixes, config):
             self._write(translations, numbers, ids)
         return translations
 
@@ -304,10 +314,15 @@ class Translator(Task):
         scores = [0.0] * len(targets)
         lengths = [max(map(len, pair)) for pair in zip(sources, targets, strict=True)]
         sizes = config.batch_size, self.longest_input, config.tokens_per_batch
-        for numbers, rows, length in group_by_length(range(len(targets)), lengths, *sizes):
+
+        def decode(batch):
+            numbers, rows, length = batch
             source_ids = pad([sources[n] for n in numbers], rows, length)
             target_ids = pad([targets[n] for n in numbers], rows, length)
-            log_p = self._decoding.score(source_ids, target_ids)
+            return numbers, self._decoding.score(source_ids, target_ids)
+
+        batches = group_by_length(range(len(targets)), lengths, *sizes)
+        for numbers, log_p in backend.map_batches(decode, batches):
             for number, log_probability in zip(numbers, log_p.sum(axis=1), strict=False):
                 penalty = penalty_of(len(targets[number]), config.length_penalty)
                 scores[number] = float(log_probability / penalty)
@@ -384,6 +399,14 @@ class Translator(Task):
         texts = self.target_tokenizer.decode(ids[: len(numbers)])
         for number, text in zip(numbers, texts, strict=True):
             translations[number] = text
+
+    def _decoded(self, decode, texts, prefixes, config):
+        """Yields which texts are in a batch, and what `decode` returns for them and the batch."""
+
+        def numbered(batch):
+            return batch[0], decode(*batch)
+
+        return backend.map_batches(numbered, self._batches(texts, prefixes, config))
 
     def _batches(self, texts, prefixes, config):
         """Texts of similar lengths: a long one makes no short one longer.

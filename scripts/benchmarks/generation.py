@@ -35,6 +35,8 @@ Each round times one batch of each contender in turn; the table shows the median
 All read the same ids and write exactly --length tokens. Contenders:
 
   ours                Decoding.greedy, or beam_search, compiled, with caches
+  ours-2-batches      the same with two halves of a batch at once, as `translate` does with two
+                      batches (on PyTorch one after the other)
   ctranslate2         CTranslate2 on the same weights, float32, one thread per core
   ctranslate2-1-thread  the same with one thread, which is faster on some machines
   ctranslate2-2-batches  the same with two halves of a batch at once, one thread each
@@ -66,6 +68,16 @@ def ours_decoding(transformer, length):
         return found.ids[:, 0]
 
     return decode
+
+
+def ours_by_halves(transformer, length):
+    decode = ours_decoding(transformer, length)
+
+    def by_halves(source_ids, beams):
+        halves = np.array_split(source_ids, min(2, len(source_ids)))
+        return np.concatenate([*backend.map_batches(lambda half: decode(half, beams), halves)])
+
+    return by_halves
 
 
 def compiled(function, model):
@@ -280,6 +292,7 @@ PARTS = {
 }
 DECODERS = {
     "ours": ours_decoding,
+    "ours-2-batches": ours_by_halves,
     "ctranslate2": ctranslate2_decoding,
     "ctranslate2-1-thread": functools.partial(ctranslate2_decoding, threads=1),
     "ctranslate2-2-batches": functools.partial(ctranslate2_decoding, threads=1, batches=2),

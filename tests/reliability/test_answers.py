@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
+from keras_transformer import backend
 from keras_transformer.data.lengths import MOST_PAIRS, group_by_length
 from keras_transformer.tasks.task import LONGEST
 
@@ -123,6 +124,24 @@ def test_a_longer_text_may_follow_a_short_one_alone(randomize, beams):
     expected = [translator().translate([text], beams=beams) for text in texts]
     one = translator()
     assert [one.translate([text], beams=beams) for text in texts] == expected
+
+
+@pytest.mark.parametrize("beams", [1, 2])
+def test_two_batches_at_a_time_are_answered_as_one_by_one(randomize, monkeypatch, beams):
+    tokenizer = kt.train_tokenizer(["abcdef gh"], model_type="char")
+    model = randomize(kt.Transformer(tokenizer.vocabulary_size(), **SIZES))
+    texts = ["fed cba", "hgf" * 9, "a", "abc def", "cab" * 8, "b"]
+
+    def answers():
+        translator = kt.Translator(model, tokenizer, max_length_ratio=0.2, batch_size=1)
+        found = translator.translate(texts, beams=beams, return_scores=True)
+        translations = [each.text for each in found]
+        return found, translator.score(texts, translations), translator.sample(texts, seed=1)
+
+    monkeypatch.setattr(backend, "_has_idle_cores", lambda: False)
+    one_by_one = answers()
+    monkeypatch.setattr(backend, "_has_idle_cores", lambda: True)
+    assert answers() == one_by_one
 
 
 @pytest.mark.slow
