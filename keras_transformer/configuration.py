@@ -106,8 +106,8 @@ class GenerationConfig(Configuration):
         length_penalty: Exponent of the length penalty, from 0; larger favors longer answers.
         min_length_ratio: Fewest tokens of an answer per source token, END counted in neither.
         max_length_ratio: Most tokens of an answer per source token, plus 16.
-        batch_size: Most texts decoded together.
-        tokens_per_batch: Most source tokens decoded together, padding included; None: no limit.
+        batch_size: Most texts per batch. On a CPU, TensorFlow and JAX decode two batches at a time.
+        tokens_per_batch: Most source tokens per batch, padding included; None: no limit.
 
     Raises:
         ValueError: A value is out of range.
