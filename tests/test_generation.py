@@ -8,6 +8,7 @@ import pytest
 import keras_transformer as kt
 from keras_transformer import backend
 from keras_transformer.generation import constraints, length_penalty
+from keras_transformer.generation import decoding as decoding_module
 from keras_transformer.generation.constraints import IMPOSSIBLE, NEVER_WRITTEN
 
 VOCABULARY = 23
@@ -211,6 +212,74 @@ def test_a_compiled_loop_sees_weights_that_changed_since(transformer, decoding):
 
 
 # Beam search.
+
+
+def requests_of(decoding, search, batches, size, seed=0):
+    """Requests whose answers may have from 1 to 70 tokens."""
+    rng = np.random.default_rng(seed)
+    for number in range(batches):
+        source_ids = rng.integers(kt.UNKNOWN, 7, (size, 5))
+        limits = rng.choice([1, 3, 9, 15, 16, 17, 31, 33, 50, 70], size)
+        given = dict(source_ids=source_ids, max_length=limits, min_length=limits // 2)
+        if search == "greedy":
+            yield decoding.greedy_request(**given, prefix=source_ids[:, : number % 2])
+        elif search == "sample":
+            seeds = [(number, row) for row in range(size)]
+            yield decoding.sample_request(**given, seeds=seeds, temperature=1.3, top_k=4)
+        else:
+            yield decoding.beam_request(**given, beams=3, n_best=2)
+
+
+@pytest.mark.parametrize("batches", [2, pytest.param(11, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("search", ["greedy", "sample", "beams"])
+def test_batches_that_are_decoded_together_are_answered_as_each_alone(search, batches):
+    decoding = kt.Decoding(tiny(seed=4))
+    together = decoding.decode(requests_of(decoding, search, batches, size=4))
+    for request, found in zip(requests_of(decoding, search, batches, 4), together, strict=True):
+        (alone,) = decoding.decode([request])
+        if search == "beams":
+            np.testing.assert_allclose(found.scores, alone.scores, rtol=1e-5)
+            np.testing.assert_array_equal(found.finished, alone.finished)
+            found, alone = found.ids, alone.ids
+        np.testing.assert_array_equal(found, alone)
+
+
+def test_sentences_that_have_not_ended_are_regrouped_into_fewer_batches(monkeypatch):
+    decoding = kt.Decoding(towards(9))
+    limits = np.array([[40, 2, 16, 9], [3, 5, 33, 1]] * 4)
+    calls, resume = [], decoding_module._Program.resume
+
+    def counted(program, inputs, stop, room):
+        calls.append((len(inputs[0].ended), stop))
+        return resume(program, inputs, stop, room)
+
+    monkeypatch.setattr(decoding_module._Program, "resume", counted)
+    requests = [decoding.greedy_request(padded([[5, 3]] * 4), each) for each in limits]
+    for each, answers in zip(limits, decoding.decode(requests), strict=True):
+        expected = np.where(np.arange(each.max()) < each[:, None], 9, 0)
+        np.testing.assert_array_equal(answers, expected)
+    assert sorted(calls) == [(4, 32), (4, 32), (4, 48), (4, 48)]  # 8 of 32 sentences have not ended
+
+    monkeypatch.setattr(decoding_module.backend, "regroups", lambda: False)
+    calls.clear()
+    list(decoding.decode(requests))
+    assert len(calls) == 8
+
+
+def test_requests_for_different_searches_are_refused():
+    decoding, source = kt.Decoding(towards(kt.END)), padded([[5, 3]])
+    requests = [decoding.greedy_request(source, 4), decoding.beam_request(source, 4)]
+    with pytest.raises(ValueError, match="Requests must be for one search"):
+        list(decoding.decode(requests))
+
+
+def test_requests_are_read_as_they_are_answered():
+    decoding = kt.Decoding(towards(kt.END))
+    read = []
+    source = padded([[5, 3]])
+    requests = (read.append(n) or decoding.greedy_request(source, 4) for n in range(100))
+    assert next(decoding.decode(requests))[0, 0] == kt.END
+    assert len(read) == decoding_module.REGROUPED
 
 
 def tiny(seed, **options):

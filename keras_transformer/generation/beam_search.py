@@ -3,10 +3,12 @@
 import dataclasses
 from typing import Any, NamedTuple
 
+import numpy as np
 from keras import ops
 
 from ..ids import END, PADDING, START
 from .constraints import IMPOSSIBLE, top_tokens
+from .sampling import with_length
 
 
 class Hypotheses(NamedTuple):
@@ -213,6 +215,12 @@ class BeamSearch:
         scores = ops.where(possible, ops.take_along_axis(scores, chosen, axis=1), -float("inf"))
         ids = ops.where(ops.expand_dims(possible, -1), _rows(ids, chosen), PADDING)
         return Hypotheses(ids, scores, ops.logical_and(finished, possible))
+
+    def collect(self, rows, length):
+        """`Hypotheses` of NumPy arrays, from those of single rows."""
+        ids, scores, finished = zip(*rows, strict=True)
+        ids = [with_length(row, length) for row in ids]
+        return Hypotheses(np.stack(ids), np.stack(scores), np.stack(finished))
 
     def _written(self, state, ancestors, last):
         """The tokens along ancestors, without the START that they begin with, and the last one.

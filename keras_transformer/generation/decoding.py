@@ -5,10 +5,10 @@ search) is an object that begins a state and advances it by the model's logits; 
 in a loop, compiled once per shape of its input.
 """
 
-import collections
+import itertools
 import threading
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -23,10 +23,23 @@ from ..losses import token_cross_entropy
 from ..models.functional import Adaptation
 from .beam_search import BeamSearch, Hypotheses
 from .constraints import Constraints
-from .sampling import GreedySearch, Sampling, sampling_parameters
+from .regrouping import decode_together
+from .sampling import GreedySearch, Sampling, sampling_parameters, with_length
 
 _lock = threading.Lock()  # of the programs of all searches
 FIRST_LENGTH = 32  # tokens that fit into the first cache; it doubles when they are used up
+REGROUPED = 8  # batches that are decoded together: all of their caches are in memory
+
+
+class Request(NamedTuple):
+    """What one batch is decoded from: see the methods of `Decoding` that return one."""
+
+    search: Any  # `GreedySearch`, `Sampling` or `BeamSearch`
+    parameters: Any  # tensors that the search depends on; None: nothing
+    source_ids: Any  # int32, (batch, source length); None: a model without a source
+    constraints: Constraints
+    room: int  # the most positions that a cache may have
+    length: int  # of the answers
 
 
 class Decoding:
@@ -69,8 +82,15 @@ class Decoding:
         Raises:
             ValueError: an argument is out of range, or a prefix is longer than its max_length.
         """
+        request = self.greedy_request(source_ids, max_length, min_length, prefix)
+        return next(self.decode([request]))
+
+    def greedy_request(
+        self, source_ids: Any, max_length: Any, min_length: Any = None, prefix: Any = None
+    ) -> Request:
+        """What `decode` takes, to do what `greedy` does with the same arguments."""
         given = self._checked(source_ids, max_length, min_length, prefix)
-        return _fit(self._run(GreedySearch(), None, *given), np.max(max_length))
+        return Request(GreedySearch(), None, *given)
 
     def sample(
         self,
@@ -94,12 +114,28 @@ class Decoding:
 
         Raises: as `greedy`.
         """
+        request = self.sample_request(
+            source_ids, max_length, seeds, temperature, top_k, top_p, min_length, prefix
+        )
+        return next(self.decode([request]))
+
+    def sample_request(
+        self,
+        source_ids: Any,
+        max_length: Any,
+        seeds: Sequence,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float = 1.0,
+        min_length: Any = None,
+        prefix: Any = None,
+    ) -> Request:
+        """What `decode` takes, to do what `sample` does with the same arguments."""
         config = SamplingConfig(temperature, top_k, top_p)
-        source_ids, constraints, room = self._checked(source_ids, max_length, min_length, prefix)
-        batch = len(constraints.max_length)
-        parameters = sampling_parameters(seeds, batch, room, config)
-        answers = self._run(Sampling(top_k), parameters, source_ids, constraints, room)
-        return _fit(answers, np.max(max_length))
+        given = self._checked(source_ids, max_length, min_length, prefix)
+        _, constraints, room, _ = given
+        parameters = sampling_parameters(seeds, len(constraints.max_length), room, config)
+        return Request(Sampling(top_k), parameters, *given)
 
     def stream(
         self,
@@ -117,16 +153,21 @@ class Decoding:
         Yields:
             int32, (batch,), the next token of each sentence; 0 after its end.
         """
-        config = SamplingConfig(temperature, top_k, top_p)
-        source_ids, constraints, room = self._checked(source_ids, max_length, min_length, prefix)
-        search, parameters = GreedySearch(), None
-        if seeds is not None:
-            search, batch = Sampling(top_k), len(constraints.max_length)
-            parameters = sampling_parameters(seeds, batch, room, config)
-        stops = range(1, np.max(max_length) + 1)
-        program = self._program_of(search)
-        for state, _ in program.states(source_ids, constraints, parameters, room, stops):
-            yield ops.convert_to_numpy(state.ids)[:, 0]
+        options: dict[str, Any] = dict(temperature=temperature, top_k=top_k, top_p=top_p)
+        given = dict(source_ids=source_ids, max_length=max_length, min_length=min_length)
+        if seeds is None:
+            SamplingConfig(**options)  # they are checked, too
+            request = self.greedy_request(**given, prefix=prefix)
+        else:
+            request = self.sample_request(**given, prefix=prefix, seeds=seeds, **options)
+        program = self._program_of(request.search)
+        inputs, _ = program.begin(request, stop=1)
+        yield ops.convert_to_numpy(inputs[0].ids)[:, 0]
+        for stop in range(2, request.length + 1):
+            if ops.convert_to_numpy(inputs[0].ended).all():
+                return
+            inputs, _ = program.resume(inputs, stop, request.room)
+            yield ops.convert_to_numpy(inputs[0].ids)[:, 0]
 
     def beam_search(
         self,
@@ -162,6 +203,22 @@ class Decoding:
         Departs: many engines stop once `beams` hypotheses have finished, and so miss a better
             one that is a token longer: 0.2 BLEU on Multi30k (docs/results.md).
         """
+        request = self.beam_request(
+            source_ids, max_length, beams, length_penalty, n_best, min_length, prefix
+        )
+        return next(self.decode([request]))
+
+    def beam_request(
+        self,
+        source_ids: Any,
+        max_length: Any,
+        beams: int = 4,
+        length_penalty: float = 0.6,
+        n_best: int = 1,
+        min_length: Any = None,
+        prefix: Any = None,
+    ) -> Request:
+        """What `decode` takes, to do what `beam_search` does with the same arguments."""
         check_at_least(1, beams=beams, n_best=n_best)
         check_finite(length_penalty=length_penalty)
         check(n_best <= beams, "n_best must be from 1 to beams", n_best=n_best, beams=beams)
@@ -170,12 +227,32 @@ class Decoding:
         )
         alpha = backend.to_arguments(np.float32(length_penalty))
         given = self._checked(source_ids, max_length, min_length, prefix)
-        ids, scores, finished = self._run(BeamSearch(beams, n_best), alpha, *given)
-        return Hypotheses(
-            _fit(ids, np.max(max_length)),
-            ops.convert_to_numpy(scores),
-            ops.convert_to_numpy(finished),
-        )
+        return Request(BeamSearch(beams, n_best), alpha, *given)
+
+    def decode(self, requests: Iterable[Request]) -> Iterator[Any]:
+        """Answers requests for the same kind of search, one after the other.
+
+        On a CPU several batches are decoded together, and as sentences end, the others are
+        regrouped into fewer batches: a long answer does not keep the ended ones of its batch.
+
+        Args:
+            requests: iterable of `Request`, read some ahead.
+
+        Yields:
+            For each request what its search returns: an array, or `Hypotheses`.
+
+        Raises:
+            ValueError: The requests are for different searches.
+        """
+        requests = iter(requests)
+        together = REGROUPED if backend.regroups() else 1
+        while group := list(itertools.islice(requests, together)):
+            search = group[0].search
+            others = [request.search for request in group if request.search != search]
+            check(not others, "Requests must be for one search", first=search, others=others)
+            found = decode_together(self._program_of(search), group)
+            for request, rows in zip(group, found, strict=True):
+                yield request.search.collect(rows, request.length)
 
     def graph(
         self, search: Any, source_ids: Any, constraints: Constraints, parameters: Any = None
@@ -223,16 +300,6 @@ class Decoding:
         nats = token_cross_entropy(target_ids, self.model.decode(shifted, memory))
         return ops.where(ops.equal(target_ids, PADDING), 0.0, -nats)
 
-    def _run(self, search, parameters, source_ids, constraints, room):
-        """The answers of a search, the cache doubled each time that it is full."""
-        stops = [min(FIRST_LENGTH, room)]
-        while stops[-1] < room:
-            stops.append(min(2 * stops[-1], room))
-        program = self._program_of(search)
-        found = program.states(source_ids, constraints, parameters, room, stops)
-        # The last alone: no cache that was outgrown is kept.
-        return collections.deque((answers for _, answers in found), maxlen=1).pop()
-
     def _program_of(self, search):
         return self._program(search, lambda: _Program(self.model, search))
 
@@ -246,7 +313,7 @@ class Decoding:
             return self._programs[key]
 
     def _checked(self, source_ids, max_length, min_length, prefix):
-        """The source and the constraints as tensors, and the most tokens of an answer."""
+        """Source and constraints as tensors, the room of the caches, the length of the answers."""
         given = source_ids if source_ids is not None else prefix
         batch = np.size(max_length) if given is None else len(given)
         room = int(np.max(max_length))
@@ -280,10 +347,11 @@ class Decoding:
             constraints = constraints._replace(min_length=per_row("min_length", min_length))
         if prefix is not None:
             prefix = self._checked_prefix(np.asarray(prefix, "int32"), constraints.max_length)
-            constraints = constraints._replace(prefix=_fit(prefix, room))
+            constraints = constraints._replace(prefix=with_length(prefix, room))
         if source_ids is not None:
             source_ids = self._checked_source(np.asarray(source_ids, "int32"))
-        return backend.split_rows(source_ids), backend.split_rows(constraints), room
+        given = backend.split_rows(source_ids), backend.split_rows(constraints)
+        return *given, room, int(np.max(max_length))
 
     def _checked_source(self, source_ids):
         check(
@@ -321,6 +389,8 @@ class _Program:
     is all; the second continues in a larger one.
     """
 
+    first_length = FIRST_LENGTH
+
     def __init__(self, model, search):
         self.model, self.search = model, search
         self._read = backend.trace(self._read_source)
@@ -329,27 +399,28 @@ class _Program:
         self._first = backend.jit(self._begin, model, "length")
         self._next = backend.jit(self._continue, model)
 
-    def states(self, source_ids, constraints, parameters, room, stops) -> Iterator[tuple[Any, Any]]:
-        """Yields state and answers at each of the positions `stops`, until all have ended.
+    def begin(self, request, stop):
+        """Reads the source, and decodes up to a position, or until all sentences have ended.
 
         Args:
-            source_ids, constraints, room: as `Decoding._checked` returns them.
-            parameters: what the search depends on; None: nothing.
-            stops: rising ints from 1 to `room`, the first at most FIRST_LENGTH.
+            request: `Request`.
+            stop: int from 1, at most FIRST_LENGTH.
+
+        Returns:
+            What `resume` needs: state, memory, constraints, parameters.
+            The answers up to there.
         """
+        given = request.constraints, request.parameters
+        length, stop = min(FIRST_LENGTH, request.room), backend.to_arguments(np.int32(stop))
+        state, answers, memory = self._first(request.source_ids, *given, stop, length=length)
+        return (state, memory, *given), answers
 
-        def until(stop):
-            return constraints, parameters, backend.to_arguments(np.int32(stop))
-
-        first, *others = stops
-        length = min(FIRST_LENGTH, room)
-        state, answers, memory = self._first(source_ids, *until(first), length=length)
-        yield state, answers
-        for stop in others:
-            if ops.convert_to_numpy(state.ended).all():
-                return
-            state, answers = self._next(self._grown(state, stop, room), memory, *until(stop))
-            yield state, answers
+    def resume(self, inputs, stop, room):
+        """Decodes up to a later position, in a larger cache if it is beyond the present one."""
+        state, *others = inputs
+        state = self._grown(state, stop, room)
+        state, answers = self._next(state, *others, backend.to_arguments(np.int32(stop)))
+        return (state, *others), answers
 
     def graph(self, source_ids, constraints, parameters):
         """The answers, without a number that is fixed by the shape of the input; see `Decoding`."""
@@ -417,9 +488,3 @@ def _repeat(step, state, stop):
         return ops.logical_and(state.position < stop, ops.logical_not(ops.all(state.ended)))
 
     return kind(*ops.while_loop(unfinished, lambda *state: step(kind(*state)), tuple(state)))
-
-
-def _fit(ids, length):
-    """The last axis cut or padded with 0 to `length`, NumPy int32."""
-    ids = ops.convert_to_numpy(ids)[..., :length].astype("int32")
-    return np.pad(ids, [(0, 0)] * (ids.ndim - 1) + [(0, length - ids.shape[-1])])

@@ -87,6 +87,16 @@ class GreedySearch:
         """int32, (batch, length): the tokens written, padded with 0."""
         return state.answers
 
+    def collect(self, rows, length):
+        """int32, (batch, length): the answers of single rows, padded with 0."""
+        return np.stack([with_length(row, length) for row in rows])
+
+
+def with_length(ids, length):
+    """The last axis cut or padded with 0 to `length`, NumPy int32."""
+    ids = ids[..., :length].astype("int32")
+    return np.pad(ids, [(0, 0)] * (ids.ndim - 1) + [(0, length - ids.shape[-1])])
+
 
 class SamplingParameters(NamedTuple):
     """The tensors that sampling depends on."""

@@ -1,6 +1,7 @@
 """Text generation with a language model and its tokenizer."""
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -135,10 +136,7 @@ class TextGenerator(Task):
         prompts = checked_texts(prompts)
         prompt_ids = self._encode(prompts)
         continuations = [_Continuation(n, ids, max_tokens) for n, ids in enumerate(prompt_ids)]
-        starts = range(0, len(continuations), self.batch_size)
-        batches = (continuations[start : start + self.batch_size] for start in starts)
-        for _ in backend.map_batches(lambda b: self._continue(b, sampling, seed), batches):
-            pass
+        self._continue(continuations, sampling, seed)
         # The prompt is not taken from its ids: they lack the characters that have none.
         before = self.tokenizer.decode(prompt_ids)
         after = self.tokenizer.decode([continuation.ids for continuation in continuations])
@@ -146,33 +144,45 @@ class TextGenerator(Task):
         return [prompt + text[len(start) :] for prompt, start, text in texts]
 
     def _continue(self, continuations, sampling, seed):
-        """Extends the continuations of a batch, window by window, until all are done."""
-        rows = next_power_of_two(len(continuations), self.batch_size)
-        windows = 0
-        while unfinished := [each for each in continuations if not each.done]:
-            prefixes = [each.context(self.longest_input) for each in unfinished]
-            lengths = [
-                min(len(prefix) + each.missing, self.longest_input)
-                for prefix, each in zip(prefixes, unfinished, strict=True)
+        """Extends the continuations, window by window, until all are done."""
+        rows = next_power_of_two(max(1, len(continuations)), self.batch_size)
+        for window in itertools.count():
+            unfinished = [each for each in continuations if not each.done]
+            batches = [
+                unfinished[start : start + rows] for start in range(0, len(unfinished), rows)
             ]
-            spare = rows - len(unfinished)
-            max_length = np.array(lengths + [0] * spare, "int32")
-            batch: dict[str, Any] = dict(
-                source_ids=None,
-                max_length=max_length,
-                min_length=None if self.append_end else max_length,  # END is never written
-                prefix=pad(prefixes, rows, max(1, *map(len, prefixes))),
+            if not batches:
+                return
+            contexts = [[each.context(self.longest_input) for each in batch] for batch in batches]
+            requests = (
+                self._request(batch, prefixes, rows, sampling, (seed, window))
+                for batch, prefixes in zip(batches, contexts, strict=True)
             )
-            if sampling is None:
-                answers = self._decoding.greedy(**batch)
-            else:
-                seeds = [(seed, each.number, windows) for each in unfinished]
-                seeds += [(seed, 0, 0)] * spare
-                options = dataclasses.asdict(sampling)
-                answers = self._decoding.sample(**batch, seeds=seeds, **options)
-            for each, prefix, ids in zip(unfinished, prefixes, answers, strict=False):
-                each.ids.extend(int(i) for i in ids[len(prefix) :] if i != PADDING)
-            windows += 1
+            for batch, prefixes, answers in zip(
+                batches, contexts, self._decoding.decode(requests), strict=True
+            ):
+                for each, prefix, ids in zip(batch, prefixes, answers, strict=False):
+                    each.ids.extend(int(i) for i in ids[len(prefix) :] if i != PADDING)
+
+    def _request(self, continuations, prefixes, rows, sampling, seed):
+        """A `Request` for the next window of a batch of continuations."""
+        lengths = [
+            min(len(prefix) + each.missing, self.longest_input)
+            for prefix, each in zip(prefixes, continuations, strict=True)
+        ]
+        spare = rows - len(continuations)
+        max_length = np.array(lengths + [0] * spare, "int32")
+        batch: dict[str, Any] = dict(
+            source_ids=None,
+            max_length=max_length,
+            min_length=None if self.append_end else max_length,  # END is never written
+            prefix=pad(prefixes, rows, max(1, *map(len, prefixes))),
+        )
+        if sampling is None:
+            return self._decoding.greedy_request(**batch)
+        seed, window = seed
+        seeds = [(seed, each.number, window) for each in continuations] + [(seed, 0, 0)] * spare
+        return self._decoding.sample_request(**batch, seeds=seeds, **dataclasses.asdict(sampling))
 
     def score(self, texts: Iterable[str], overlap: float = 0.5) -> list[TextScore]:
         """Scores whole texts, by a deterministic pass over every token.

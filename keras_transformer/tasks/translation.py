@@ -1,5 +1,6 @@
 """Translation: the Transformer with its tokenizers and the defaults of its search."""
 
+import collections
 import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -166,10 +167,10 @@ class Translator(Task):
     def _translate_greedily(self, texts, prefixes, config):
         translations = [""] * len(texts)
 
-        def decode(numbers, batch):
-            return self._decoding.greedy(**batch)
+        def request(numbers, batch):
+            return self._decoding.greedy_request(**batch)
 
-        for numbers, ids in self._decoded(decode, texts, prefixes, config):
+        for numbers, ids in self._decoded(request, texts, prefixes, config):
             self._write(translations, numbers, ids)
         return translations
 
@@ -178,10 +179,10 @@ class Translator(Task):
         results = [[Hypothesis("", 0.0, True)] * n_best for _ in texts]
         options = dict(beams=config.beams, length_penalty=config.length_penalty, n_best=n_best)
 
-        def decode(numbers, batch):
-            return self._decoding.beam_search(**batch, **options)
+        def request(numbers, batch):
+            return self._decoding.beam_request(**batch, **options)
 
-        for numbers, found in self._decoded(decode, texts, prefixes, config):
+        for numbers, found in self._decoded(request, texts, prefixes, config):
             for number, ids, scores, finished in zip(numbers, *found, strict=False):
                 written = self.target_tokenizer.decode(ids)
                 columns = zip(written, scores.tolist(), finished.tolist(), strict=True)
@@ -227,12 +228,12 @@ class Translator(Task):
         texts = checked_texts(texts)
         translations = [""] * len(texts)
 
-        def decode(numbers, batch):
+        def request(numbers, batch):
             spare = len(batch["source_ids"]) - len(numbers)
             seeds = [(seed, number) for number in numbers] + [(seed, 0)] * spare
-            return self._decoding.sample(**batch, seeds=seeds, **options)
+            return self._decoding.sample_request(**batch, seeds=seeds, **options)
 
-        for numbers, ids in self._decoded(decode, texts, prefixes, config):
+        for numbers, ids in self._decoded(request, texts, prefixes, config):
             self._write(translations, numbers, ids)
         return translations
 
@@ -400,13 +401,17 @@ class Translator(Task):
         for number, text in zip(numbers, texts, strict=True):
             translations[number] = text
 
-    def _decoded(self, decode, texts, prefixes, config):
-        """Yields which texts are in a batch, and what `decode` returns for them and the batch."""
+    def _decoded(self, request, texts, prefixes, config):
+        """Yields which texts are in a batch, and the answer to what `request` makes of it."""
+        of_batches = collections.deque()
 
-        def numbered(batch):
-            return batch[0], decode(*batch)
+        def requests():
+            for numbers, batch in self._batches(texts, prefixes, config):
+                of_batches.append(numbers)
+                yield request(numbers, batch)
 
-        return backend.map_batches(numbered, self._batches(texts, prefixes, config))
+        for answers in self._decoding.decode(requests()):
+            yield of_batches.popleft(), answers
 
     def _batches(self, texts, prefixes, config):
         """Texts of similar lengths: a long one makes no short one longer.
