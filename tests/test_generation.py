@@ -282,6 +282,14 @@ def test_requests_are_read_as_they_are_answered():
     assert len(read) == decoding_module.REGROUPED
 
 
+def test_few_batches_of_many_hypotheses_are_in_memory():
+    decoding, read = kt.Decoding(towards(kt.END)), []
+    source = padded([[5, 3]] * 64)
+    requests = (read.append(n) or decoding.beam_request(source, 2, beams=5) for n in range(100))
+    next(decoding.decode(requests))
+    assert len(read) == 3
+
+
 def tiny(seed, **options):
     """A transformer over 3 tokens, END and the unknown one: few enough sequences to list."""
     keras.utils.set_random_seed(seed)

@@ -29,6 +29,7 @@ from .sampling import GreedySearch, Sampling, sampling_parameters, with_length
 _lock = threading.Lock()  # of the programs of all searches
 FIRST_LENGTH = 32  # tokens that fit into the first cache; it doubles when they are used up
 REGROUPED = 8  # batches that are decoded together: all of their caches are in memory
+MOST_HYPOTHESES = 1024  # in these batches, unless it is one
 
 
 class Request(NamedTuple):
@@ -245,11 +246,14 @@ class Decoding:
             ValueError: The requests are for different searches.
         """
         requests = iter(requests)
-        together = REGROUPED if backend.regroups() else 1
-        while group := list(itertools.islice(requests, together)):
-            search = group[0].search
-            others = [request.search for request in group if request.search != search]
-            check(not others, "Requests must be for one search", first=search, others=others)
+        for first in requests:
+            search, others = first.search, 0
+            if backend.regroups():
+                hypotheses = len(first.constraints.max_length) * search.width
+                others = max(0, min(REGROUPED, MOST_HYPOTHESES // hypotheses) - 1)
+            group = [first, *itertools.islice(requests, others)]
+            different = [request.search for request in group if request.search != search]
+            check(not different, "Requests must be for one search", first=search, others=different)
             found = decode_together(self._program_of(search), group)
             for request, rows in zip(group, found, strict=True):
                 yield request.search.collect(rows, request.length)

@@ -55,6 +55,8 @@ def own_answers(path, texts, options):
     from keras_transformer import backend
 
     backend.set_num_threads(1)
+    if hasattr(os, "sched_setaffinity"):  # JAX has no number of threads
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     task = kt.load(path)
 
     def answer():
