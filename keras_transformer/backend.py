@@ -642,7 +642,7 @@ def regroups() -> bool:
 
 def _has_idle_cores():
     """Whether one batch leaves cores idle, which a thread that knows no scope of Keras may use."""
-    if num_cores() == 1 or on_accelerator() or keras.distribution.distribution() is not None:
+    if num_cores() == 1 or not regroups():
         return False
     if name() == "tensorflow":
         import tensorflow as tf

@@ -7,6 +7,7 @@ import pytest
 
 import keras_transformer as kt
 from keras_transformer import backend
+from keras_transformer.configuration import SamplingConfig
 from keras_transformer.generation import constraints, length_penalty
 from keras_transformer.generation import decoding as decoding_module
 from keras_transformer.generation.constraints import IMPOSSIBLE, NEVER_WRITTEN
@@ -225,9 +226,9 @@ def requests_of(decoding, search, batches, size, seed=0):
             yield decoding.greedy_request(**given, prefix=source_ids[:, : number % 2])
         elif search == "sample":
             seeds = [(number, row) for row in range(size)]
-            yield decoding.sample_request(**given, seeds=seeds, temperature=1.3, top_k=4)
+            yield decoding.sample_request(seeds, SamplingConfig(1.3, top_k=4), **given)
         else:
-            yield decoding.beam_request(**given, beams=3, n_best=2)
+            yield decoding.beam_request(beams=3, length_penalty=0.6, n_best=2, **given)
 
 
 @pytest.mark.parametrize("batches", [2, pytest.param(11, marks=pytest.mark.slow)])
@@ -254,7 +255,8 @@ def test_sentences_that_have_not_ended_are_regrouped_into_fewer_batches(monkeypa
         return resume(program, inputs, stop, room)
 
     monkeypatch.setattr(decoding_module._Program, "resume", counted)
-    requests = [decoding.greedy_request(padded([[5, 3]] * 4), each) for each in limits]
+    source = padded([[5, 3]] * 4)
+    requests = [decoding.greedy_request(source_ids=source, max_length=each) for each in limits]
     for each, answers in zip(limits, decoding.decode(requests), strict=True):
         expected = np.where(np.arange(each.max()) < each[:, None], 9, 0)
         np.testing.assert_array_equal(answers, expected)
@@ -267,8 +269,9 @@ def test_sentences_that_have_not_ended_are_regrouped_into_fewer_batches(monkeypa
 
 
 def test_requests_for_different_searches_are_refused():
-    decoding, source = kt.Decoding(towards(kt.END)), padded([[5, 3]])
-    requests = [decoding.greedy_request(source, 4), decoding.beam_request(source, 4)]
+    decoding = kt.Decoding(towards(kt.END))
+    batch = dict(source_ids=padded([[5, 3]]), max_length=4)
+    requests = [decoding.greedy_request(**batch), decoding.beam_request(4, 0.6, 1, **batch)]
     with pytest.raises(ValueError, match="Requests must be for one search"):
         list(decoding.decode(requests))
 
@@ -276,16 +279,16 @@ def test_requests_for_different_searches_are_refused():
 def test_requests_are_read_as_they_are_answered():
     decoding = kt.Decoding(towards(kt.END))
     read = []
-    source = padded([[5, 3]])
-    requests = (read.append(n) or decoding.greedy_request(source, 4) for n in range(100))
+    batch = dict(source_ids=padded([[5, 3]]), max_length=4)
+    requests = (read.append(n) or decoding.greedy_request(**batch) for n in range(100))
     assert next(decoding.decode(requests))[0, 0] == kt.END
     assert len(read) == decoding_module.REGROUPED
 
 
 def test_few_batches_of_many_hypotheses_are_in_memory():
     decoding, read = kt.Decoding(towards(kt.END)), []
-    source = padded([[5, 3]] * 64)
-    requests = (read.append(n) or decoding.beam_request(source, 2, beams=5) for n in range(100))
+    batch = dict(source_ids=padded([[5, 3]] * 64), max_length=2)
+    requests = (read.append(n) or decoding.beam_request(5, 0.6, 1, **batch) for n in range(100))
     next(decoding.decode(requests))
     assert len(read) == 3
 

@@ -83,15 +83,12 @@ class Decoding:
         Raises:
             ValueError: an argument is out of range, or a prefix is longer than its max_length.
         """
-        request = self.greedy_request(source_ids, max_length, min_length, prefix)
-        return next(self.decode([request]))
+        batch = dict(source_ids=source_ids, max_length=max_length, prefix=prefix)
+        return next(self.decode([self.greedy_request(**batch, min_length=min_length)]))
 
-    def greedy_request(
-        self, source_ids: Any, max_length: Any, min_length: Any = None, prefix: Any = None
-    ) -> Request:
-        """What `decode` takes, to do what `greedy` does with the same arguments."""
-        given = self._checked(source_ids, max_length, min_length, prefix)
-        return Request(GreedySearch(), None, *given)
+    def greedy_request(self, **batch: Any) -> Request:
+        """What `decode` takes to do what `greedy` does, whose arguments are those of a batch."""
+        return Request(GreedySearch(), None, *self._checked(**batch))
 
     def sample(
         self,
@@ -115,28 +112,17 @@ class Decoding:
 
         Raises: as `greedy`.
         """
-        request = self.sample_request(
-            source_ids, max_length, seeds, temperature, top_k, top_p, min_length, prefix
-        )
+        config = SamplingConfig(temperature, top_k, top_p)
+        batch = dict(source_ids=source_ids, max_length=max_length, prefix=prefix)
+        request = self.sample_request(seeds, config, **batch, min_length=min_length)
         return next(self.decode([request]))
 
-    def sample_request(
-        self,
-        source_ids: Any,
-        max_length: Any,
-        seeds: Sequence,
-        temperature: float = 1.0,
-        top_k: int | None = None,
-        top_p: float = 1.0,
-        min_length: Any = None,
-        prefix: Any = None,
-    ) -> Request:
-        """What `decode` takes, to do what `sample` does with the same arguments."""
-        config = SamplingConfig(temperature, top_k, top_p)
-        given = self._checked(source_ids, max_length, min_length, prefix)
+    def sample_request(self, seeds: Sequence, config: SamplingConfig, **batch: Any) -> Request:
+        """What `decode` takes to do what `sample` does; a batch as in `greedy_request`."""
+        given = self._checked(**batch)
         _, constraints, room, _ = given
         parameters = sampling_parameters(seeds, len(constraints.max_length), room, config)
-        return Request(Sampling(top_k), parameters, *given)
+        return Request(Sampling(config.top_k), parameters, *given)
 
     def stream(
         self,
@@ -154,13 +140,13 @@ class Decoding:
         Yields:
             int32, (batch,), the next token of each sentence; 0 after its end.
         """
-        options: dict[str, Any] = dict(temperature=temperature, top_k=top_k, top_p=top_p)
-        given = dict(source_ids=source_ids, max_length=max_length, min_length=min_length)
+        config = SamplingConfig(temperature, top_k, top_p)
+        batch = dict(source_ids=source_ids, max_length=max_length, prefix=prefix)
+        batch["min_length"] = min_length
         if seeds is None:
-            SamplingConfig(**options)  # they are checked, too
-            request = self.greedy_request(**given, prefix=prefix)
+            request = self.greedy_request(**batch)
         else:
-            request = self.sample_request(**given, prefix=prefix, seeds=seeds, **options)
+            request = self.sample_request(seeds, config, **batch)
         program = self._program_of(request.search)
         inputs, _ = program.begin(request, stop=1)
         yield ops.convert_to_numpy(inputs[0].ids)[:, 0]
@@ -204,22 +190,12 @@ class Decoding:
         Departs: many engines stop once `beams` hypotheses have finished, and so miss a better
             one that is a token longer: 0.2 BLEU on Multi30k (docs/results.md).
         """
-        request = self.beam_request(
-            source_ids, max_length, beams, length_penalty, n_best, min_length, prefix
-        )
+        batch = dict(source_ids=source_ids, max_length=max_length, prefix=prefix)
+        request = self.beam_request(beams, length_penalty, n_best, **batch, min_length=min_length)
         return next(self.decode([request]))
 
-    def beam_request(
-        self,
-        source_ids: Any,
-        max_length: Any,
-        beams: int = 4,
-        length_penalty: float = 0.6,
-        n_best: int = 1,
-        min_length: Any = None,
-        prefix: Any = None,
-    ) -> Request:
-        """What `decode` takes, to do what `beam_search` does with the same arguments."""
+    def beam_request(self, beams: int, length_penalty: float, n_best: int, **batch: Any) -> Request:
+        """What `decode` takes to do what `beam_search` does; a batch as in `greedy_request`."""
         check_at_least(1, beams=beams, n_best=n_best)
         check_finite(length_penalty=length_penalty)
         check(n_best <= beams, "n_best must be from 1 to beams", n_best=n_best, beams=beams)
@@ -227,8 +203,7 @@ class Decoding:
             length_penalty >= 0, "length_penalty must be at least 0", length_penalty=length_penalty
         )
         alpha = backend.to_arguments(np.float32(length_penalty))
-        given = self._checked(source_ids, max_length, min_length, prefix)
-        return Request(BeamSearch(beams, n_best), alpha, *given)
+        return Request(BeamSearch(beams, n_best), alpha, *self._checked(**batch))
 
     def decode(self, requests: Iterable[Request]) -> Iterator[Any]:
         """Answers requests for the same kind of search, one after the other.
@@ -316,7 +291,7 @@ class Decoding:
                 self._programs[key] = make()
             return self._programs[key]
 
-    def _checked(self, source_ids, max_length, min_length, prefix):
+    def _checked(self, source_ids, max_length, min_length=None, prefix=None):
         """Source and constraints as tensors, the room of the caches, the length of the answers."""
         given = source_ids if source_ids is not None else prefix
         batch = np.size(max_length) if given is None else len(given)

@@ -40,7 +40,7 @@ def decode_together(program: Any, requests: list) -> list[list]:
     Returns:
         For each request a list of what `search.answers` returns for each row, NumPy arrays.
     """
-    found: list[dict] = [{} for _ in requests]
+    found: list[list] = [[None] * len(request.constraints.max_length) for request in requests]
     number_of = collections.Counter(map(_shapes, requests))
 
     def begin(numbered):
@@ -61,14 +61,14 @@ def decode_together(program: Any, requests: list) -> list[list]:
         batches.reverse()
         in_order = (batches.pop() for _ in range(len(batches)))  # no outgrown cache is kept
         decoded = backend.map_batches(resume, in_order)
-    return [[rows[n] for n in range(len(rows))] for rows in found]
+    return found
 
 
 def _shapes(tensors):
     return tuple(np.shape(x) for x in keras.tree.flatten(tensors))
 
 
-def _unfinished(decoded: Iterable, found: list[dict]) -> Iterator[tuple[_Batch, np.ndarray]]:
+def _unfinished(decoded: Iterable, found: list[list]) -> Iterator[tuple[_Batch, np.ndarray]]:
     """Puts the answers of sentences that have ended where they belong.
 
     Yields:

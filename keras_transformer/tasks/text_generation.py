@@ -1,6 +1,5 @@
 """Text generation with a language model and its tokenizer."""
 
-import dataclasses
 import itertools
 import math
 from collections.abc import Iterable
@@ -155,7 +154,7 @@ class TextGenerator(Task):
                 return
             contexts = [[each.context(self.longest_input) for each in batch] for batch in batches]
             requests = (
-                self._request(batch, prefixes, rows, sampling, (seed, window))
+                self._request(batch, prefixes, rows, sampling, seed, window)
                 for batch, prefixes in zip(batches, contexts, strict=True)
             )
             for batch, prefixes, answers in zip(
@@ -164,7 +163,7 @@ class TextGenerator(Task):
                 for each, prefix, ids in zip(batch, prefixes, answers, strict=False):
                     each.ids.extend(int(i) for i in ids[len(prefix) :] if i != PADDING)
 
-    def _request(self, continuations, prefixes, rows, sampling, seed):
+    def _request(self, continuations, prefixes, rows, sampling, seed, window):
         """A `Request` for the next window of a batch of continuations."""
         lengths = [
             min(len(prefix) + each.missing, self.longest_input)
@@ -180,9 +179,8 @@ class TextGenerator(Task):
         )
         if sampling is None:
             return self._decoding.greedy_request(**batch)
-        seed, window = seed
         seeds = [(seed, each.number, window) for each in continuations] + [(seed, 0, 0)] * spare
-        return self._decoding.sample_request(**batch, seeds=seeds, **dataclasses.asdict(sampling))
+        return self._decoding.sample_request(seeds, sampling, **batch)
 
     def score(self, texts: Iterable[str], overlap: float = 0.5) -> list[TextScore]:
         """Scores whole texts, by a deterministic pass over every token.

@@ -12,7 +12,7 @@ from keras import ops
 from .. import backend
 from ..attention import attention_scores
 from ..checks import check, check_at_least
-from ..configuration import GenerationConfig
+from ..configuration import GenerationConfig, SamplingConfig
 from ..data.cleaning import normalized
 from ..data.lengths import group_by_length, pad
 from ..generation import Decoding
@@ -180,7 +180,7 @@ class Translator(Task):
         options = dict(beams=config.beams, length_penalty=config.length_penalty, n_best=n_best)
 
         def request(numbers, batch):
-            return self._decoding.beam_request(**batch, **options)
+            return self._decoding.beam_request(**options, **batch)
 
         for numbers, found in self._decoded(request, texts, prefixes, config):
             for number, ids, scores, finished in zip(numbers, *found, strict=False):
@@ -224,14 +224,14 @@ class Translator(Task):
             batch_size=batch_size,
             tokens_per_batch=tokens_per_batch,
         )
-        options: dict[str, Any] = dict(temperature=temperature, top_k=top_k, top_p=top_p)
+        sampling = SamplingConfig(temperature, top_k, top_p)
         texts = checked_texts(texts)
         translations = [""] * len(texts)
 
         def request(numbers, batch):
             spare = len(batch["source_ids"]) - len(numbers)
             seeds = [(seed, number) for number in numbers] + [(seed, 0)] * spare
-            return self._decoding.sample_request(**batch, seeds=seeds, **options)
+            return self._decoding.sample_request(seeds, sampling, **batch)
 
         for numbers, ids in self._decoded(request, texts, prefixes, config):
             self._write(translations, numbers, ids)
