@@ -525,6 +525,7 @@ for draw in draws:
 early, late, stopped = np.array(early), helped["no remedy"][:, 1], np.array(taken) < 300
 print(f"stopped after {taken} of 300 steps: test {early.round(2)}, {late.round(2)} without")
 assert stopped.sum() > 1 and (early[stopped] < late[stopped] + 0.02).all()
+assert early.mean() < late.mean() + 0.02
 
 # %% [markdown]
 # 2\. The CNN and the Transformer none, since they share their weights over places. The MLP has
