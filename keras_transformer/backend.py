@@ -10,7 +10,6 @@ import contextvars
 import ctypes
 import functools
 import itertools
-import logging
 import os
 import sys
 import threading
@@ -698,7 +697,7 @@ def keep_programs(folder: str | os.PathLike) -> None:
 def make_deterministic() -> None:
     """Asks for operations that return the same bits at every run, at some cost.
 
-    JAX has no such setting: on a CPU its operations are deterministic as they are.
+    It comes before the first operation, since JAX and cuBLAS read their settings only once.
     """
     if name() == "tensorflow":
         import tensorflow as tf
@@ -707,9 +706,12 @@ def make_deterministic() -> None:
     elif name() == "torch":
         import torch
 
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # PyTorch asks for it
         torch.use_deterministic_algorithms(True)
-    else:
-        logging.getLogger(__name__).info("JAX has no switch for deterministic operations.")
+    else:  # on a CPU they are so as they are
+        flags = os.environ.get("XLA_FLAGS", "")
+        os.environ["XLA_FLAGS"] = f"{flags} --xla_gpu_deterministic_ops=true".lstrip()
+        keras.config.disable_flash_attention()  # with it XLA does not compile cuDNN's
 
 
 def seed_dropout(seed: int) -> None:

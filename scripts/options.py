@@ -422,6 +422,8 @@ def errors_as_exits(*errors: type[Exception]) -> Iterator[None]:
 
 def set_up(options: TrainingOptions) -> None:
     """Memory, threads, devices, seed, precision and determinism; before the first operation."""
+    if options.deterministic:
+        backend.make_deterministic()
     backend.keep_freed_memory()
     if options.threads:
         backend.set_num_threads(options.threads)
@@ -435,8 +437,6 @@ def set_up(options: TrainingOptions) -> None:
     keras.config.set_dtype_policy(
         "float32" if options.precision == "float32" else f"mixed_{options.precision}"
     )
-    if options.deterministic:
-        backend.make_deterministic()
 
 
 def make_optimizer(options: TrainingOptions, num_batches: int) -> keras.optimizers.Adam:

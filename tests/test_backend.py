@@ -223,7 +223,7 @@ def test_the_state_of_dropout_of_another_device_is_passed_over():
     state = backend.dropout_state()
     backend.seed_dropout(2)
     other = backend.dropout_state()
-    backend.set_dropout_state(state[:16])  # a GPU's has 16 bytes
+    backend.set_dropout_state(state[:8])  # a CPU's has thousands of bytes, a GPU's 16
     np.testing.assert_array_equal(backend.dropout_state(), other)
     backend.set_dropout_state(state)
     np.testing.assert_array_equal(backend.dropout_state(), state)
@@ -434,6 +434,34 @@ def test_compiled_programs_are_kept_for_other_processes(tmp_path):
         subprocess.run([sys.executable, "-c", KEEP, str(folder)], check=True)
         names.append(sorted(path.name for path in folder.iterdir() if "-atime" not in path.name))
     assert names[0] and names[1] == names[0]
+
+
+DETERMINISTIC = """
+import os, sys
+os.environ["XLA_FLAGS"] = "--xla_cpu_enable_fast_math=false"
+import keras
+from keras_transformer import backend
+backend.make_deterministic()
+if backend.name() == "tensorflow":
+    import tensorflow as tf
+    try:
+        tf.random.uniform([])
+    except RuntimeError as error:  # no seed
+        assert "determinism" in str(error)
+    else:
+        raise AssertionError("operations may differ from run to run")
+elif backend.name() == "torch":
+    import torch
+    assert torch.are_deterministic_algorithms_enabled() and os.environ["CUBLAS_WORKSPACE_CONFIG"]
+else:
+    flags = "--xla_cpu_enable_fast_math=false --xla_gpu_deterministic_ops=true"
+    assert os.environ["XLA_FLAGS"] == flags and not keras.config.is_flash_attention_enabled()
+assert keras.ops.convert_to_numpy(keras.ops.ones(2)).sum() == 2  # the backend knows its flags
+"""
+
+
+def test_each_backend_is_asked_for_deterministic_operations():
+    subprocess.run([sys.executable, "-c", DETERMINISTIC], check=True)
 
 
 def test_dropout_is_the_same_after_the_same_seeds(numpy, same_dropout):

@@ -231,7 +231,14 @@ def requests_of(decoding, search, batches, size, seed=0):
             yield decoding.beam_request(beams=3, length_penalty=0.6, n_best=2, **given)
 
 
+@pytest.fixture
+def regroups(monkeypatch):
+    """Batches are decoded together, as on a CPU."""
+    monkeypatch.setattr(decoding_module.backend, "regroups", lambda: True)
+
+
 @pytest.mark.parametrize("batches", [2, pytest.param(11, marks=pytest.mark.slow)])
+@pytest.mark.usefixtures("regroups")
 @pytest.mark.parametrize("search", ["greedy", "sample", "beams"])
 def test_batches_that_are_decoded_together_are_answered_as_each_alone(search, batches):
     decoding = kt.Decoding(tiny(seed=4))
@@ -245,6 +252,7 @@ def test_batches_that_are_decoded_together_are_answered_as_each_alone(search, ba
         np.testing.assert_array_equal(found, alone)
 
 
+@pytest.mark.usefixtures("regroups")
 def test_sentences_that_have_not_ended_are_regrouped_into_fewer_batches(monkeypatch):
     decoding = kt.Decoding(towards(9))
     limits = np.array([[40, 2, 16, 9], [3, 5, 33, 1]] * 4)
@@ -268,6 +276,7 @@ def test_sentences_that_have_not_ended_are_regrouped_into_fewer_batches(monkeypa
     assert len(calls) == 8
 
 
+@pytest.mark.usefixtures("regroups")
 def test_requests_for_different_searches_are_refused():
     decoding = kt.Decoding(towards(kt.END))
     batch = dict(source_ids=padded([[5, 3]]), max_length=4)
@@ -276,6 +285,7 @@ def test_requests_for_different_searches_are_refused():
         list(decoding.decode(requests))
 
 
+@pytest.mark.usefixtures("regroups")
 def test_requests_are_read_as_they_are_answered():
     decoding = kt.Decoding(towards(kt.END))
     read = []
@@ -285,6 +295,7 @@ def test_requests_are_read_as_they_are_answered():
     assert len(read) == decoding_module.REGROUPED
 
 
+@pytest.mark.usefixtures("regroups")
 def test_few_batches_of_many_hypotheses_are_in_memory():
     decoding, read = kt.Decoding(towards(kt.END)), []
     batch = dict(source_ids=padded([[5, 3]] * 64), max_length=2)

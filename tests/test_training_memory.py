@@ -162,3 +162,11 @@ def test_the_forecast_is_of_the_largest_batch():
     largest = max(batches.shapes, key=lambda shape: shape[0] * shape[2])
     assert sentence.startswith(f"A step of {' x '.join(map(str, largest))} takes about ")
     assert ("compiling 2 shapes about" in sentence) == (backend.name() == "jax")
+
+
+@pytest.mark.skipif(backend.name() != "jax", reason="the other backends need no compilation")
+def test_the_forecast_knows_that_a_gpu_compiles_longer(monkeypatch):
+    batches = kt.TranslationBatches([[7] * 3] * 4, [[7] * 3] * 4)
+    model = compiled(kt.Transformer(VOCABULARY, **SMALL))
+    monkeypatch.setattr(backend, "on_accelerator", lambda: True)
+    assert "compiling 1 shapes about 45 seconds" in training.forecast(model, batches)

@@ -12,6 +12,7 @@ from .r_drop import RDrop
 
 FLOAT = 4  # bytes
 SECONDS_PER_SHAPE, PER_BLOCK = 4.0, 0.4  # to compile a step on JAX, on two cores: docs/memory.md
+ON_A_GPU = 45.0  # seconds per shape, measured with the model of the dates: docs/results.md
 OF_XLA = 1.5  # of the formula: XLA plans the whole step, and holds old and new weights (on a CPU)
 
 
@@ -125,6 +126,7 @@ def forecast(model: keras.Model, batches: Any) -> str:
     if backend.name() == "jax":
         transformer = getattr(model, "transformer", model)
         blocks = transformer.config.num_layers * len(transformer.inputs)  # of one stack per input
-        seconds = (SECONDS_PER_SHAPE + PER_BLOCK * blocks) * len(batches.shapes)
+        of_shape = ON_A_GPU if backend.on_accelerator() else SECONDS_PER_SHAPE + PER_BLOCK * blocks
+        seconds = of_shape * len(batches.shapes)
         sentence += f", and compiling {len(batches.shapes)} shapes about {seconds:.0f} seconds"
     return f"{sentence}."

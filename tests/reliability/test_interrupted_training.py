@@ -20,6 +20,13 @@ from keras_transformer import backend, training
 from keras_transformer.atomic import atomic_write, check_space
 from programs import largest_file
 
+XLA_FLAGS = os.environ.get("XLA_FLAGS", "")
+
+pytestmark = pytest.mark.skipif(
+    backend.name() == "jax" and backend.on_accelerator() and "deterministic" not in XLA_FLAGS,
+    reason="on a GPU: XLA_FLAGS=--xla_gpu_deterministic_ops=true",
+)
+
 EPOCHS, SEED = 3, 1
 SIZES = dict(num_layers=1, d_model=8, num_heads=2, d_ff=16, dropout=0.2, attention_dropout=0.1)
 
