@@ -154,7 +154,9 @@ def learn(model, ids, labels, epochs=15):
     restart(model)
     equally_often = np.arange(STEPS * BATCH) % len(ids)
     options = dict(batch_size=BATCH, epochs=epochs, callbacks=[UntilNoMistake()], verbose=0)
-    return model.fit(ids[equally_often], labels[equally_often], **options).history["accuracy"]
+    data = ids[equally_often], labels[equally_often]
+    # All steps of an epoch: Keras then asks TensorFlow for one iterator per epoch instead of two.
+    return model.fit(*data, steps_per_epoch=STEPS, **options).history["accuracy"]
 
 
 def accuracies(model, draw, name, number):
@@ -406,7 +408,8 @@ remedies = {
     "no remedy": networks["MLP"],
     "weight decay": network(*mlp(), optimizer=keras.optimizers.AdamW(5e-3, weight_decay=2.0)),
 }
-longer = dict(batch_size=BATCH, epochs=10, validation_data=validation, validation_batch_size=600)
+longer = dict(batch_size=BATCH, steps_per_epoch=30, epochs=10)
+longer |= dict(validation_data=validation, validation_batch_size=600, validation_steps=1)
 
 
 def fit_longer(model, draw, **options):
@@ -512,9 +515,9 @@ assert copied["tied", "new"] > 0.5 and copied["untied", "new"] < 0.05
 # ## Answers
 #
 # 1\. Few in most draws (where the validation loss does not rise, it takes them all), and it brings
-# back the weights of the lowest validation *loss*. The accuracy is no better for it, and mostly
-# worse: beyond that point the MLP becomes surer, of right and wrong alike, which costs loss, and
-# still it continues to learn.
+# back the weights of the lowest validation *loss*. The accuracy is on average no better for it,
+# and mostly worse: beyond that point the MLP becomes surer, of right and wrong alike, which costs
+# loss, and still it continues to learn.
 
 # %%
 stopping = keras.callbacks.EarlyStopping(patience=2, restore_best_weights=True)
@@ -524,7 +527,7 @@ for draw in draws:
     early.append(accuracies(networks["MLP"], draw, "near", 200)[1])
 early, late, stopped = np.array(early), helped["no remedy"][:, 1], np.array(taken) < 300
 print(f"stopped after {taken} of 300 steps: test {early.round(2)}, {late.round(2)} without")
-assert stopped.sum() > 1 and (early[stopped] < late[stopped] + 0.02).all()
+assert stopped.sum() > 1 and early[stopped].mean() < late[stopped].mean() + 0.02
 assert early.mean() < late.mean() + 0.02
 
 # %% [markdown]
