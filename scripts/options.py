@@ -421,7 +421,7 @@ def errors_as_exits(*errors: type[Exception]) -> Iterator[None]:
 
 
 def set_up(options: TrainingOptions) -> None:
-    """Memory, threads, devices, seed, precision and determinism; before the first operation."""
+    """Determinism, memory, threads, devices, seed and precision; before the first operation."""
     if options.deterministic:
         backend.make_deterministic()
     backend.keep_freed_memory()

@@ -437,7 +437,7 @@ def test_compiled_programs_are_kept_for_other_processes(tmp_path):
 
 
 DETERMINISTIC = """
-import os, sys
+import os
 os.environ["XLA_FLAGS"] = "--xla_cpu_enable_fast_math=false"
 import keras
 from keras_transformer import backend

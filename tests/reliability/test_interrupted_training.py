@@ -24,7 +24,7 @@ XLA_FLAGS = os.environ.get("XLA_FLAGS", "")
 
 pytestmark = pytest.mark.skipif(
     backend.name() == "jax" and backend.on_accelerator() and "deterministic" not in XLA_FLAGS,
-    reason="on a GPU: XLA_FLAGS=--xla_gpu_deterministic_ops=true",
+    reason="a GPU's bits differ without XLA_FLAGS=--xla_gpu_deterministic_ops=true",
 )
 
 EPOCHS, SEED = 3, 1
