@@ -634,14 +634,9 @@ def map_batches(function: Callable, batches: Iterable) -> Iterator[Any]:
             yield waiting.popleft().result()
 
 
-def regroups() -> bool:
-    """Whether rows of several batches are put together at little cost: in the memory of a CPU."""
-    return not on_accelerator() and keras.distribution.distribution() is None
-
-
 def _has_idle_cores():
     """Whether one batch leaves cores idle, which a thread that knows no scope of Keras may use."""
-    if num_cores() == 1 or not regroups():
+    if num_cores() == 1 or on_accelerator() or keras.distribution.distribution() is not None:
         return False
     if name() == "tensorflow":
         import tensorflow as tf

@@ -14,6 +14,7 @@ from benchmarks import (
     memory,
     profile,
     reading,
+    sentences,
     starting,
     training,
 )
@@ -25,6 +26,7 @@ Measure this package, and compare it with other libraries.
   python scripts/benchmark.py train --preset base --dtype mixed_bfloat16 --json train.json
   python scripts/benchmark.py epoch --source train.en.gz --target train.de.gz
   python scripts/benchmark.py generate --separate 3
+  python scripts/benchmark.py translate zh-en --texts dev.zh --beams 1 5
   python scripts/benchmark.py export runs/en-de/model.keras --texts val.en
   python scripts/benchmark.py profile
   KERAS_BACKEND=jax python scripts/benchmark.py compile --layers 1 3 6
@@ -45,7 +47,7 @@ def main():
     parser = argparse.ArgumentParser(description=HELP, **formatter)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     of_training = training, profile, compilation, epochs, memory, starting, reading
-    for command in (*of_training, generation, lengths, exports):
+    for command in (*of_training, generation, sentences, lengths, exports):
         command.add_command(commands, formatter)
     args = parser.parse_args()
     args.run(args)

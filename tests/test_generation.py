@@ -231,16 +231,9 @@ def requests_of(decoding, search, batches, size, seed=0):
             yield decoding.beam_request(beams=3, length_penalty=0.6, n_best=2, **given)
 
 
-@pytest.fixture
-def regroups(monkeypatch):
-    """Batches are decoded together, as on a CPU."""
-    monkeypatch.setattr(decoding_module.backend, "regroups", lambda: True)
-
-
 @pytest.mark.parametrize("batches", [2, pytest.param(11, marks=pytest.mark.slow)])
-@pytest.mark.usefixtures("regroups")
 @pytest.mark.parametrize("search", ["greedy", "sample", "beams"])
-def test_batches_that_are_decoded_together_are_answered_as_each_alone(search, batches):
+def test_requests_are_answered_as_each_alone(search, batches):
     decoding = kt.Decoding(tiny(seed=4))
     together = decoding.decode(requests_of(decoding, search, batches, size=4))
     for request, found in zip(requests_of(decoding, search, batches, 4), together, strict=True):
@@ -252,10 +245,8 @@ def test_batches_that_are_decoded_together_are_answered_as_each_alone(search, ba
         np.testing.assert_array_equal(found, alone)
 
 
-@pytest.mark.usefixtures("regroups")
-def test_sentences_that_have_not_ended_are_regrouped_into_fewer_batches(monkeypatch):
+def test_a_batch_is_continued_in_larger_caches_until_its_sentences_have_ended(monkeypatch):
     decoding = kt.Decoding(towards(9))
-    limits = np.array([[40, 2, 16, 9], [3, 5, 33, 1]] * 4)
     calls, resume = [], decoding_module._Program.resume
 
     def counted(program, inputs, stop, room):
@@ -263,45 +254,25 @@ def test_sentences_that_have_not_ended_are_regrouped_into_fewer_batches(monkeypa
         return resume(program, inputs, stop, room)
 
     monkeypatch.setattr(decoding_module._Program, "resume", counted)
-    source = padded([[5, 3]] * 4)
-    requests = [decoding.greedy_request(source_ids=source, max_length=each) for each in limits]
-    for each, answers in zip(limits, decoding.decode(requests), strict=True):
-        expected = np.where(np.arange(each.max()) < each[:, None], 9, 0)
-        np.testing.assert_array_equal(answers, expected)
-    assert sorted(calls) == [(4, 32), (4, 32), (4, 48), (4, 48)]  # 8 of 32 sentences have not ended
-
-    monkeypatch.setattr(decoding_module.backend, "regroups", lambda: False)
-    calls.clear()
-    list(decoding.decode(requests))
-    assert len(calls) == 8
-
-
-@pytest.mark.usefixtures("regroups")
-def test_requests_for_different_searches_are_refused():
-    decoding = kt.Decoding(towards(kt.END))
-    batch = dict(source_ids=padded([[5, 3]]), max_length=4)
-    requests = [decoding.greedy_request(**batch), decoding.beam_request(4, 0.6, 1, **batch)]
-    with pytest.raises(ValueError, match="Requests must be for one search"):
-        list(decoding.decode(requests))
+    for limits, expected in (
+        ([32, 2, 16, 9], []),
+        ([3, 5, 33, 1], [(4, 64)]),
+        ([70, 5, 33, 1], [(4, 64), (4, 128)]),
+    ):
+        calls.clear()
+        answers = decoding.greedy(padded([[5, 3]] * 4), np.array(limits))
+        written = np.arange(max(limits)) < np.array(limits)[:, None]
+        np.testing.assert_array_equal(answers, np.where(written, 9, 0))
+        assert calls == expected
 
 
-@pytest.mark.usefixtures("regroups")
-def test_requests_are_read_as_they_are_answered():
+def test_requests_are_read_a_few_ahead():
     decoding = kt.Decoding(towards(kt.END))
     read = []
     batch = dict(source_ids=padded([[5, 3]]), max_length=4)
     requests = (read.append(n) or decoding.greedy_request(**batch) for n in range(100))
     assert next(decoding.decode(requests))[0, 0] == kt.END
-    assert len(read) == decoding_module.REGROUPED
-
-
-@pytest.mark.usefixtures("regroups")
-def test_few_batches_of_many_hypotheses_are_in_memory():
-    decoding, read = kt.Decoding(towards(kt.END)), []
-    batch = dict(source_ids=padded([[5, 3]] * 64), max_length=2)
-    requests = (read.append(n) or decoding.beam_request(5, 0.6, 1, **batch) for n in range(100))
-    next(decoding.decode(requests))
-    assert len(read) == 3
+    assert len(read) <= 4
 
 
 def tiny(seed, **options):

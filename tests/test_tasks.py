@@ -140,9 +140,9 @@ def test_what_is_not_a_list_of_strings_is_refused(translator, ask, wrong):
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda t: list(t.stream(["a"])),
-        lambda t: list(t.stream(None)),
-        lambda t: list(t.stream("a", prefix=7)),
+        lambda t: t.stream(["a"]),
+        lambda t: t.stream(None),
+        lambda t: t.stream("a", prefix=7),
         lambda t: t.attention(7),
         lambda t: t.attention("a", 7),
     ],
@@ -558,7 +558,7 @@ def test_an_option_of_sampling_out_of_range_is_named(translator, options, messag
     with pytest.raises(ValueError, match=message):
         translator.sample(["May 5, 2019"], **options)
     with pytest.raises(ValueError, match=message):
-        list(translator.stream("May 5, 2019", **{"seed": 0, **options}))
+        translator.stream("May 5, 2019", **{"seed": 0, **options})
 
 
 @pytest.mark.parametrize("default", [dict(beams=0), dict(length_penalty=-1), dict(batch_size=0)])

@@ -3,7 +3,6 @@
 import dataclasses
 from typing import Any, NamedTuple
 
-import numpy as np
 from keras import ops
 
 from ..ids import END, PADDING, START
@@ -216,11 +215,9 @@ class BeamSearch:
         ids = ops.where(ops.expand_dims(possible, -1), _rows(ids, chosen), PADDING)
         return Hypotheses(ids, scores, ops.logical_and(finished, possible))
 
-    def collect(self, rows, length):
-        """`Hypotheses` of NumPy arrays, from those of single rows."""
-        ids, scores, finished = zip(*rows, strict=True)
-        ids = [with_length(row, length) for row in ids]
-        return Hypotheses(np.stack(ids), np.stack(scores), np.stack(finished))
+    def collect(self, answers, length):
+        """`Hypotheses` of NumPy arrays, their ids cut or padded with 0."""
+        return answers._replace(ids=with_length(answers.ids, length))
 
     def _written(self, state, ancestors, last):
         """The tokens along ancestors, without the START that they begin with, and the last one.

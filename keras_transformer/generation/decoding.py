@@ -5,7 +5,6 @@ search) is an object that begins a state and advances it by the model's logits; 
 in a loop, compiled once per shape of its input.
 """
 
-import itertools
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -23,13 +22,10 @@ from ..losses import token_cross_entropy
 from ..models.functional import Adaptation
 from .beam_search import BeamSearch, Hypotheses
 from .constraints import Constraints
-from .regrouping import decode_together
 from .sampling import GreedySearch, Sampling, sampling_parameters, with_length
 
 _lock = threading.Lock()  # of the programs of all searches
 FIRST_LENGTH = 32  # tokens that fit into the first cache; it doubles when they are used up
-REGROUPED = 8  # batches that are decoded together: all of their caches are in memory
-MOST_HYPOTHESES = 1024  # in these batches, unless it is one
 
 
 class Request(NamedTuple):
@@ -137,8 +133,8 @@ class Decoding:
     ) -> Iterator[np.ndarray]:
         """`greedy`, or with seeds `sample`, one position at a time; arguments as there.
 
-        Yields:
-            int32, (batch,), the next token of each sentence; 0 after its end.
+        Returns:
+            Iterator of int32, (batch,), the next token of each sentence; 0 after its end.
         """
         config = SamplingConfig(temperature, top_k, top_p)
         batch = dict(source_ids=source_ids, max_length=max_length, prefix=prefix)
@@ -147,6 +143,9 @@ class Decoding:
             request = self.greedy_request(**batch)
         else:
             request = self.sample_request(seeds, config, **batch)
+        return self._next_ids(request)
+
+    def _next_ids(self, request):
         program = self._program_of(request.search)
         inputs, _ = program.begin(request, stop=1)
         yield ops.convert_to_numpy(inputs[0].ids)[:, 0]
@@ -206,32 +205,24 @@ class Decoding:
         return Request(BeamSearch(beams, n_best), alpha, *self._checked(**batch))
 
     def decode(self, requests: Iterable[Request]) -> Iterator[Any]:
-        """Answers requests for the same kind of search, one after the other.
-
-        On a CPU several batches are decoded together, and as sentences end, the others are
-        regrouped into fewer batches: a long answer does not keep the ended ones of its batch.
+        """Answers requests in their order, on a CPU with XLA two at a time.
 
         Args:
-            requests: iterable of `Request`, read some ahead.
+            requests: iterable of `Request`, read a few ahead.
 
         Yields:
             For each request what its search returns: an array, or `Hypotheses`.
-
-        Raises:
-            ValueError: The requests are for different searches.
         """
-        requests = iter(requests)
-        for first in requests:
-            search, others = first.search, 0
-            if backend.regroups():
-                hypotheses = len(first.constraints.max_length) * search.width
-                others = max(0, min(REGROUPED, MOST_HYPOTHESES // hypotheses) - 1)
-            group = [first, *itertools.islice(requests, others)]
-            different = [request.search for request in group if request.search != search]
-            check(not different, "Requests must be for one search", first=search, others=different)
-            found = decode_together(self._program_of(search), group)
-            for request, rows in zip(group, found, strict=True):
-                yield request.search.collect(rows, request.length)
+        return backend.map_batches(self._answer, requests)
+
+    def _answer(self, request):
+        program, stop = self._program_of(request.search), min(FIRST_LENGTH, request.room)
+        inputs, answers = program.begin(request, stop)
+        while stop < request.room and not ops.convert_to_numpy(inputs[0].ended).all():
+            stop = min(2 * stop, request.room)
+            inputs, answers = program.resume(inputs, stop, request.room)
+        answers = keras.tree.map_structure(ops.convert_to_numpy, answers)
+        return request.search.collect(answers, request.length)
 
     def graph(
         self, search: Any, source_ids: Any, constraints: Constraints, parameters: Any = None
@@ -367,8 +358,6 @@ class _Program:
     The first reads the source and goes as far as the first cache allows, which for short answers
     is all; the second continues in a larger one.
     """
-
-    first_length = FIRST_LENGTH
 
     def __init__(self, model, search):
         self.model, self.search = model, search

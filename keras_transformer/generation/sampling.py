@@ -87,9 +87,9 @@ class GreedySearch:
         """int32, (batch, length): the tokens written, padded with 0."""
         return state.answers
 
-    def collect(self, rows, length):
-        """int32, (batch, length): the answers of single rows, padded with 0."""
-        return np.stack([with_length(row, length) for row in rows])
+    def collect(self, answers, length):
+        """int32, (batch, length): answers, a NumPy array, cut or padded with 0."""
+        return with_length(answers, length)
 
 
 def with_length(ids, length):

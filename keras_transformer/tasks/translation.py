@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -257,8 +258,8 @@ class Translator(Task):
             prefix: str, the beginning of the translation, in whole tokens; None: no beginning.
             temperature, top_k, top_p, min_length_ratio, max_length_ratio: as in `sample`.
 
-        Yields:
-            str, whole characters; joined they are what `translate` or `sample` returns.
+        Returns:
+            Iterator of str, whole characters; joined they are what `translate` or `sample` returns.
 
         Raises: as `translate`.
         """
@@ -269,15 +270,20 @@ class Translator(Task):
         options: dict[str, Any] = dict(temperature=temperature, top_k=top_k, top_p=top_p)
         seeds = None if seed is None else [(seed, 0)]
         prefixes = None if prefix is None else [prefix]
+        batches = self._batches(checked_texts([text]), prefixes, config)  # none if it is blank
+        streams = [self._decoding.stream(**batch, seeds=seeds, **options) for _, batch in batches]
+        return itertools.chain.from_iterable(map(self._characters, streams))
+
+    def _characters(self, stream):
+        """The text of one answer, whole characters at a time."""
         ids, written = [], ""
-        for _, batch in self._batches(checked_texts([text]), prefixes, config):
-            for next_ids in self._decoding.stream(**batch, seeds=seeds, **options):
-                ids.append(int(next_ids[0]))
-                (now,) = self.target_tokenizer.decode([ids])
-                if not now.endswith(HALF_A_CHARACTER):
-                    yield now[len(written) :]
-                    written = now
-            yield now[len(written) :]
+        for next_ids in stream:
+            ids.append(int(next_ids[0]))
+            (now,) = self.target_tokenizer.decode([ids])
+            if not now.endswith(HALF_A_CHARACTER):
+                yield now[len(written) :]
+                written = now
+        yield now[len(written) :]
 
     def score(
         self,

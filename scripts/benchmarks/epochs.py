@@ -2,14 +2,24 @@
 
 import sys
 import time
+from typing import NamedTuple
 
 import keras
+import numpy as np
 
 import keras_transformer as kt
 from keras_transformer import backend
 from recipes import TRANSLATION
 
-from .measuring import add_keep_memory, check_quiet, report, stack_of
+from .measuring import (
+    OF_OURS_ALONE,
+    add_keep_memory,
+    add_separate,
+    check_quiet,
+    measure_separately,
+    report,
+    stack_of,
+)
 from .training import keras_hub_layers, ours
 
 EPOCH_HELP = """\
@@ -18,9 +28,9 @@ Target tokens per second over a whole epoch of your sentence pairs, from ids to 
   python scripts/benchmark.py epoch --source train.en.gz --target train.de.gz
 
 Both contenders have the sizes and the norm (before or after a sublayer) of a recipe, the same ids
-from one BPE vocabulary, and the same number of updates per epoch. They take turns of one epoch; the
-first epoch compiles and has a column of its own. Padding counts as time, not as tokens. Needs
-TensorFlow, for tf.data.
+from one BPE vocabulary, and the same number of updates per epoch. They take turns of one epoch, or
+with --separate of a process; the first epoch compiles and has a column of its own. Padding counts
+as time, not as tokens. Needs TensorFlow, for tf.data.
 
   ours       Transformer, TranslationBatches (buckets of similar lengths, a budget of tokens),
              TokenCrossEntropy with label smoothing 0.1
@@ -31,17 +41,38 @@ TensorFlow, for tf.data.
 """
 
 
-def our_epoch(config, vocabulary_size, source, target, **sizes):
+class Data(NamedTuple):
+    """The sentence pairs as ids, and in batches of ours."""
+
+    source: list
+    target: list
+    vocabulary_size: int
+    batches: kt.TranslationBatches
+
+
+def read(args):
+    recipe = TRANSLATION[args.recipe]
+    texts = kt.data.read_files(args.source, args.target)
+    source, target = (side[: args.limit] for side in texts)
+    wanted = args.vocabulary_size or recipe.vocabulary_size
+    tokenizer = kt.train_tokenizer(source + target, wanted)
+    source, target = tokenizer.encode(source), tokenizer.encode(target)
+    budget = args.tokens_per_batch or recipe.tokens_per_batch
+    sizes = dict(tokens_per_batch=budget, num_buckets=args.num_buckets)
     batches = kt.TranslationBatches(source, target, **sizes)
-    print(batches.summary(), file=sys.stderr)
-    model = ours(config, vocabulary_size)
-    return len(batches), fitting(model, kt.TokenCrossEntropy(0.1), batches, shuffle=False)
+    return Data(source, target, tokenizer.vocabulary_size(), batches)
 
 
-def keras_hub_epoch(config, vocabulary_size, source, target, num_batches):
+def our_epoch(config, data):
+    model = ours(config, data.vocabulary_size)
+    return fitting(model, kt.TokenCrossEntropy(0.1), data.batches, shuffle=False)
+
+
+def keras_hub_epoch(config, data):
     import tensorflow as tf
 
-    rows = -(-len(source) // num_batches)
+    source, target = data.source, data.target
+    rows = -(-len(source) // len(data.batches))
     sides = (
         tf.ragged.constant([[*ids, kt.END] for ids in source]),
         tf.ragged.constant([[kt.START, *ids] for ids in target]),
@@ -59,7 +90,7 @@ def keras_hub_epoch(config, vocabulary_size, source, target, num_batches):
     dataset = tf.data.Dataset.from_tensor_slices(sides).shuffle(len(source), seed=0)
     dataset = dataset.batch(rows, drop_remainder=on_jax).map(padded).prefetch(tf.data.AUTOTUNE)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0)
-    return fitting(keras_hub_layers(config, vocabulary_size), loss, dataset)
+    return fitting(keras_hub_layers(config, data.vocabulary_size), loss, dataset)
 
 
 def fitting(model, loss, data, **kwargs):
@@ -76,52 +107,49 @@ def fitting(model, loss, data, **kwargs):
     return epoch
 
 
-def run(args):
+CONTENDERS = {"ours": our_epoch, "keras-hub": keras_hub_epoch}
+
+
+def measure(args, contenders):
+    """Seconds of each epoch of the contenders, which take turns in this process."""
     if args.keep_memory:
         backend.keep_freed_memory()
     keras.utils.set_random_seed(args.seed)
-    recipe = TRANSLATION[args.recipe]
-    config = recipe.model
-    texts = kt.data.read_files(args.source, args.target)
-    source, target = (side[: args.limit] for side in texts)
-    wanted = args.vocabulary_size or recipe.vocabulary_size
-    tokenizer = kt.train_tokenizer(source + target, wanted)
-    vocabulary_size = tokenizer.vocabulary_size()
-    source, target = tokenizer.encode(source), tokenizer.encode(target)
-    num_tokens = sum(map(len, target)) + len(target)  # END is predicted, too
-    quiet = check_quiet()
-    budget = args.tokens_per_batch or recipe.tokens_per_batch
-    sizes = dict(tokens_per_batch=budget, num_buckets=args.num_buckets)
-    num_batches, our = our_epoch(config, vocabulary_size, source, target, **sizes)
-    peer = keras_hub_epoch(config, vocabulary_size, source, target, num_batches)
-
-    contenders = {"ours": our, "keras-hub": peer}
+    config, data = TRANSLATION[args.recipe].model, read(args)
+    epochs = {name: CONTENDERS[name](config, data) for name in contenders}
     seconds = {name: [] for name in contenders}
     for number in range(1 + args.rounds):
-        for name, epoch in contenders.items():
+        for name, epoch in epochs.items():
             seconds[name].append(epoch())
             print(f"epoch {number}, {name}: {seconds[name][-1]:.1f} s", file=sys.stderr)
-    rows = [
-        {
-            "name": name,
-            "first": first,
-            "seconds": min(later),
-            "tokens_per_second": num_tokens / min(later),
-        }
-        for name, (first, *later) in seconds.items()
-    ]
-    print(f"Epoch of {len(source):,} pairs, {num_tokens:,} target tokens, {num_batches} updates,")
+    return seconds
+
+
+def run(args):
+    quiet = check_quiet()
+    config, data = TRANSLATION[args.recipe].model, read(args)
+    print(data.batches.summary(), file=sys.stderr)
+    measured = measure_separately(measure, args) if args.separate else [measure(args, CONTENDERS)]
+    rows = {}
+    for name, (first, *later) in (item for each in measured for item in each.items()):
+        row = rows.setdefault(name, {"name": name, "first": [], "seconds": []})
+        row["first"].append(first)
+        row["seconds"] += later
+    num_tokens = sum(map(len, data.target)) + len(data.target)  # END is predicted, too
     norm = "pre" if config.norm_first else "post"
-    print(f"dropout {config.dropout:g}, {stack_of(config, vocabulary_size)}, {norm}-norm\n")
-    print(
-        "| contender | first epoch, s | fastest later epoch, s | target tokens per second | ratio |"
-    )
+    print(f"Epoch of {len(data.source):,} pairs, {num_tokens:,} target tokens,")
+    print(f"{len(data.batches)} updates, dropout {config.dropout:g}, {norm}-norm,")
+    print(f"{stack_of(config, data.vocabulary_size)}\n")
+    print("| contender | first epoch, s | later epochs, s | target tokens per second | ratio |")
     print("|---|---|---|---|---|")
-    for row in rows:
-        row["ratio"] = row["tokens_per_second"] / rows[-1]["tokens_per_second"]
-        numbers = f"{row['first']:.1f} | {row['seconds']:.1f} | {row['tokens_per_second']:,.0f}"
-        print(f"| {row['name']} | {numbers} | {row['ratio']:.2f} |")
-    report(args, rows, two_threads_over_one=quiet)
+    for row in rows.values():
+        low, median, high = np.quantile(row["seconds"], (0.25, 0.5, 0.75)).tolist()
+        row |= {"first": float(np.median(row["first"])), "low": low, "median": median, "high": high}
+        row["tokens_per_second"] = num_tokens / median
+        row["ratio"] = float(np.median(rows["keras-hub"]["seconds"])) / median
+        speed = f"{median:.1f} ({low:.1f} to {high:.1f}) | {row['tokens_per_second']:,.0f}"
+        print(f"| {row['name']} | {row['first']:.1f} | {speed} | {row['ratio']:.2f} |")
+    report(args, list(rows.values()), two_threads_over_one=quiet)
 
 
 def add_command(commands, formatter):
@@ -138,11 +166,12 @@ def add_command(commands, formatter):
     add("--tokens-per-batch", type=int, metavar="N", help=tokens)
     buckets = "length buckets of ours (default: 8)"
     add("--num-buckets", type=int, default=8, metavar="N", help=buckets)
-    add_keep_memory(add)
+    add_separate(add)
+    add_keep_memory(add, OF_OURS_ALONE)
     add("--limit", type=int, metavar="N", help="number of pairs to use (default: all)")
     rounds = "epochs per contender after its first (default: 1)"
     add("--rounds", type=int, default=1, metavar="N", help=rounds)
     seed = "random seed of weights and dropout (default: 0)"
     add("--seed", type=int, default=0, metavar="N", help=seed)
     add("--json", metavar="FILE", help="JSON file for the rows and their circumstances")
-    command.set_defaults(run=run)
+    command.set_defaults(run=run, contenders=list(CONTENDERS))

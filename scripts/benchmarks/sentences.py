@@ -1,0 +1,162 @@
+"""Sentences per second of translating real sentences, beside CTranslate2 with the same weights."""
+
+import concurrent.futures
+import functools
+import multiprocessing
+import pathlib
+import sys
+import tempfile
+
+import numpy as np
+
+import keras_transformer as kt
+from keras_transformer import backend
+from keras_transformer.exporting import export
+from keras_transformer.shards.processes import num_cores
+
+from .exports import equal
+from .measuring import check_quiet, race, report
+
+TRANSLATE_HELP = """\
+Sentences per second of a trained translator, text to text, on sentences of every length.
+
+  KERAS_BACKEND=jax python scripts/benchmark.py translate zh-en --texts dev.zh --beams 1 5
+  python scripts/benchmark.py translate runs/en-de/model.keras --texts val.en --separate 3
+
+Each contender gets processes of its own, one at a time and in turn, and translates all lines once
+before --rounds timed passes, without a length penalty (CTranslate2 has another one). Contenders:
+
+  ours              Translator.translate, in batches of 64 sentences as it forms them
+  ours-one-batch    the same, one batch at a time
+  ours-int8         ours with the matrices of `Dense` layers in 8 bits (export --format keras)
+  ctranslate2       CTranslate2's own batches of 64, one per core at a time, one thread each
+  ctranslate2-one-batch  one batch at a time, one thread per core
+  ctranslate2-int8, ctranslate2-int8-one-batch  the same with its products in 8 bits
+
+`equal` counts the translations that are those of the first contender. CTranslate2 has one limit of
+length for all sentences, here that of the longest.
+"""
+BATCH_SIZE = 64
+
+
+def ours(path, quantization=None):
+    task = kt.load(path)
+    if quantization:
+        with tempfile.TemporaryDirectory() as parent:
+            folder = pathlib.Path(parent, "exported")
+            export(task, folder, "keras", quantization)
+            task = kt.load(folder / "model.keras")
+    return functools.partial(task.translate, length_penalty=0.0, batch_size=BATCH_SIZE)
+
+
+def ours_one_batch(path):
+    backend._has_idle_cores = lambda: False
+    return ours(path)
+
+
+def ctranslate2(path, compute_type="float32", one_batch=False):
+    import ctranslate2
+
+    task = kt.load(path)
+    with tempfile.TemporaryDirectory() as parent:
+        folder = pathlib.Path(parent, "exported")
+        export(task, folder, "ctranslate2")
+        threads = (1, num_cores()) if one_batch else (num_cores(), 1)
+        engine = ctranslate2.Translator(
+            str(folder),
+            compute_type=compute_type,
+            inter_threads=threads[0],
+            intra_threads=threads[1],
+        )
+    read, write = task.source_tokenizer, task.target_tokenizer
+    id_of = {token: i for i, token in enumerate(write.tokens(range(write.vocabulary_size())))}
+
+    def translate(texts, beams):
+        source = [read.tokens(ids) for ids in read.encode(texts)]
+        longest = max(map(len, source)) + 1
+        found = engine.translate_batch(
+            source,
+            beam_size=beams,
+            length_penalty=0,
+            max_decoding_length=int(task.config.max_length_ratio * longest + 16),
+            max_batch_size=BATCH_SIZE,
+        )
+        return write.decode([[id_of[token] for token in each.hypotheses[0]] for each in found])
+
+    return translate
+
+
+CONTENDERS = {
+    "ours": ours,
+    "ours-one-batch": ours_one_batch,
+    "ours-int8": functools.partial(ours, quantization="int8"),
+    "ctranslate2": ctranslate2,
+    "ctranslate2-one-batch": functools.partial(ctranslate2, one_batch=True),
+    "ctranslate2-int8": functools.partial(ctranslate2, compute_type="int8"),
+    "ctranslate2-int8-one-batch": functools.partial(
+        ctranslate2, compute_type="int8", one_batch=True
+    ),
+}
+
+
+def measure(name, path, texts, beams, rounds):
+    """The translations and seconds of each width of the search, in this process."""
+    translate = CONTENDERS[name](path)
+    measured = {}
+    for width in beams:
+        run = functools.partial(translate, texts, beams=width)
+        translations = run()  # compiles
+        measured[width] = translations, race([run], rounds)[:, 0].tolist()
+    return measured
+
+
+def run(args):
+    texts = pathlib.Path(args.texts).read_text("utf-8").removesuffix("\n").split("\n")
+    texts = [text for text in texts if text.strip()][: args.number]
+    quiet = check_quiet()
+    context = multiprocessing.get_context("spawn")
+    rows = {}
+    for _ in range(args.separate):
+        for name in args.contenders:
+            print(f"measuring {name}", file=sys.stderr)
+            with concurrent.futures.ProcessPoolExecutor(1, context) as process:
+                arguments = name, args.model, texts, args.beams, args.rounds
+                measured = process.submit(measure, *arguments).result()
+            for beams, (translations, seconds) in measured.items():
+                row = rows.setdefault((beams, name), {"name": name, "beams": beams, "seconds": []})
+                row["seconds"] += seconds
+                expected = rows[beams, args.contenders[0]].setdefault("translations", translations)
+                row["equal"] = equal(translations, expected)
+    rows = [rows[key] for key in sorted(rows, key=lambda key: key[0])]
+    print(f"Translating {len(texts):,} sentences with {args.model}\n")
+    print("| contender | beams | sentences per second (quartiles) | equal |")
+    print("|---|---|---|---|")
+    for row in rows:
+        row.pop("translations", None)
+        quantiles = np.quantile(row["seconds"], (0.75, 0.5, 0.25))
+        low, median, high = (len(texts) / quantiles).tolist()
+        row |= {"sentences_per_second": median, "low": low, "high": high}
+        speed = f"{median:,.0f} ({low:,.0f} to {high:,.0f})"
+        print(f"| {row['name']} | {row['beams']} | {speed} | {row['equal']:,} |")
+    report(args, rows, two_threads_over_one=quiet)
+
+
+def add_command(commands, formatter):
+    one_line = "translations per second of real sentences"
+    command = commands.add_parser(
+        "translate", help=one_line, description=TRANSLATE_HELP, **formatter
+    )
+    add = command.add_argument
+    add("model", metavar="MODEL", help="path of the .keras file of a Translator, or a name")
+    add("--texts", required=True, metavar="FILE", help="validation sentences, one per line")
+    add("--number", type=int, metavar="N", help="sentences (default: all)")
+    widths = "widths of the search, 1 for greedy (default: 1)"
+    add("--beams", type=int, nargs="+", default=[1], metavar="N", help=widths)
+    contenders = "contenders to measure (default: all)"
+    add("--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS), help=contenders)
+    separate = "processes per contender (default: 2)"
+    add("--separate", type=int, default=2, metavar="N", help=separate)
+    rounds = "timed passes per process (default: 3)"
+    add("--rounds", type=int, default=3, metavar="N", help=rounds)
+    add("--json", metavar="FILE", help="JSON file for the rows and their circumstances")
+    command.set_defaults(run=run)
