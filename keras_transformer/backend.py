@@ -651,17 +651,45 @@ def keep_freed_memory() -> None:
 
     Otherwise the C library returns each array of many MB to the system, and requests the next one
     page by page, filled with zeros, at every training step on a CPU. The process stays as large as
-    its peak. This needs Linux with glibc; elsewhere nothing happens. Call it before the first
-    operation.
+    its peak. TensorFlow has an allocator of its own for that, the one of its GPUs. The rest needs
+    Linux with glibc; elsewhere nothing happens. Call it before the first operation.
 
     Source: mallopt(3), M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_TOP_PAD and M_ARENA_MAX.
     """
+    if name() == "tensorflow":
+        os.environ.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "1")
+        os.environ.setdefault("TF_CPU_BFC_MEM_LIMIT_IN_MB", str(2**24))  # as much as there is
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
         for parameter in (-1, -3):
             libc.mallopt(parameter, 2**31 - 1)  # bytes, the largest int of C
         libc.mallopt(-2, 2**27)  # more than a heap of other threads: none is returned whole
         if name() == "jax":  # which frees in other threads; TensorFlow's would wait for each other
             libc.mallopt(-8, 1)
+
+
+def _leave_pipelines_untuned():
+    """Keras's pipelines of batches or arrays, on TensorFlow, without a thread that tunes them.
+
+    That thread sleeps between its rounds, each time twice as long, up to a minute. Keras drops the
+    iterator of an epoch, which waits until the thread is awake: TensorFlow (2.21) wakes it to end
+    it before it can see that it is to end. So epochs of 11 s took 20, those of 41 s took 82.
+    There is nothing to tune but the number of batches that are ready.
+    """
+    import tensorflow as tf
+    from keras.src.trainers.data_adapters import array_data_adapter, py_dataset_adapter
+
+    options = tf.data.Options()
+    options.autotune.enabled = False
+
+    def untuned(get_tf_dataset):
+        return lambda adapter: get_tf_dataset(adapter).with_options(options)
+
+    for adapter in (array_data_adapter.ArrayDataAdapter, py_dataset_adapter.PyDatasetAdapter):
+        adapter.get_tf_dataset = untuned(adapter.get_tf_dataset)
+
+
+if name() == "tensorflow":
+    _leave_pipelines_untuned()
 
 
 def keep_programs(folder: str | os.PathLike) -> None:

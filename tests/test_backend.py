@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from keras import ops
 
+import keras_transformer as kt
 from keras_transformer import backend
 from keras_transformer.attention import scaled_dot_product_attention
 from keras_transformer.masks import add_look_ahead
@@ -403,7 +404,7 @@ def pages():
 def test_memory_that_was_freed_is_not_asked_for_again_page_by_page(thread, name):
     def pages(*lines):
         call = "pages()" if thread == "main" else "Thread(target=pages).start()"
-        imports = ["import ctypes, resource, sys", "from threading import Thread"]
+        imports = ["import ctypes, os, resource, sys", "from threading import Thread"]
         program = "\n".join([*imports, *lines, PAGES, call])
         found = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
         return int(found.stdout)
@@ -475,3 +476,15 @@ def test_dropout_is_the_same_after_the_same_seeds(numpy, same_dropout):
 
     np.testing.assert_array_equal(dropped(5), dropped(5))
     assert 0.3 < dropped(5).mean() / 2 < 0.7
+
+
+@pytest.mark.skipif(backend.name() != "tensorflow", reason="tf.data is TensorFlow's")
+@pytest.mark.parametrize("kind", ["batches", "arrays"])
+def test_an_epoch_does_not_wait_for_the_tuning_of_its_pipeline(kind):
+    from keras.src.trainers.data_adapters import get_data_adapter
+
+    ids = [[5, 6], [7]] * 3
+    data = kt.TranslationBatches(ids, ids) if kind == "batches" else np.zeros((6, 2))
+    dataset = get_data_adapter(data).get_tf_dataset()
+    assert dataset.options().autotune.enabled is False
+    assert len(list(dataset)) == 1
