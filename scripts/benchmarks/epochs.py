@@ -36,7 +36,7 @@ as time, not as tokens. Needs TensorFlow, for tf.data.
              TokenCrossEntropy with label smoothing 0.1
   keras-hub  keras_hub layers as in its translation example; tf.data: shuffled, batched by
              sentences, padded to the longest of the batch (on JAX, which compiles every new shape,
-             to the longest of all), prefetched;
+             to the longest of all), prefetched, without the tuning for which an epoch waits;
              SparseCategoricalCrossentropy(from_logits=True, ignore_class=0)
 """
 
@@ -89,6 +89,9 @@ def keras_hub_epoch(config, data):
 
     dataset = tf.data.Dataset.from_tensor_slices(sides).shuffle(len(source), seed=0)
     dataset = dataset.batch(rows, drop_remainder=on_jax).map(padded).prefetch(tf.data.AUTOTUNE)
+    untuned = tf.data.Options()
+    untuned.autotune.enabled = False  # an epoch would wait for it; see keras_transformer.backend
+    dataset = dataset.with_options(untuned)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0)
     return fitting(keras_hub_layers(config, data.vocabulary_size), loss, dataset)
 
