@@ -1,10 +1,7 @@
 """Sentences per second of translating real sentences, beside CTranslate2 with the same weights."""
 
-import concurrent.futures
 import functools
-import multiprocessing
 import pathlib
-import sys
 import tempfile
 
 import numpy as np
@@ -15,7 +12,7 @@ from keras_transformer.exporting import export
 from keras_transformer.shards.processes import num_cores
 
 from .exports import equal
-from .measuring import check_quiet, race, report
+from .measuring import check_quiet, measure_separately, race, report
 
 TRANSLATE_HELP = """\
 Sentences per second of a trained translator, text to text, on sentences of every length.
@@ -99,34 +96,32 @@ CONTENDERS = {
 }
 
 
-def measure(name, path, texts, beams, rounds):
-    """The translations and seconds of each width of the search, in this process."""
-    translate = CONTENDERS[name](path)
-    measured = {}
-    for width in beams:
-        run = functools.partial(translate, texts, beams=width)
-        translations = run()  # compiles
-        measured[width] = translations, race([run], rounds)[:, 0].tolist()
+def sentences(args):
+    texts = pathlib.Path(args.texts).read_text("utf-8").removesuffix("\n").split("\n")
+    return [text for text in texts if text.strip()][: args.number]
+
+
+def measure(args, contenders):
+    """The contenders in this process: {(beams, name): translations and seconds}."""
+    texts, measured = sentences(args), {}
+    for name in contenders:
+        translate = CONTENDERS[name](args.model)
+        for beams in args.beams:
+            run = functools.partial(translate, texts, beams=beams)
+            translations = run()  # compiles
+            measured[beams, name] = translations, race([run], args.rounds)[:, 0].tolist()
     return measured
 
 
 def run(args):
-    texts = pathlib.Path(args.texts).read_text("utf-8").removesuffix("\n").split("\n")
-    texts = [text for text in texts if text.strip()][: args.number]
-    quiet = check_quiet()
-    context = multiprocessing.get_context("spawn")
+    texts, quiet = sentences(args), check_quiet()
     rows = {}
-    for _ in range(args.separate):
-        for name in args.contenders:
-            print(f"measuring {name}", file=sys.stderr)
-            with concurrent.futures.ProcessPoolExecutor(1, context) as process:
-                arguments = name, args.model, texts, args.beams, args.rounds
-                measured = process.submit(measure, *arguments).result()
-            for beams, (translations, seconds) in measured.items():
-                row = rows.setdefault((beams, name), {"name": name, "beams": beams, "seconds": []})
-                row["seconds"] += seconds
-                expected = rows[beams, args.contenders[0]].setdefault("translations", translations)
-                row["equal"] = equal(translations, expected)
+    for measured in measure_separately(measure, args):
+        for (beams, name), (translations, seconds) in measured.items():
+            row = rows.setdefault((beams, name), {"name": name, "beams": beams, "seconds": []})
+            row["seconds"] += seconds
+            expected = rows[beams, args.contenders[0]].setdefault("translations", translations)
+            row["equal"] = equal(translations, expected)
     rows = [rows[key] for key in sorted(rows, key=lambda key: key[0])]
     print(f"Translating {len(texts):,} sentences with {args.model}\n")
     print("| contender | beams | sentences per second (quartiles) | equal |")
@@ -159,4 +154,4 @@ def add_command(commands, formatter):
     rounds = "timed passes per process (default: 3)"
     add("--rounds", type=int, default=3, metavar="N", help=rounds)
     add("--json", metavar="FILE", help="JSON file for the rows and their circumstances")
-    command.set_defaults(run=run)
+    command.set_defaults(run=run, keep_memory=False)
