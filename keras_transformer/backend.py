@@ -275,8 +275,9 @@ def prefers_blockwise_top_k() -> bool:
 def prefers_jit() -> bool:
     """Whether `compile(jit_compile=...)` makes a training step faster.
 
-    JAX always compiles. XLA on TensorFlow helps on a GPU; on a CPU it is slower and compiles each
-    shape again, and it knows nothing of several devices. torch.compile does the former everywhere.
+    JAX always compiles. XLA on TensorFlow helps on a GPU; on a CPU a step is as fast without it
+    where freed memory is kept, and it compiles each shape; it knows nothing of several devices.
+    torch.compile is slow to compile everywhere.
     """
     if name() == "tensorflow":
         import tensorflow as tf
@@ -668,23 +669,30 @@ def keep_freed_memory() -> None:
 
 
 def _leave_pipelines_untuned():
-    """Keras's pipelines of batches or arrays, on TensorFlow, without a thread that tunes them.
+    """Keras's pipelines of batches, arrays or a generator, on TensorFlow, without their tuning.
 
-    That thread sleeps between its rounds, each time twice as long, up to a minute. Keras drops the
-    iterator of an epoch, which waits until the thread is awake: TensorFlow (2.21) wakes it to end
-    it before it can see that it is to end. So epochs of 11 s took 20, those of 41 s took 82.
-    There is nothing to tune but the number of batches that are ready.
+    A thread tunes them. It sleeps between its rounds, each time twice as long, up to a minute.
+    Keras drops the iterator of an epoch, which waits until the thread is awake: TensorFlow (2.21)
+    wakes it to end it before it can see that it is to end. So epochs of 11 s took 20, those of 41 s
+    took 82. There is nothing to tune but the number of batches that are ready.
     """
     import tensorflow as tf
-    from keras.src.trainers.data_adapters import array_data_adapter, py_dataset_adapter
 
+    try:
+        from keras.src.trainers.data_adapters import (
+            ArrayDataAdapter,
+            GeneratorDataAdapter,
+            PyDatasetAdapter,
+        )
+    except ImportError:  # of a Keras that has others: epochs wait
+        return
     options = tf.data.Options()
     options.autotune.enabled = False
 
     def untuned(get_tf_dataset):
         return lambda adapter: get_tf_dataset(adapter).with_options(options)
 
-    for adapter in (array_data_adapter.ArrayDataAdapter, py_dataset_adapter.PyDatasetAdapter):
+    for adapter in (ArrayDataAdapter, GeneratorDataAdapter, PyDatasetAdapter):
         adapter.get_tf_dataset = untuned(adapter.get_tf_dataset)
 
 

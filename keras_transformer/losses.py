@@ -14,8 +14,7 @@ def token_cross_entropy(labels: Any, logits: Any, label_smoothing: float = 0.0) 
     """-sum_k q_k log p_k with p = softmax(logits), q = (1 - e) onehot(label) + e / V, everywhere.
 
     Writing an array as large as the logits costs more than any sum over it, so there are only two:
-    p, and the gradient p - q, spelled out below. Neither log p nor a one-hot matrix is built. A
-    compiler that fuses them computes p twice, and only the gradient is written.
+    p, and the gradient p - q, spelled out below. Neither log p nor a one-hot matrix is built.
 
     Args:
         labels: int, (batch, length), or (batch,) of a classifier.
@@ -33,28 +32,38 @@ def token_cross_entropy(labels: Any, logits: Any, label_smoothing: float = 0.0) 
 
     def nats(logits, labels):
         largest = ops.max(logits, axis=-1, keepdims=True)
+        from_largest, kept = _nats_of_largest(logits, largest)
         from_label = largest - ops.take_along_axis(logits, labels, axis=-1)
-        if backend.fuses():
-            from_largest = ops.log(ops.sum(ops.exp(logits - largest), axis=-1, keepdims=True))
-            kept = logits, largest + from_largest, labels
-        else:
-            p = ops.softmax(logits, axis=-1)
-            from_largest = -ops.log(ops.max(p, axis=-1, keepdims=True))  # the nats of the largest
-            kept = p, labels
         result = from_largest + on_label * from_label
         if label_smoothing:
             from_each = logits.shape[-1] * largest - ops.sum(logits, axis=-1, keepdims=True)
             result = result + on_each * from_each
-        return result, kept
+        return result, (labels, *kept)
 
-    def gradient(upstream, *kept):
-        p = ops.exp(kept[0] - kept[1]) if backend.fuses() else kept[0]
-        p_minus_q = p - on_each  # a new array, which PyTorch changes in place from here on
+    def gradient(upstream, labels, *kept):
+        p_minus_q = _probabilities(*kept) - on_each  # new: PyTorch changes it in place below
         p_minus_q *= upstream
-        return backend.subtract_at(p_minus_q, kept[-1], on_label * upstream)
+        return backend.subtract_at(p_minus_q, labels, on_label * upstream)
 
     logits = ops.reshape(ops.cast(logits, "float32"), (-1, logits.shape[-1]))
     return ops.reshape(backend.with_gradient(nats, gradient)(logits, labels), shape)
+
+
+def _nats_of_largest(logits, largest):
+    """-log p of the largest logit, and what `_probabilities` needs for p.
+
+    A compiler that fuses operations computes p again for the gradient, and never writes it.
+    """
+    if backend.fuses():
+        nats = ops.log(ops.sum(ops.exp(logits - largest), axis=-1, keepdims=True))
+        return nats, (logits, largest + nats)
+    p = ops.softmax(logits, axis=-1)
+    return -ops.log(ops.max(p, axis=-1, keepdims=True)), (p,)
+
+
+def _probabilities(p_or_logits, log_of_sum=None):
+    """p = softmax(logits), or exp(logits - log sum exp(logits))."""
+    return p_or_logits if log_of_sum is None else ops.exp(p_or_logits - log_of_sum)
 
 
 def token_weights(labels: Any, sample_weight: Any = None) -> Any:

@@ -479,12 +479,26 @@ def test_dropout_is_the_same_after_the_same_seeds(numpy, same_dropout):
 
 
 @pytest.mark.skipif(backend.name() != "tensorflow", reason="tf.data is TensorFlow's")
-@pytest.mark.parametrize("kind", ["batches", "arrays"])
+@pytest.mark.parametrize("kind", ["batches", "arrays", "generator"])
 def test_an_epoch_does_not_wait_for_the_tuning_of_its_pipeline(kind):
     from keras.src.trainers.data_adapters import get_data_adapter
 
     ids = [[5, 6], [7]] * 3
-    data = kt.TranslationBatches(ids, ids) if kind == "batches" else np.zeros((6, 2))
-    dataset = get_data_adapter(data).get_tf_dataset()
+    data = {
+        "batches": kt.TranslationBatches(ids, ids),
+        "arrays": np.zeros((6, 2)),
+        "generator": ((np.zeros((6, 2)),) for _ in range(1)),
+    }
+    dataset = get_data_adapter(data[kind]).get_tf_dataset()
     assert dataset.options().autotune.enabled is False
     assert len(list(dataset)) == 1
+
+
+@pytest.mark.skipif(backend.name() != "tensorflow", reason="tf.data is TensorFlow's")
+def test_a_keras_with_other_pipelines_is_left_as_it_is(monkeypatch):
+    from keras.src.trainers import data_adapters
+
+    before = data_adapters.ArrayDataAdapter.get_tf_dataset
+    monkeypatch.delattr(data_adapters, "PyDatasetAdapter")
+    backend._leave_pipelines_untuned()
+    assert data_adapters.ArrayDataAdapter.get_tf_dataset is before

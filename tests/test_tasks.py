@@ -619,6 +619,7 @@ def test_targets_are_normalized_as_the_training_texts_were(translator):
     form = dict(normalization="NFKC", lowercase=True)
     lower = kt.Translator(translator.transformer, translator.source_tokenizer, **form)
     wide = "\uff12\uff10\uff11\uff19-04-22"  # full-width digits
+    assert lower.normalized([wide, "MAY"]) == ["2019-04-22", "may"]
     assert lower.score(["may 3, 2019"], [wide]) == lower.score(["may 3, 2019"], ["2019-04-22"])
     (answer,) = lower.translate(["may 3, 2019"], prefixes=[wide[:4]])
     assert answer.startswith("2019")

@@ -20,7 +20,6 @@ import numpy as np
 
 from .. import data, evaluation
 from ..atomic import write_text
-from ..data.cleaning import normalized
 from ..tasks import Translator
 from .files import MODEL, check_output, load_task
 from .translate import add_search_options
@@ -96,9 +95,8 @@ def _timed_translations(translator, sources, options):
 def _perplexity_of(translator, sources, references):
     """exp(nats / tokens); infinite where a float cannot hold it."""
     nats = -sum(translator.score(sources, references, length_penalty=0.0))
-    form = translator.normalization, translator.lowercase
-    read = [normalized(text, *form) for text in references]
-    tokens = sum(len(ids) + 1 for ids in translator.target_tokenizer.encode(read))
+    encoded = translator.target_tokenizer.encode(translator.normalized(references))
+    tokens = sum(len(ids) + 1 for ids in encoded)
     with np.errstate(over="ignore"):
         return float(np.exp(nats / tokens))
 

@@ -168,7 +168,7 @@ def _tokenizer(tokenizer, add_end=False):
 
 
 def _normalized(texts, normalization, lowercase):
-    """`data.cleaning.normalized`."""
+    """`Translator.normalized`, as operations of TensorFlow."""
     import tensorflow as tf
     import tensorflow_text
 

@@ -14,7 +14,7 @@ from .. import backend
 from ..attention import attention_scores
 from ..checks import check, check_at_least
 from ..configuration import GenerationConfig, SamplingConfig
-from ..data.cleaning import normalized
+from ..data import cleaning
 from ..data.lengths import group_by_length, pad
 from ..generation import Decoding
 from ..generation import length_penalty as penalty_of
@@ -366,6 +366,23 @@ class Translator(Task):
             self.target_tokenizer.tokens(target),
         )
 
+    def normalized(self, texts: Iterable[str]) -> list[str]:
+        """Texts of either side in the form of the training data, as its tokenizers expect them.
+
+        `translate` and the other methods do this themselves.
+
+        Args:
+            texts: list of str.
+
+        Returns:
+            list of str: in the Unicode normal form `normalization`, in lower case if `lowercase`.
+
+        Raises:
+            ValueError: An item is not text.
+        """
+        form = self.normalization, self.lowercase
+        return [cleaning.normalized(text, *form) for text in checked_texts(texts)]
+
     def length_limits(
         self, lengths: Any, prefixes: Any = None, config: GenerationConfig | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -455,7 +472,7 @@ class Translator(Task):
     def _encode(self, texts):
         """The ids of each source text, END included."""
         self._check_tokenizers()
-        sequences = [[*ids, END] for ids in self.source_tokenizer.encode(self._normalized(texts))]
+        sequences = [[*ids, END] for ids in self.source_tokenizer.encode(self.normalized(texts))]
         self._check_lengths(sequences)
         return sequences
 
@@ -466,12 +483,7 @@ class Translator(Task):
         return sequences
 
     def _target_ids(self, texts):
-        return self.target_tokenizer.encode(self._normalized(texts))
-
-    def _normalized(self, texts):
-        """The texts of either side in the form of the training data."""
-        texts = checked_texts(texts)
-        return [normalized(text, self.normalization, self.lowercase) for text in texts]
+        return self.target_tokenizer.encode(self.normalized(texts))
 
     def _check_tokenizers(self):
         model = self.transformer

@@ -19,7 +19,8 @@ class SaveOnSignal(keras.callbacks.Callback):
 
     The exit code is 130 or 143, and the last line on stderr is the command that continues the run.
     After the last update of an epoch, its validation and its checkpoint come first. A second signal
-    ends the process at once. In `fit` it comes last.
+    ends the process at once, and so does the first if `fit` has ended with an error. In `fit` it
+    comes last.
 
     Args:
         checkpoint: `EpochCheckpoint`.
@@ -31,6 +32,7 @@ class SaveOnSignal(keras.callbacks.Callback):
         self._received = 0  # the number of the signal
 
     def on_train_begin(self, logs=None):
+        self._in_fit = self._is_in_fit(sys._getframe())
         self._before = _handle(self._note)
 
     def on_train_end(self, logs=None):
@@ -55,8 +57,20 @@ class SaveOnSignal(keras.callbacks.Callback):
         return bool(self._received)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
+        if self._in_fit and not self._is_in_fit(frame):  # of an error, Keras tells no callback
+            self.on_train_end()
+            signal.raise_signal(number)
+            return
         self._received = number
         signal.signal(number, signal.SIG_DFL)
+
+    def _is_in_fit(self, frame):
+        """Whether a frame was called, at any depth, by the model's `fit`."""
+        while frame is not None:
+            if frame.f_code.co_name == "fit" and frame.f_locals.get("self") is self.model:
+                return True
+            frame = frame.f_back
+        return False
 
     def _exit(self):
         self.on_train_end()

@@ -36,7 +36,8 @@ as time, not as tokens. Needs TensorFlow, for tf.data.
              TokenCrossEntropy with label smoothing 0.1
   keras-hub  keras_hub layers as in its translation example; tf.data: shuffled, batched by
              sentences, padded to the longest of the batch (on JAX, which compiles every new shape,
-             to the longest of all), prefetched, without the tuning for which an epoch waits;
+             to the longest of all), prefetched, without the tuning for which an epoch waits
+             (--autotune: with it, as by default);
              SparseCategoricalCrossentropy(from_logits=True, ignore_class=0)
 """
 
@@ -63,12 +64,12 @@ def read(args):
     return Data(source, target, tokenizer.vocabulary_size(), batches)
 
 
-def our_epoch(config, data):
+def our_epoch(config, data, args):
     model = ours(config, data.vocabulary_size)
     return fitting(model, kt.TokenCrossEntropy(0.1), data.batches, shuffle=False)
 
 
-def keras_hub_epoch(config, data):
+def keras_hub_epoch(config, data, args):
     import tensorflow as tf
 
     source, target = data.source, data.target
@@ -89,9 +90,9 @@ def keras_hub_epoch(config, data):
 
     dataset = tf.data.Dataset.from_tensor_slices(sides).shuffle(len(source), seed=0)
     dataset = dataset.batch(rows, drop_remainder=on_jax).map(padded).prefetch(tf.data.AUTOTUNE)
-    untuned = tf.data.Options()
-    untuned.autotune.enabled = False  # an epoch would wait for it; see keras_transformer.backend
-    dataset = dataset.with_options(untuned)
+    options = tf.data.Options()
+    options.autotune.enabled = args.autotune  # an epoch waits for it; see keras_transformer.backend
+    dataset = dataset.with_options(options)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0)
     return fitting(keras_hub_layers(config, data.vocabulary_size), loss, dataset)
 
@@ -119,7 +120,7 @@ def measure(args, contenders):
         backend.keep_freed_memory()
     keras.utils.set_random_seed(args.seed)
     config, data = TRANSLATION[args.recipe].model, read(args)
-    epochs = {name: CONTENDERS[name](config, data) for name in contenders}
+    epochs = {name: CONTENDERS[name](config, data, args) for name in contenders}
     seconds = {name: [] for name in contenders}
     for number in range(1 + args.rounds):
         for name, epoch in epochs.items():
@@ -171,6 +172,7 @@ def add_command(commands, formatter):
     add("--num-buckets", type=int, default=8, metavar="N", help=buckets)
     add_separate(add)
     add_keep_memory(add, OF_OURS_ALONE)
+    add("--autotune", action="store_true", help="tune the pipeline of keras-hub, tf.data's default")
     add("--limit", type=int, metavar="N", help="number of pairs to use (default: all)")
     rounds = "epochs per contender after its first (default: 1)"
     add("--rounds", type=int, default=1, metavar="N", help=rounds)

@@ -69,7 +69,7 @@ def ctranslate2(path, compute_type="float32", one_batch=False):
     id_of = {token: i for i, token in enumerate(write.tokens(range(write.vocabulary_size())))}
 
     def translate(texts, beams):
-        source = [read.tokens(ids) for ids in read.encode(texts)]
+        source = [read.tokens(ids) for ids in read.encode(task.normalized(texts))]
         longest = max(map(len, source)) + 1
         found = engine.translate_batch(
             source,

@@ -235,6 +235,20 @@ def test_a_second_signal_would_end_the_process_at_once_and_handlers_come_back(tm
     assert signal.getsignal(signal.SIGINT) == before
 
 
+def test_a_signal_after_an_error_of_fit_is_python_s_again(tmp_path):
+    before = signal.getsignal(signal.SIGINT)
+
+    class Fail(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            raise RuntimeError("failed")
+
+    with pytest.raises(RuntimeError, match="failed"):
+        train(tmp_path, [Fail()])
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) == before
+
+
 def cut(path):
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
