@@ -687,3 +687,11 @@ def test_an_embedding_of_no_size_is_an_error_that_names_it(name, size):
     message = f"{name} must be an integer of at least 1; received {name}={size}"
     with pytest.raises(ValueError, match=message):
         TokenEmbedding(**{"vocabulary_size": 11, "d_model": 8, name: size})
+
+
+def test_the_weights_of_a_layer_assigned_to_a_finished_model_are_its_own():
+    model = models.LanguageModel(vocabulary_size=11, **MODEL)
+    num_weights = len(model.weights)
+    model.adapter = keras.layers.Dense(3)
+    model.adapter.build((None, 8))
+    assert len(model.weights) == num_weights + 2

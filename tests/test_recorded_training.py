@@ -213,13 +213,15 @@ def test_masks_of_keras_are_kept(train):
     assert_same_bits(*[train(masked, at) for at in (2, NEVER)])
 
 
-def test_what_is_changed_on_a_layer_holds_after_the_next_compile(train):
+@pytest.mark.parametrize("wrap", [lambda model: model, training.RDrop], ids=["plain", "r_drop"])
+def test_what_is_changed_on_a_layer_holds_after_the_next_compile(train, wrap):
     def without_dropout(model):
         for layer in model._flatten_layers():
             if isinstance(layer, keras.layers.Dropout):
                 layer.rate = 0.0
 
-    recorded, layer_by_layer = (train(language, at, change=without_dropout) for at in (1, NEVER))
+    options = dict(wrap=wrap, change=without_dropout)
+    recorded, layer_by_layer = (train(language, at, **options) for at in (1, NEVER))
     assert_same_bits(recorded, layer_by_layer)
 
 

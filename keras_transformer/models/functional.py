@@ -35,17 +35,18 @@ class FunctionalModel(keras.Model):
         super().__init__(inputs=inputs, outputs=outputs, name=name, **kwargs)
         self._calls_each_layer = any(map(_does_more, self._flatten_layers()))
         self._adaptation = Adaptation(self)
-        self._record_again()
+        self.record_again()
 
     def call(self, inputs, training=None, mask=None, **kwargs):
         plain = not kwargs and all(each is None for each in keras.tree.flatten(mask))
         if training and plain and self._may_be_recorded and backend.is_training_step(inputs):
             if self._adaptation.changed():
-                self._record_again()
+                self.record_again()
             return self._training_call(backend.to_tensors(inputs))
         return super().call(inputs, training=training, mask=mask, **kwargs)
 
-    def _record_again(self):
+    def record_again(self) -> None:
+        """Forgets what was recorded: what has changed on a layer holds. `compile` does this."""
         self._training_call = backend.trace(self._call_in_training, training=True)
 
     def _call_in_training(self, inputs):
@@ -57,7 +58,7 @@ class FunctionalModel(keras.Model):
 
     def make_train_function(self, force=False):
         if self.train_function is None or force:  # compiled again
-            self._record_again()
+            self.record_again()
         # An optimizer that is built within the first step makes TensorFlow trace that step twice.
         if self.optimizer is not None and not self.optimizer.built:
             self.optimizer.build(self.trainable_variables)
@@ -95,7 +96,7 @@ class ConfiguredModel(FunctionalModel):
                 layer.trainable = False
 
     def __setattr__(self, name, value):
-        if isinstance(value, keras.Layer):
+        if isinstance(value, keras.Layer) and not hasattr(self, "_arguments"):
             # The graph tracks the layers; PyTorch refuses them before the constructor has run.
             object.__setattr__(self, name, value)
         else:

@@ -52,7 +52,7 @@ class LanguageModel(ConfiguredModel):
     ):
         config, kwargs = split_options(config, options)
         dtype = policy_of(dtype)
-        self.embedding = TokenEmbedding(
+        self.embedding = self.target_embedding = TokenEmbedding(
             vocabulary_size, config.d_model, dtype=dtype, name="embedding"
         )
         self.positions = positions_of(config, dtype=dtype, name="positions")
@@ -66,7 +66,6 @@ class LanguageModel(ConfiguredModel):
         arguments = dict(vocabulary_size=vocabulary_size)
         super().__init__({"token_ids": token_ids}, logits, arguments, config, dtype, **kwargs)
         self.target_vocabulary_size = vocabulary_size
-        self.target_embedding = self.embedding
 
     def decode(
         self,

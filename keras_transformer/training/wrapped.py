@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 import keras
 
 from ..losses import TokenLoss
+from ..models import FunctionalModel
 
 
 class GivenLoss(TokenLoss):
@@ -40,6 +41,8 @@ class WrappedModel(keras.Model):
         """As keras.Model.compile; `run_eagerly` is that of the functional model, too."""
         super().compile(*args, **kwargs)
         self.transformer.run_eagerly = self.run_eagerly
+        if isinstance(self.transformer, FunctionalModel):
+            self.transformer.record_again()
 
     def get_config(self):
         transformer = keras.saving.serialize_keras_object(self.transformer)
