@@ -740,6 +740,8 @@ def test_a_program_may_send_a_line_and_wait_for_its_answer(models, end):
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        # As in a terminal: a background job would hand on Control-C as ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         for line in ("The dog barks.", "a cat"):
             process.stdin.write(line + "\n")
