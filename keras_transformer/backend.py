@@ -275,9 +275,9 @@ def prefers_blockwise_top_k() -> bool:
 def prefers_jit() -> bool:
     """Whether `compile(jit_compile=...)` makes a training step faster.
 
-    JAX always compiles. XLA on TensorFlow helps on a GPU; on a CPU a step is as fast without it
-    where freed memory is kept, and it compiles each shape; it knows nothing of several devices.
-    torch.compile is slow to compile everywhere.
+    JAX always compiles. XLA on TensorFlow helps on a GPU. On a CPU a step is as fast without it
+    where freed memory is kept; it would compile each shape, and it knows nothing of several
+    devices. torch.compile takes long for each shape everywhere.
     """
     if name() == "tensorflow":
         import tensorflow as tf

@@ -99,7 +99,7 @@ def keras_hub_epoch(config, data, args):
 
 def fitting(model, loss, data, **kwargs):
     """A function that trains for one more epoch and returns its seconds."""
-    # XLA would compile each new shape; on TensorFlow both are faster without.
+    # On TensorFlow without XLA, which would compile each shape, of KerasHub's nearly every batch.
     jit_compile = False if keras.backend.backend() == "tensorflow" else "auto"
     model.compile(kt.paper_optimizer(1e-3), loss, jit_compile=jit_compile)
 
