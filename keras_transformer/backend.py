@@ -725,6 +725,18 @@ def keep_programs(folder: str | os.PathLike) -> None:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 
+def safe_mode() -> contextlib.AbstractContextManager:
+    """Within it, Keras loads no code, whatever `keras.config.enable_unsafe_deserialization` says.
+
+    A Keras without its private scope does as that function says.
+    """
+    try:
+        from keras.src.saving.serialization_lib import SafeModeScope
+    except ImportError:
+        return contextlib.nullcontext()
+    return SafeModeScope(True)
+
+
 def make_deterministic() -> None:
     """Asks for operations that return the same bits at every run, at some cost.
 

@@ -8,20 +8,20 @@ it again. So nothing that a file names is imported or run before it is known to 
 import collections
 import contextlib
 import dataclasses
-import functools
 import hashlib
 import io
 import json
 import os
 import posixpath
 import tempfile
+import types
 import zipfile
 from collections.abc import Iterator
 from typing import Any
 
 import keras
 
-from . import pretrained
+from . import backend, pretrained
 from .atomic import NO_ROOM
 from .byte_level import ByteLevelTokenizer
 from .checks import check, check_at_least
@@ -34,6 +34,11 @@ FIRST_SEALED_VERSION = 3
 CONFIG, METADATA, WEIGHTS, SEAL = "config.json", "metadata.json", "model.weights.h5", "seal.json"
 TOKENIZERS = {kind.vocabulary_file: kind for kind in (SentencePieceTokenizer, ByteLevelTokenizer)}
 PACKAGE = "keras_transformer>"
+_OF_A_TASK: tuple = (keras.dtype_policies,)  # modules of Keras whose classes a file may name
+_OF_TRAINING: tuple = (
+    *(keras.losses, keras.metrics, keras.optimizers, keras.optimizers.schedules),
+    *_OF_A_TASK,
+)
 ADDED_OPTIONS = ("layer_norm_epsilon", "logits_bias")  # which older files lack
 MOST_MEMBERS = 100
 MOST_BYTES = {CONFIG: 2**28, METADATA: 2**20, SEAL: 2**20, WEIGHTS: 2**38}
@@ -129,7 +134,7 @@ def load(path: str | os.PathLike) -> Any:
     """
     check_file(path)
     path = pretrained.find(path)
-    with _one_sentence(path):
+    with _one_sentence(path), backend.safe_mode():
         return keras.saving.load_model(path, compile=False)
 
 
@@ -263,16 +268,19 @@ def check_version(config: dict[str, Any]) -> int:
 
 def _check_task(config, version):
     """The class of the task; every object within it is of a class that may be made."""
-    for each in _objects(config):
-        if not _is_allowed(each, version):
-            raise UnsupportedFileError(
-                f"it names {_name_of(each)}; expected classes of this package and of Keras."
-            )
     task = keras.saving.get_registered_object(config.get("registered_name"))
-    if not (hasattr(task, "parts")):
+    if not hasattr(task, "parts"):
         raise UnsupportedFileError(
             f"it holds {_name_of(config)}; expected a task, such as a Translator."
         )
+    training = config.get("compile_config")  # of older files; `load` does not make it
+    named = [(each, _OF_A_TASK) for each in _objects({**config, "compile_config": None})]
+    named += [(each, _OF_TRAINING) for each in _objects(training)]
+    for each, families in named:
+        if not _is_allowed(each, version, families):
+            raise UnsupportedFileError(
+                f"it names {_name_of(each)}; expected classes of this package and dtype policies."
+            )
     return task
 
 
@@ -287,27 +295,20 @@ def _objects(value):
             yield from _objects(each)
 
 
-def _is_allowed(serialized, version):
-    name, module = serialized["class_name"], serialized.get("module")
-    registered = serialized.get("registered_name") or ""
-    if not all(isinstance(text, str) for text in (name, module, registered)):
+def _is_allowed(serialized, version, families):
+    """Whether an object is of this package, or of a class in one of these modules of Keras."""
+    name, module, registered = map(serialized.get, ("class_name", "module", "registered_name"))
+    if not all(isinstance(text, (str, type(None))) for text in (name, module, registered)):
         return False
-    if registered.startswith(PACKAGE):
+    if registered == f"{PACKAGE}{name}":
         return keras.saving.get_registered_object(registered) is not None
-    if registered == "keras_hub>SentencePieceTokenizer":
+    if (name, registered) == ("SentencePieceTokenizer", "keras_hub>SentencePieceTokenizer"):
         return version == 1  # `Task.from_config` makes it ours
-    if (module, name) == ("builtins", "function"):  # Keras's own, such as a metric of `compile`
-        return registered in ("", "function")
-    return module.split(".")[0] == "keras" and registered in ("", name) and _in_keras(module, name)
-
-
-def _in_keras(module, name):
-    """Whether a name of the public Keras API is a class whose objects run nothing of a file."""
-    try:
-        found = functools.reduce(getattr, [*module.split(".")[1:], name], keras)
-    except AttributeError:
-        return False
-    return hasattr(found, "from_config") and name != "Lambda" and "src" not in module
+    modules, kind = ["keras", *(family.__name__ for family in families)], type
+    if (module, name) == ("builtins", "function"):  # such as a metric of `compile`
+        module, name, kind = "keras", serialized["config"], types.FunctionType
+    found = any(isinstance(vars(family).get(name), kind) for family in families)
+    return found and module in modules and registered in (None, serialized["class_name"])
 
 
 def _name_of(serialized):

@@ -63,10 +63,13 @@ class Task(keras.Model):
         config = {"name": self.name, "format_version": FORMAT_VERSION}
         for name in self.parts:
             config[name] = keras.saving.serialize_keras_object(getattr(self, name))
-            config[name].pop("compile_config", None)  # training options are no part of a task
+            config[name].pop("compile_config", None)
         for name in self.settings:
             config[name] = getattr(self, name)
         return config
+
+    def get_compile_config(self) -> None:
+        """None: the options of training are no part of a saved task."""
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> "Task":

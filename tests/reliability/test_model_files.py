@@ -4,6 +4,7 @@ Every mutation is drawn from a seed, so a failure names the number that repeats 
 """
 
 import importlib.util
+import inspect
 import io
 import json
 import pathlib
@@ -18,6 +19,7 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
+from keras_transformer import saved_files
 from keras_transformer.byte_level import ByteLevelTokenizer, BytePairs
 from keras_transformer.saved_files import CONFIG, FORMAT_VERSION, METADATA, SEAL, WEIGHTS, seal
 
@@ -208,6 +210,23 @@ def test_weights_of_another_shape_are_refused(files, tmp_path):
         {"class_name": "__lambda__", "config": {"value": "4wEAAAAA"}},
         {"class_name": "function", "module": "os", "config": "system", "registered_name": "system"},
         {"module": "keras.utils", "class_name": "get_file", "config": {}, "registered_name": None},
+        {
+            "class_name": "__lambda__",
+            "config": {},
+            "registered_name": "keras_transformer>gelu_tanh",
+        },
+        {
+            "class_name": "__typespec__",
+            "config": [],
+            "registered_name": "keras_transformer>Encoder",
+        },
+        {
+            "class_name": "Lambda",
+            "module": "keras.layers",
+            "registered_name": "keras_transformer>Tagger",
+        },
+        {"module": "keras.src.layers", "class_name": "DTypePolicy", "config": {}},
+        {"module": "keras.dtype_policies", "class_name": "deserialize", "config": {}},
     ],
     ids=lambda serialized: f"{serialized.get('module')}.{serialized['class_name']}",
 )
@@ -222,6 +241,75 @@ def test_what_a_file_names_is_neither_imported_nor_run(files, tmp_path, serializ
         with pytest.raises(ValueError, match="it names .*; expected classes of this package"):
             door(path)
     assert "harmful" not in sys.modules and not (tmp_path / "done").exists()
+
+
+def public_classes():
+    """All classes of the public Keras API that are made from a configuration."""
+    modules = [
+        (f"{module.__name__}.{name}", each)
+        for module in (keras, *submodules(keras))
+        for name, each in vars(module).items()
+        if hasattr(each, "from_config")
+    ]
+    return sorted(dict(modules))
+
+
+def submodules(module):
+    for name, each in vars(module).items():
+        public = name not in ("src", "_tf_keras")
+        if public and inspect.ismodule(each) and each.__name__ == f"{module.__name__}.{name}":
+            yield from (each, *submodules(each))
+
+
+PLACES = ["activation", "dtype", "name", "d_model", "quantized", "frozen", "logits_bias"]
+
+
+@pytest.mark.once
+def test_a_file_names_no_class_of_keras_but_dtype_policies(files, tmp_path):
+    classes = [each for each in public_classes() if "DTypePolicy" not in each]
+    assert len(classes) > 300
+    members, rng = members_of(files["tagger"]), random.Random(0)
+    for number, name in enumerate(classes):
+        module, class_name = name.rsplit(".", 1)
+        object = {"module": module, "class_name": class_name, "config": {}}
+        object["registered_name"] = rng.choice([None, class_name])
+        path = ("config", "model", "config", PLACES[number % len(PLACES)])
+        config = replaced(config_of(members), path, object)
+        with pytest.raises(ValueError, match=f"it names {name}"):
+            saved_files._check_task(config, FORMAT_VERSION)
+    members[CONFIG] = json.dumps(config).encode()
+    for door in (kt.check_file, kt.load):
+        with pytest.raises(ValueError, match=f"it names {name}"):
+            door(resealed(tmp_path / "model.keras", members))
+
+
+def test_a_task_is_loaded_in_safe_mode_whatever_the_process_allows(files, tmp_path, monkeypatch):
+    path = tmp_path / "model.keras"
+    members = members_of(files["tagger"])
+    harmful = {"class_name": "__lambda__", "config": {"value": "4wEAAAAA"}}
+    path_in_config = ("config", "model", "config", "activation")
+    members[CONFIG] = json.dumps(replaced(config_of(members), path_in_config, harmful)).encode()
+    resealed(path, members)
+    monkeypatch.setattr(saved_files, "check_file", lambda path: None)  # as if it had let it through
+    keras.config.enable_unsafe_deserialization()
+    try:
+        with pytest.raises(ValueError, match="disallowed by default"):
+            kt.load(path)
+        path.write_bytes(files["tagger"])
+        assert kt.load(path).tag(["a dog"])
+    finally:
+        keras.src.backend.common.global_state.set_global_attribute("safe_mode_saving", None)
+
+
+def test_a_task_that_was_compiled_is_saved_and_loaded(tmp_path):
+    tagger = kt.load(OLD / "tagger.keras")
+    tagger.compile(
+        keras.optimizers.Adam(kt.WarmupSchedule.with_peak(1e-3, 10)),
+        kt.TokenCrossEntropy(),
+        [keras.metrics.SparseCategoricalAccuracy(), keras.metrics.mean_absolute_error],
+    )
+    tagger.save(tmp_path / "model.keras")
+    assert kt.load(tmp_path / "model.keras").tag(["a dog"]) == tagger.tag(["a dog"])
 
 
 @pytest.mark.parametrize(
