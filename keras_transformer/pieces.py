@@ -26,11 +26,18 @@ def make_processor(proto: bytes) -> Any:
         proto: bytes, the serialized SentencePiece model.
 
     Raises:
-        ValueError: The vocabulary has other special ids.
+        ValueError: It is no SentencePiece model, or has other special ids.
     """
     import sentencepiece
 
-    processor = sentencepiece.SentencePieceProcessor(model_proto=proto)
+    processor = sentencepiece.SentencePieceProcessor()
+    try:
+        processor.LoadFromSerializedProto(proto)
+    except RuntimeError:
+        raise ValueError(
+            f"Expected a SentencePiece model, received {len(proto)} bytes of a damaged one or of "
+            "another kind. Restore the vocabulary from a copy, or name another."
+        ) from None
     special = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
     if special != (PADDING, UNKNOWN, START, END):
         raise ValueError(

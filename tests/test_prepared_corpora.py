@@ -186,6 +186,110 @@ def test_a_damaged_shard_is_named_in_one_sentence(tmp_path):
     assert {each: each.stat().st_mtime_ns for each in others} == others
 
 
+VALUES = [None, 0, -1, 2**40, 1.5, "x", "1", "../x", [], {}, ["x"], True, {"a": "b"}]
+CHECKED = ["format_version", "kind", "cleaning", "examples", "vocabularies", "digest", "shards"]
+
+
+def altered(folder, generator):
+    """Alters one file of a corpus; returns what its content was, by path."""
+    description, vocabulary = folder / "corpus.json", folder / "vocabulary.spm"
+    path = vocabulary if (case := generator.integers(8)) < 3 else description
+    content = path.read_bytes()
+    place = int(generator.integers(len(content)))
+    fields = json.loads(description.read_text())
+    shards = list(fields["shards"].items())
+    if case in (0, 3):
+        path.write_bytes(content[:place])
+    elif case == 1:
+        path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+    elif case == 2:
+        path.write_bytes(b"")
+    else:
+        if case == 4:
+            fields = VALUES[generator.integers(len(VALUES))]
+        elif case == 5:
+            name = CHECKED[generator.integers(len(CHECKED))]
+            fields[name] = VALUES[generator.integers(len(VALUES))]
+        elif case == 6:
+            del fields[CHECKED[generator.integers(len(CHECKED))]]
+        else:  # one less, another order, one twice
+            kinds = [
+                shards[1:],
+                shards[::-1],
+                [*shards, ("shard-00009.array_record", shards[0][1])],
+            ]
+            fields["shards"] = dict(kinds[place % 3])
+        path.write_text(json.dumps(fields))
+    return path, content
+
+
+def test_a_corpus_with_an_altered_file_is_refused_in_one_sentence(tmp_path):
+    prepared(tmp_path)
+    generator = np.random.default_rng(0)
+    for number in range(300):
+        path, content = altered(tmp_path, generator)
+        if json_of(path.read_bytes()) == json_of(content) != "":
+            continue
+        with pytest.raises((ValueError, FileNotFoundError)) as error:
+            Corpus(tmp_path)
+        message = str(error.value)
+        named = path.name in message or "shard-" in message or "by a newer version" in message
+        assert named, f"{number}: {message}"
+        assert "\n" not in message and message.endswith(".") and len(message) < 600, message
+        path.write_bytes(content)
+    assert len(Corpus(tmp_path)) == 300
+
+
+def json_of(content):
+    """The text of a JSON value, in one form; "" of anything else."""
+    try:
+        return json.dumps(json.loads(content))
+    except ValueError:
+        return ""
+
+
+def test_a_letter_flipped_in_the_vocabulary_is_refused(tmp_path):
+    prepared(tmp_path)
+    path = tmp_path / "vocabulary.spm"
+    path.write_bytes(path.read_bytes().replace(b"dog", b"dig", 1))
+    message = "vocabulary.spm and corpus.json that do not belong together. Copy them again, or prep"
+    for door in (Corpus, prepared):
+        with pytest.raises(ValueError, match=message):
+            door(tmp_path)
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match="vocabulary.spm: this vocabulary .* is missing"):
+        Corpus(tmp_path)
+
+
+def test_a_corpus_of_before_the_digests_of_its_files_opens(tmp_path):
+    prepared(tmp_path, files=[__file__])
+    for name in ("corpus.json", "preparation.json"):
+        content = json.loads((tmp_path / name).read_text())
+        assert len(content.pop("files")) == 1
+        (tmp_path / name).write_text(json.dumps(content))
+    assert len(Corpus(tmp_path)) == 300
+    with pytest.raises(FileExistsError, match="already holds this corpus, complete"):
+        prepared(tmp_path, files=[__file__])
+
+
+def test_a_preparation_names_its_files_that_have_changed(tmp_path):
+    files = [tmp_path / "a.tsv", tmp_path / "b.tsv", tmp_path / "pipe", tmp_path / "nowhere"]
+    files[0].write_text("a\tb\n")
+    files[1].write_text("c\td\n")
+    os.mkfifo(files[2])
+    prepared(tmp_path / "corpus", files=files)
+    os.utime(files[0])
+    with pytest.raises(FileExistsError, match="already holds this corpus"):
+        prepared(tmp_path / "corpus", files=files)
+    files[1].write_text("c\tD\n")  # as many bytes
+    with pytest.raises(FileExistsError, match=r"from before a change of \S+/b.tsv; choose"):
+        prepared(tmp_path / "corpus", files=files)
+    prepared(tmp_path / "corpus", files=files, overwrite=True)
+    (tmp_path / "corpus" / "preparation.json").write_text("[")
+    with pytest.raises(ValueError, match="preparation.json: expected the settings of a prep"):
+        prepared(tmp_path / "corpus", files=files)
+
+
 def test_a_corpus_of_a_newer_version_or_none_is_an_error(tmp_path):
     with pytest.raises(FileNotFoundError, match="no complete corpus: corpus.json is missing"):
         Corpus(tmp_path)
@@ -225,9 +329,9 @@ def test_a_corpus_is_replaced_only_on_demand(tmp_path):
     prepared(tmp_path)
     with pytest.raises(FileExistsError, match="already holds this corpus, complete"):
         prepared(tmp_path)
-    with pytest.raises(FileExistsError, match="of other examples or settings"):
+    with pytest.raises(FileExistsError, match=r"of other .* settings \(not the same vocabulary\)"):
         prepared(tmp_path, vocabulary_size=150)
-    with pytest.raises(FileExistsError, match="of other examples or settings"):
+    with pytest.raises(FileExistsError, match=r"of other examples .* \(not the same origin\)"):
         prepared(tmp_path, origin="elsewhere")
     small = prepared(tmp_path, PAIRS[:70], vocabulary_size=110, overwrite=True)
     assert len(small) == 70 and small.tokenizers()[0].vocabulary_size() == 110
@@ -587,7 +691,7 @@ def test_a_vocabulary_that_is_not_of_sentencepiece_is_refused(tmp_path, corpus, 
         (["--pairs", "a"], "a, line 1: expected columns 1 and 2"),
         (["--texts", "a", "--sample", "0"], "sample must be an integer of at least 1"),
         (["--texts", "a", "--vocabulary-from", "nowhere"], "No such file"),
-        (["--texts", "a", "--vocabulary-from", "a"], "a is no SentencePiece model"),
+        (["--texts", "a", "--vocabulary-from", "a"], "a: Expected a SentencePiece model"),
     ],
 )
 def test_what_the_command_cannot_do_is_one_sentence(

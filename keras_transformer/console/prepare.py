@@ -21,8 +21,8 @@ from typing import Any
 
 from .. import data
 from ..data.corpus import SIDES
-from ..data.preparation import DEFAULT_SAMPLE
-from ..tokenizers import MODEL_TYPES, SentencePieceTokenizer
+from ..data.preparation import DEFAULT_SAMPLE, read_tokenizer
+from ..tokenizers import MODEL_TYPES
 from .files import load_task
 
 FILTERS = ("normalization", "lowercase", "max_characters", "max_ratio", "unique")
@@ -81,6 +81,7 @@ def run(options: argparse.Namespace) -> None:
             read,
             kind,
             origin=origin,
+            files=() if options.dataset else origin,
             read_once="-" in origin,
             tokenizers=_given_tokenizers(options, kind),
             vocabulary_size=options.vocabulary_size,
@@ -189,14 +190,7 @@ def _given_tokenizers(options, kind):
         names = ("source_tokenizer", "target_tokenizer") if number == 2 else ("tokenizer",)
         tokenizers = [getattr(task, name, None) for name in names]
     else:
-        with open(path, "rb") as file:
-            proto = file.read()
-        try:
-            tokenizers = [SentencePieceTokenizer(proto)] * number
-        except RuntimeError:  # of SentencePiece
-            raise ValueError(
-                f"{path} is no SentencePiece model; expected one, a .keras file or a corpus."
-            ) from None
+        tokenizers = [read_tokenizer(path)] * number
     if len(tokenizers) != number or None in tokenizers:
         raise ValueError(
             f"{path} holds no vocabulary for {kind}. Take it from a corpus of {kind}, or from a "

@@ -20,7 +20,16 @@ from ..shards.files import Shard
 from ..shards.processes import ShardWriters
 from ..tokenizers import SentencePieceTokenizer, checked_texts, train_tokenizer
 from .cleaning import Cleaner
-from .corpus import CORPUS_FILE, FORMAT_VERSION, SIDES, Corpus
+from .corpus import (
+    CORPUS_FILE,
+    FORMAT_VERSION,
+    SIDES,
+    Corpus,
+    digest_of,
+    digest_of_corpus,
+    read_description,
+    read_vocabularies,
+)
 
 PREPARATION_FILE = "preparation.json"
 DEFAULT_SAMPLE = 200_000
@@ -32,6 +41,7 @@ def prepare_corpus(
     kind: str = "pairs",
     *,
     origin: Any = None,
+    files: Iterable[str | os.PathLike] = (),
     read_once: bool = False,
     tokenizers: Sequence[SentencePieceTokenizer] | None = None,
     vocabulary_size: int | None = None,
@@ -55,6 +65,8 @@ def prepare_corpus(
         kind: "pairs" or "texts".
         origin: value that JSON can represent, where the examples come from; an interrupted
             preparation continues with the same one alone.
+        files: paths that `read` reads; an interrupted preparation continues only if none of the
+            regular files among them has changed.
         read_once: bool, whether `read` can be called only once, as for the standard input. The
             sample is then the first examples instead of random ones.
         tokenizers: one per side; None: a vocabulary is learned from a sample.
@@ -83,7 +95,7 @@ def prepare_corpus(
     vocabulary: list[Any] = [vocabulary_size, model_type, separate_vocabularies, sample]
     if tokenizers is not None:
         _check_vocabularies(tokenizers, SIDES[kind])
-        vocabulary = [_digest_of(each.proto) for each in tokenizers]
+        vocabulary = [digest_of(each.proto) for each in tokenizers]
     settings = {
         "format_version": FORMAT_VERSION,
         "kind": kind,
@@ -91,6 +103,7 @@ def prepare_corpus(
         "cleaning": dict(cleaning) if cleaning is not None else None,
         "vocabulary": vocabulary,
         "shard_size": shard_size,
+        "files": {os.fspath(path): _digest_of_file(path) for path in files if os.path.isfile(path)},
     }
     settings = json.loads(json.dumps(settings))  # lists for tuples, as they are read again
     folder = pathlib.Path(folder)
@@ -118,12 +131,12 @@ def prepare_corpus(
             raise examples.nothing_left()
         examples.log_report()
         shards = {_shard_name(header["number"]): header["texts"] for header in headers}
-        protos = [_digest_of(each.proto) for each in tokenizers]
+        protos = [each.proto for each in tokenizers]
         content = {
             **settings,
             "examples": sum(header["examples"] for header in headers),
             "vocabularies": names,
-            "digest": _digest_of(json.dumps([settings["cleaning"], protos, shards]).encode()),
+            "digest": digest_of_corpus(settings["cleaning"], protos, shards),
             "shards": shards,
         }
         write_text(folder / CORPUS_FILE, json.dumps(content, indent=2) + "\n")
@@ -196,18 +209,14 @@ def _only_process(folder):
 def _begin(folder, settings, overwrite):
     """Continues what is in the folder, or makes room for a new corpus."""
     path, complete = folder / PREPARATION_FILE, folder / CORPUS_FILE
-    before = json.loads(path.read_text("utf-8")) if path.exists() else None
     for unfinished in folder.glob(".unfinished.*"):  # of a process that was killed
         unfinished.unlink()
-    if (before is not None or complete.exists()) and not overwrite:
-        if before != settings:
-            raise FileExistsError(
-                f"{folder} holds a corpus of other examples or settings; choose another folder, or "
-                "overwrite it."
-            )
+    if (path.exists() or complete.exists()) and not overwrite:
+        _check_same(folder, settings)
         if complete.exists():
-            names = json.loads(complete.read_text("utf-8"))["shards"]
-            if all((folder / name).exists() for name in names):
+            content = read_description(folder)
+            read_vocabularies(folder, content)
+            if all((folder / name).exists() for name in content["shards"]):
                 raise FileExistsError(
                     f"{folder} already holds this corpus, complete; use it, or overwrite it."
                 )
@@ -220,6 +229,39 @@ def _begin(folder, settings, overwrite):
     write_text(path, json.dumps(settings, indent=2) + "\n")
 
 
+def _check_same(folder, settings):
+    """Refuses to continue a preparation of other settings, or of files that have changed."""
+    path = folder / PREPARATION_FILE
+    try:
+        before = json.loads(path.read_text("utf-8")) if path.exists() else {}
+        files = before.pop("files", settings["files"])  # older corpora lack it
+        changed = [
+            name for name, digest in settings["files"].items() if files.get(name, digest) != digest
+        ]
+    except (ValueError, AttributeError, TypeError):
+        raise ValueError(
+            f"{path}: expected the settings of a preparation, received a damaged file. Choose "
+            "another folder for the corpus, or overwrite it."
+        ) from None
+    keys = sorted({*before, *settings} - {"files"})
+    differ = [key for key in keys if before.get(key) != settings.get(key)]
+    if differ:
+        raise FileExistsError(
+            f"{folder} holds a corpus of other examples or settings (not the same "
+            f"{', '.join(differ)}); choose another folder, or overwrite it."
+        )
+    if changed:
+        raise FileExistsError(
+            f"{folder} holds a corpus of these files from before a change of {', '.join(changed)}; "
+            "choose another folder, or overwrite it."
+        )
+
+
+def _digest_of_file(path):
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, hashlib.blake2b).hexdigest()[:32]
+
+
 def _saved_tokenizers(folder, kind):
     """The vocabularies of an interrupted preparation, one per side; None without any."""
     paths = [folder / f"{side}.spm" for side in SIDES[kind]]
@@ -227,8 +269,18 @@ def _saved_tokenizers(folder, kind):
         paths = [folder / "vocabulary.spm"] * len(paths)
     if not all(path.exists() for path in paths):
         return None
-    of_path = {path: SentencePieceTokenizer(path.read_bytes()) for path in paths}
+    of_path = {path: read_tokenizer(path) for path in paths}
     return [of_path[path] for path in paths]
+
+
+def read_tokenizer(path: str | os.PathLike) -> SentencePieceTokenizer:
+    """The tokenizer of a SentencePiece model; an error names the file."""
+    with open(path, "rb") as file:
+        proto = file.read()
+    try:
+        return SentencePieceTokenizer(proto)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def _save_vocabularies(folder, tokenizers, kind):
@@ -267,7 +319,7 @@ def _write_shards(folder, stream, tokenizers, settings, num_processes):
     largest = max(each.vocabulary_size() for each in tokenizers)
     dtype = "<u2" if largest <= 2**16 else "<u4"
     vocabularies = [each.proto for each in tokenizers]
-    names = [_digest_of(proto) for proto in vocabularies]
+    names = [digest_of(proto) for proto in vocabularies]
     headers: list[dict[str, Any]] = []
 
     def missing():
@@ -280,7 +332,7 @@ def _write_shards(folder, stream, tokenizers, settings, num_processes):
                 "dtype": dtype,
                 "number": number,
                 "examples": len(rows),
-                "texts": _digest_of(repr((number, names, texts)).encode()),
+                "texts": digest_of(repr((number, names, texts)).encode()),
             }
             headers.append(header)
             path = folder / _shard_name(number)
@@ -309,7 +361,3 @@ def _header_of(path):
 
 def _shard_name(number):
     return f"shard-{number:05d}.array_record"
-
-
-def _digest_of(data):
-    return hashlib.blake2b(data, digest_size=16).hexdigest()

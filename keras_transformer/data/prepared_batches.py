@@ -116,7 +116,8 @@ class PreparedBatches(BucketedBatches):
         for number, corpus in enumerate(self.corpora):
             folder = pathlib.Path(self._folder.name, f"epoch-{epoch}-{number}")
             folder.mkdir(exist_ok=True)
-            shutil.copy(corpus.folder / CORPUS_FILE, folder)
+            for path in (corpus.folder / CORPUS_FILE, *set(corpus.vocabulary_paths)):
+                shutil.copy(path, folder)
             folders.append(folder)
             arguments += [
                 {
