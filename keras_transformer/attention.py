@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from . import backend
-from .checks import check, check_at_least, check_rates
+from .checks import check, check_at_least, check_optional, check_rates
 from .masks import add_look_ahead, per_head
 from .positions import apply_rotary_embedding
 
@@ -100,7 +100,8 @@ class MultiHeadAttention(keras.layers.Layer):
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        check_at_least(1, num_heads=num_heads, key_dim=key_dim)
+        check_at_least(1, num_heads=num_heads)
+        check_optional(1, key_dim=key_dim)
         check_rates(dropout=dropout)
         self.num_heads = num_heads
         self.key_dim = key_dim

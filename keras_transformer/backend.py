@@ -144,6 +144,21 @@ def fuses() -> bool:
     return name() == "jax"
 
 
+def known_int(x) -> int | None:
+    """An int scalar as a Python int; None where it is traced, or a tensor of PyTorch."""
+    if isinstance(x, (int, np.integer, np.ndarray)):
+        return int(x)
+    if name() == "tensorflow":
+        import tensorflow as tf
+
+        x = tf.get_static_value(x)
+    elif name() == "jax":
+        import jax
+
+        x = None if isinstance(x, jax.core.Tracer) else x
+    return None if x is None or name() == "torch" else int(x)
+
+
 def slot_indices(first, number: int):
     """The slots `first`, ..., `first + number - 1` of a cache, as `write_slots` takes them.
 

@@ -6,6 +6,7 @@ from typing import Any
 from keras import ops
 
 from . import backend
+from .checks import check
 
 Entries = dict[str, tuple[Any, Any]]  # keys and values, by the path of their attention layer
 
@@ -26,13 +27,22 @@ class Cache:
         memory: dict from the path of a cross-attention layer to the same: see `of_memory`.
         slot: int scalar, the first slot that the next tokens are written to.
         positions: int, (length,), where the next tokens stand.
+
+    Raises:
+        ValueError: The cache has no such slots, where the value of `slot` is known: XLA would
+            overwrite others without a word.
     """
 
     def __init__(self, decoded: Entries, memory: Entries, slot: Any, positions: Any):
         self.decoded = dict(decoded)
         self.memory = memory
         self.positions = positions
-        self._slots = backend.slot_indices(slot, positions.shape[0])
+        first, number = backend.known_int(slot), positions.shape[0]
+        slots = min((values.shape[2] for _, values in self.decoded.values()), default=None)
+        if first is not None and slots is not None:
+            holds = 0 <= first <= slots - number
+            check(holds, f"A cache of {slots} slots must fit the tokens", slot=first, tokens=number)
+        self._slots = backend.slot_indices(slot if first is None else first, number)
 
     def keys_and_values(self, attention: Any, value: Any) -> tuple[Any, Any]:
         """All that an attention layer attends to.

@@ -1,10 +1,11 @@
 """Checks of arguments; an error says what was expected and what was received."""
 
-import math
 import numbers
 from typing import Any
 
 import numpy as np
+
+SMALLEST, LARGEST = (float(getattr(np.finfo("float32"), name)) for name in ("tiny", "max"))
 
 
 def check(holds: Any, expected: str, **received: Any) -> None:
@@ -14,30 +15,41 @@ def check(holds: Any, expected: str, **received: Any) -> None:
         raise ValueError(f"{expected}; received {values}.")
 
 
-def check_at_least(smallest: int, **numbers: int | None) -> None:
-    """Raises a `ValueError` for the first number that is neither None nor an int >= `smallest`."""
+def check_at_least(smallest: int, **numbers: int) -> None:
+    """Raises a `ValueError` for the first number that is not an int >= `smallest`."""
     for name, value in numbers.items():
         whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-        holds = value is None or (whole and value >= smallest)
+        holds = whole and value >= smallest
         check(holds, f"{name} must be an integer of at least {smallest}", **{name: value})
 
 
+def check_optional(smallest: int, **numbers: int | None) -> None:
+    """As `check_at_least`, of numbers that may also be None."""
+    check_at_least(smallest, **{n: value for n, value in numbers.items() if value is not None})
+
+
 def check_finite(**values: float) -> None:
-    """Raises a `ValueError` for the first value that is infinite or not a real number.
+    """Raises a `ValueError` for the first value that is infinite in float32 or no real number.
 
     NaN is left to the check of a range, which it fails.
     """
     for name, value in values.items():
-        holds = isinstance(value, numbers.Real) and abs(value) != math.inf
+        holds = isinstance(value, numbers.Real) and not abs(value) > LARGEST
         check(holds, f"{name} must be a finite number", **{name: value})
 
 
-def check_above_0(**numbers: float | None) -> None:
-    """Raises a `ValueError` for the first number that is neither None nor finite and above 0."""
+def check_above_0(**numbers: float) -> None:
+    """Raises a `ValueError` for the first number that is not finite and above 0 in float32."""
     for name, value in numbers.items():
-        if value is not None:
-            check_finite(**{name: value})
-            check(value > 0, f"{name} must be above 0", **{name: value})
+        check_finite(**{name: value})
+        check(value >= SMALLEST, f"{name} must be above 0", **{name: value})
+
+
+def check_from_0(**numbers: float) -> None:
+    """Raises a `ValueError` for the first number that is not finite and at least 0."""
+    for name, value in numbers.items():
+        check_finite(**{name: value})
+        check(value >= 0, f"{name} must be at least 0", **{name: value})
 
 
 def check_rates(**rates: float) -> None:

@@ -3,9 +3,18 @@
 import dataclasses
 from typing import Any, Self
 
-import numpy as np
+from .checks import (
+    SMALLEST,
+    check,
+    check_above_0,
+    check_at_least,
+    check_finite,
+    check_from_0,
+    check_optional,
+    check_rates,
+)
 
-from .checks import check, check_above_0, check_at_least, check_finite, check_rates
+MOST_PENALTY = 10  # exponent: the penalty of 8,192 tokens is then 2e31, within float32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +74,8 @@ class TransformerConfig(Configuration):
 
     def __post_init__(self):
         check_at_least(1, num_layers=self.num_layers, d_model=self.d_model, d_ff=self.d_ff)
-        check_at_least(1, num_heads=self.num_heads, max_length=self.max_length)
+        check_at_least(1, num_heads=self.num_heads)
+        check_optional(1, max_length=self.max_length)
         check_rates(dropout=self.dropout, attention_dropout=self.attention_dropout)
         check(
             self.d_model % self.num_heads == 0,
@@ -79,7 +89,6 @@ class TransformerConfig(Configuration):
             max_length=self.max_length,
             rotary=self.rotary,
         )
-        check_finite(layer_norm_epsilon=self.layer_norm_epsilon)
         check_above_0(layer_norm_epsilon=self.layer_norm_epsilon)
 
     def block_options(self) -> dict[str, Any]:
@@ -103,7 +112,7 @@ class GenerationConfig(Configuration):
 
     Args:
         beams: Width of the beam search; 1: greedy decoding.
-        length_penalty: Exponent of the length penalty, from 0; larger favors longer answers.
+        length_penalty: Exponent of the length penalty, from 0 to 10; larger favors longer answers.
         min_length_ratio: Fewest tokens of an answer per source token, END counted in neither.
         max_length_ratio: Most tokens of an answer per source token, plus 16.
         batch_size: Most texts per batch. On a CPU, TensorFlow and JAX decode two batches at a time.
@@ -124,14 +133,16 @@ class GenerationConfig(Configuration):
 
     def __post_init__(self):
         check_at_least(1, beams=self.beams, batch_size=self.batch_size)
-        check_at_least(1, tokens_per_batch=self.tokens_per_batch)
+        check_optional(1, tokens_per_batch=self.tokens_per_batch)
         ratios = dict(
             min_length_ratio=self.min_length_ratio, max_length_ratio=self.max_length_ratio
         )
-        check_finite(length_penalty=self.length_penalty, **ratios)
+        check_finite(**ratios)
+        check_from_0(length_penalty=self.length_penalty)
         check(
-            self.length_penalty >= 0,
-            "length_penalty must be at least 0",
+            self.length_penalty <= MOST_PENALTY,
+            f"length_penalty must be at most {MOST_PENALTY}, for float32 to hold the penalty of a "
+            "long answer",
             length_penalty=self.length_penalty,
         )
         check(
@@ -161,9 +172,8 @@ class SamplingConfig(Configuration):
     top_p: float = 1.0
 
     def __post_init__(self):
-        check_finite(temperature=self.temperature, top_p=self.top_p)
-        least, value = float(np.finfo("float32").tiny), self.temperature
-        check(value >= least, "temperature must be above 0", temperature=value)
-        check_at_least(1, top_k=self.top_k)
-        value = self.top_p
-        check(least <= value <= 1, "top_p must be above 0 and at most 1", top_p=value)
+        check_above_0(temperature=self.temperature)
+        check_optional(1, top_k=self.top_k)
+        check_finite(top_p=self.top_p)
+        in_range = SMALLEST <= self.top_p <= 1
+        check(in_range, "top_p must be above 0 and at most 1", top_p=self.top_p)

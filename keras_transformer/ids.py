@@ -1,10 +1,71 @@
-"""The four special ids, and the check that ids belong to a vocabulary."""
+"""The four special ids, and the checks of ids, which come before any cast to int32."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
+from .checks import check
+
 PADDING, UNKNOWN, START, END = range(4)
+
+
+def are_ints(array: np.ndarray) -> bool:
+    """Whether an array holds ints, not bools, floats or strings that a cast would accept."""
+    return array.dtype.kind in "iu" or not array.size
+
+
+def int_rows(name: str, rows: np.ndarray | Sequence, axes: int = 1) -> list[np.ndarray]:
+    """The rows as arrays of ints of any size.
+
+    Args:
+        name: str, name of the argument, for the error.
+        rows: sequence of int arrays or sequences.
+        axes: int, axes of a row.
+
+    Raises:
+        ValueError: A row holds anything else; it is named, from 0.
+    """
+    arrays = [np.asarray(row) for row in rows]
+    for n, array in enumerate(arrays):
+        if array.ndim != axes or not are_ints(array):
+            raise ValueError(
+                f"Every row of {name} must be a sequence of int ids; row {n} is "
+                f"{rows[n]!r:.60}. Encode text with a tokenizer first."
+            )
+    return arrays
+
+
+def id_rows(
+    name: str, rows: np.ndarray | Sequence, vocabulary_size: int | None = None, plain: bool = False
+) -> list[np.ndarray]:
+    """The rows as int32 arrays, once `check_ids` has passed; arguments as there."""
+    arrays = int_rows(name, rows)
+    check_ids(name, arrays, vocabulary_size, plain)
+    return [array.astype("int32") for array in arrays]
+
+
+def id_matrix(
+    name: str, ids: np.ndarray | Sequence, vocabulary_size: int, may_be_empty: bool = False
+) -> np.ndarray:
+    """One int32 array of rows of equal length, once `check_ids` has passed; arguments as there.
+
+    Args:
+        name, vocabulary_size: as of `check_ids`.
+        ids: int, (batch, length).
+        may_be_empty: bool, whether the length may be 0.
+    """
+    try:
+        array = np.asarray(ids)
+    except ValueError:  # rows of several lengths
+        array = np.empty(0)
+    check(
+        array.ndim == 2 and are_ints(array) and (may_be_empty or array.size),
+        f"{name} must be (batch, length), of int ids",
+        shape=array.shape,
+        dtype=array.dtype.name,
+    )
+    check_ids(name, array, vocabulary_size)
+    return array.astype("int32")
 
 
 def check_ids(

@@ -20,8 +20,9 @@ class TokenMean(keras.metrics.Mean):
         raise NotImplementedError
 
     def update_state(self, y_true, y_pred, sample_weight=None):
-        labels = ops.convert_to_tensor(y_true, "int32")
-        values = self.values(labels, ops.convert_to_tensor(y_pred))
+        labels, logits = ops.convert_to_tensor(y_true, "int32"), ops.convert_to_tensor(y_pred)
+        # Of a classifier the loss takes labels (batch,) and (batch, 1).
+        values = self.values(ops.reshape(labels, ops.shape(logits)[:-1]), logits)
         self.update_values(labels, values, sample_weight)
 
     def update_values(self, labels: Any, values: Any, sample_weight: Any = None) -> None:

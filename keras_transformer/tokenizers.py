@@ -16,7 +16,7 @@ import keras
 
 from . import pieces
 from .checks import check
-from .ids import END, PADDING, START, UNKNOWN, check_ids
+from .ids import END, PADDING, START, UNKNOWN, check_ids, int_rows
 from .segmentations import SPACE_MARK
 
 MODEL_TYPES = ("bpe", "unigram", "char", "byte")
@@ -392,4 +392,4 @@ def _train(texts, vocabulary_size, model_type, characters):
 def _as_lists(sequences):
     if hasattr(sequences, "shape"):
         sequences = keras.ops.convert_to_numpy(sequences)
-    return [ids.tolist() if hasattr(ids, "tolist") else [int(i) for i in ids] for ids in sequences]
+    return [ids.tolist() for ids in int_rows("sequences", list(sequences))]

@@ -23,7 +23,14 @@ import tyro
 
 import keras_transformer as kt
 from keras_transformer import backend, data, distribution, training
-from keras_transformer.checks import check, check_above_0, check_at_least, check_finite, check_rates
+from keras_transformer.checks import (
+    check,
+    check_above_0,
+    check_at_least,
+    check_from_0,
+    check_optional,
+    check_rates,
+)
 from keras_transformer.configuration import TransformerConfig
 from keras_transformer.console import load_task
 from keras_transformer.saved_files import ADDED_OPTIONS, FileSummary
@@ -74,7 +81,8 @@ class RunOptions:
 
     def __post_init__(self):
         check_at_least(0, seed=self.seed)
-        check_at_least(1, threads=self.threads, devices=self.devices)
+        check_optional(1, threads=self.threads)
+        check_at_least(1, devices=self.devices)
         check_at_least(1, model_parallel=self.model_parallel)
         if self.tensorboard:
             _check_tensorboard()
@@ -144,8 +152,9 @@ class TrainingOptions(RunOptions):
     def __post_init__(self):
         super().__post_init__()
         check_at_least(1, epochs=self.epochs, warmup_steps=self.warmup_steps)
-        check_at_least(1, **self.budget, accumulate=self.accumulate, patience=self.patience)
-        check_at_least(1, checkpoint_every=self.checkpoint_every)
+        check_at_least(1, num_buckets=self.num_buckets, accumulate=self.accumulate)
+        check_optional(1, batch_size=self.batch_size, tokens_per_batch=self.tokens_per_batch)
+        check_optional(1, patience=self.patience, checkpoint_every=self.checkpoint_every)
         check_at_least(1, steps_per_execution=self.steps_per_execution)
         if self.steps_per_execution > 1 and backend.name() == "torch":
             raise ValueError(
@@ -154,8 +163,10 @@ class TrainingOptions(RunOptions):
             )
         check_at_least(0, average=self.average)
         check_rates(label_smoothing=self.label_smoothing, ema=self.ema or 0.0)
-        check_above_0(learning_rate=self.learning_rate, clip_norm=self.clip_norm)
-        check_from_0(r_drop=self.r_drop)
+        check_above_0(learning_rate=self.learning_rate)
+        if self.clip_norm is not None:
+            check_above_0(clip_norm=self.clip_norm)
+        check_from_0(r_drop=self.r_drop or 0)
         if self.batch_size and self.tokens_per_batch:
             raise ValueError("Give --batch-size or --tokens-per-batch, not both.")
         if self.ema and self.average:
@@ -204,7 +215,7 @@ class FineTuningOptions(TrainingOptions):
 
     def __post_init__(self):
         super().__post_init__()
-        check_at_least(1, lora_rank=self.lora_rank)
+        check_optional(1, lora_rank=self.lora_rank)
         check_rates(mix_share=self.mix_share)
         if self.init_from and self.output:
             inside = (
@@ -570,14 +581,6 @@ def print_unknown(share: float, what: str, options: FineTuningOptions) -> None:
 def column(name: str) -> int | str:
     """A column as the readers of tables take it: its number from 1, or its name."""
     return int(name) if name.isdecimal() else name
-
-
-def check_from_0(**numbers: float | None) -> None:
-    """Raises a ValueError for the first number that is neither None nor finite and at least 0."""
-    for name, value in numbers.items():
-        if value is not None:
-            check_finite(**{name: value})
-            check(value >= 0, f"{name} must be at least 0", **{name: value})
 
 
 def _check_tensorboard():

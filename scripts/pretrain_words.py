@@ -54,7 +54,7 @@ def main():
             own_rows(train),
             validation_data=own_rows(valid),
             **span,
-            callbacks=[training.Samples(lambda: samples(filler, valid_words)), *callbacks],
+            callbacks=[*callbacks, training.Samples(lambda: samples(filler, valid_words))],
             shuffle=False,  # the batches shuffle themselves
         )
     run.finish(model)

@@ -12,14 +12,19 @@ import tyro
 
 import keras_transformer as kt
 from keras_transformer import data, evaluation
-from keras_transformer.checks import check, check_above_0, check_at_least
+from keras_transformer.checks import (
+    check,
+    check_above_0,
+    check_at_least,
+    check_from_0,
+    check_optional,
+)
 from keras_transformer.configuration import PRESETS, TransformerConfig
 from keras_transformer.saved_files import FileSummary
 from options import (
     FineTuningOptions,
     Folder,
     RunOptions,
-    check_from_0,
     column,
 )
 
@@ -163,7 +168,7 @@ class TokenizerOptions(RunOptions):
 
     def __post_init__(self):
         super().__post_init__()
-        check_at_least(1, logits_in_pieces=self.logits_in_pieces)
+        check_optional(1, logits_in_pieces=self.logits_in_pieces)
         if self.logits_in_pieces and self.r_drop:
             raise ValueError("Give --logits-in-pieces or --r-drop, not both.")
 
@@ -309,7 +314,7 @@ class CleaningOptions(PreparedOptions):
         super().__post_init__()
         check_at_least(1, max_characters=self.max_characters)
         ratio = self.max_ratio
-        check_from_0(max_ratio=ratio)
+        check_from_0(max_ratio=ratio or 0)
         check(ratio is None or ratio >= 1, "max_ratio must be at least 1", max_ratio=ratio)
 
     @property
@@ -375,8 +380,8 @@ class ScoringOptions(RunOptions):
 
     def __post_init__(self):
         super().__post_init__()
-        check_at_least(1, beams=self.beams, bleu_sentences=self.bleu_sentences)
-        check_from_0(length_penalty=self.length_penalty)
+        check_optional(1, bleu_sentences=self.bleu_sentences)
+        kt.GenerationConfig(beams=self.beams, length_penalty=self.length_penalty)  # checks them
         try:
             evaluation.check_bleu_tokenizer(self.tokenize)
         except RuntimeError as error:  # its package or download is missing

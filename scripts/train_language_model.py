@@ -81,8 +81,8 @@ def main():
             validation_data=own_rows(valid),
             **span,
             callbacks=[
-                training.Samples(lambda: generator.generate(prompts, 100, 0.8)[0]),
                 *callbacks,
+                training.Samples(lambda: generator.generate(prompts, 100, 0.8)[0]),
             ],
             shuffle=False,  # the batches shuffle themselves
         )

@@ -66,12 +66,13 @@ def main():
         translator, train, valid = prepare(options, splits, tokenizers)
 
     bleu = functools.partial(evaluation.bleu, tokenize=options.tokenize)
-    callbacks, monitored = [training.Samples(lambda: samples(translator, splits.valid))], {}
+    callbacks, monitored = [], {}
     if options.bleu_sentences:
         number = options.bleu_sentences
         callbacks.append(training.ValidationScore(translator, splits.valid, bleu, number))
         monitored = {"monitor": "val_bleu", "mode": "max"}
-    model = fit(options, run, translator, train, valid, callbacks, **monitored)
+    shown = training.Samples(lambda: samples(translator, splits.valid))
+    model = fit(options, run, translator, train, valid, callbacks, [shown], **monitored)
     leave(model)  # from here on, each process works by itself
 
     evaluated = model.evaluate(valid, verbose=0, return_dict=True)
@@ -105,8 +106,11 @@ def main():
     print(f"The run is in {run.folder}. Try: python scripts/translate.py {run.folder}/model.keras")
 
 
-def fit(options, run, translator, train, valid, callbacks=(), **monitored):
-    """Trains the model of a translator and saves the translator; returns the compiled model."""
+def fit(options, run, translator, train, valid, first=(), last=(), **monitored):
+    """Trains the model of a translator and saves the translator; returns the compiled model.
+
+    Callbacks that add to the log are the first ones.
+    """
     print(train.summary())
     translator.model.summary()
     model, epochs = translator.model, options.epochs
@@ -128,7 +132,7 @@ def fit(options, run, translator, train, valid, callbacks=(), **monitored):
             own_rows(train),
             validation_data=own_rows(valid),
             **span,
-            callbacks=[*callbacks, *run_callbacks],
+            callbacks=[*first, *run_callbacks, *last],
             shuffle=False,  # the batches shuffle themselves
         )
     run.finish(model)

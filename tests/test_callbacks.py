@@ -13,6 +13,7 @@ from keras_transformer.training import (
     RDrop,
     ResumableCSVLogger,
     ResumableEarlyStopping,
+    Run,
     ValidationScore,
     average_checkpoints,
 )
@@ -153,6 +154,21 @@ def test_the_score_of_the_same_sentences_is_logged_after_every_epoch(dates, rand
     assert len(set(seen[0][0])) == 3
 
 
+def test_a_score_that_fails_does_not_cost_the_epoch(batches, tmp_path):
+    class Failing:
+        def translate(self, texts):
+            raise MemoryError("too long")
+
+    score = ValidationScore(Failing(), kt.data.Examples(["a"], ["b"]), None)
+    checkpoint = EpochCheckpoint(tmp_path, batches)
+    model, log = small_model(), ResumableCSVLogger(tmp_path / "history.csv")
+    for epochs in (1, 2):  # at the end of training, and as the next epoch begins
+        with pytest.raises(MemoryError, match="too long"):
+            model.fit(batches, epochs=epochs, shuffle=False, verbose=0,
+                      callbacks=[score, log, checkpoint])  # fmt: skip
+        assert checkpoint.finished_epochs == 1
+
+
 def test_progress_counts_real_tokens_and_the_minutes_of_all_epochs(batches, monkeypatch):
     clock = iter([100.0, 102.0, 104.0, 106.0])
     progress = Progress(batches)
@@ -271,6 +287,36 @@ def test_the_checkpoint_of_the_best_epoch_stays_until_there_is_a_better_one(batc
 def test_a_rule_that_cannot_be_is_an_error(options, message):
     with pytest.raises(ValueError, match=message):
         ResumableEarlyStopping("loss", **options)
+
+
+@pytest.mark.parametrize("monitor", ["val_loss", "val_seen"])
+def test_early_stopping_without_validation_data_is_refused_before_the_first_batch(batches, monitor):
+    model = small_model()
+    seen = kt.Perplexity(name="seen")
+    model.compile("sgd", kt.TokenCrossEntropy(), metrics=[seen])
+    with pytest.raises(ValueError, match=f"Early stopping needs {monitor}.*validation_data="):
+        model.fit(batches, verbose=0, callbacks=[ResumableEarlyStopping(monitor, 2)])
+    assert int(model.optimizer.iterations) == 0
+
+
+def test_a_number_that_another_callback_logs_may_be_monitored(batches):
+    def log(epoch, logs):
+        logs["val_x"] = 1.0
+
+    stopping = ResumableEarlyStopping("val_x", 2)
+    small_model().fit(batches, verbose=0, shuffle=False, callbacks=[
+        keras.callbacks.LambdaCallback(on_epoch_end=log), stopping])  # fmt: skip
+    assert stopping.best_epoch == 0
+
+
+def test_a_monitor_that_does_not_exist_is_named_once_the_checkpoint_is_written(tmp_path, batches):
+    run = Run(tmp_path)
+    run.begin({}, ["a"])
+    callbacks, model = run.callbacks(batches, patience=2, monitor="val_x"), small_model()
+    (span,) = run.restore(model, 3)
+    with pytest.raises(ValueError, match="monitor must be one of loss.*received monitor='val_x'"):
+        model.fit(batches, **span, verbose=0, shuffle=False, callbacks=callbacks)
+    assert len(list((tmp_path / "checkpoint").iterdir())) == 1
 
 
 # Files

@@ -155,6 +155,15 @@ def test_a_classifier_has_one_label_per_text(numpy, logits):
     assert numpy(TokenCrossEntropy()(labels, logits)) == pytest.approx(expected, abs=1e-6)
 
 
+def test_labels_of_a_classifier_may_have_an_axis_of_1(numpy, logits):
+    labels, of_texts, weights = np.array([4, 0, 6]), logits[:, 0], np.array([0.5, 2, 3], "float32")
+    for make in (TokenCrossEntropy, TokenAccuracy, Perplexity):
+        for weight in (None, weights, weights[:, None]):
+            flat = make()(labels, of_texts, None if weight is None else weight.reshape(-1))
+            column = make()(labels[:, None], of_texts, weight)
+            assert numpy(column) == pytest.approx(float(numpy(flat)), rel=1e-6)
+
+
 def test_labels_are_not_rounded_to_a_low_precision(numpy):
     # Neither float16 nor bfloat16 can represent 2049.
     logits = np.zeros((1, 1, 2050), "float32")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..checks import check, check_rates
+from ..checks import check_from_0, check_rates
 from ..ids import PADDING, UNKNOWN
 from ..vocabulary import MASK
 
@@ -27,7 +27,7 @@ def word_dropout(
 
     Source: Kiperwasser and Goldberg 2016, section 4.
     """
-    check(alpha >= 0, "alpha must be at least 0", alpha=alpha)
+    check_from_0(alpha=alpha)
     ids = np.concatenate(words)
     counts = np.bincount(ids)[ids]
     draws = np.random.default_rng(seed).random(len(ids))

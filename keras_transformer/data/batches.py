@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, Protocol
 import keras
 import numpy as np
 
-from ..checks import check, check_at_least
-from ..ids import END, PADDING, START, check_ids
+from ..checks import check, check_at_least, check_optional
+from ..ids import END, PADDING, START, are_ints, check_ids, id_rows, int_rows
 from .lengths import assign_buckets, pad
 
 FEW_EPOCHS = 4  # of resampled ids are measured to choose the shapes
@@ -161,7 +161,7 @@ class BucketedBatches(keras.utils.PyDataset):
                 "Give tokens_per_batch or batch_size, not both; received "
                 f"tokens_per_batch={tokens_per_batch}, batch_size={batch_size}."
             )
-        check_at_least(1, tokens_per_batch=tokens_per_batch, batch_size=batch_size)
+        check_optional(1, tokens_per_batch=tokens_per_batch, batch_size=batch_size)
         check_at_least(1, num_buckets=num_buckets, multiple=multiple, rows_multiple=rows_multiple)
         check_at_least(0, seed=seed)
         self.sides = sides
@@ -495,7 +495,10 @@ def chunks(ids: np.ndarray, length: int, start: int = 0) -> np.ndarray:
         ValueError: The text is shorter than two chunks.
     """
     check_at_least(1, length=length)
-    ids = np.asarray(ids, "int32")
+    ids = np.asarray(ids)
+    expected = "ids must be one sequence of ints"
+    check(ids.ndim == 1 and are_ints(ids), expected, shape=ids.shape, dtype=ids.dtype.name)
+    check_ids("ids", [ids])
     number = len(ids) // length - 1
     if number < 1:
         raise ValueError(
@@ -503,7 +506,7 @@ def chunks(ids: np.ndarray, length: int, start: int = 0) -> np.ndarray:
             "tokens. Provide more text, or choose shorter chunks."
         )
     start %= length
-    return ids[start : start + number * length].reshape(number, length)
+    return ids[start : start + number * length].reshape(number, length).astype("int32")
 
 
 def _rows_in_memory(columns, *examples):
@@ -517,8 +520,8 @@ def _translation_columns(source, target, vocabulary_sizes):
             "Expected as many source as target sentences, and at least one; received "
             f"{len(source)} and {len(target)}. Read the two sides as pairs."
         )
-    source = _plain_ids("source", source, vocabulary_sizes[0])
-    target = _plain_ids("target", target, vocabulary_sizes[1])
+    source = id_rows("source", source, vocabulary_sizes[0], plain=True)
+    target = id_rows("target", target, vocabulary_sizes[1], plain=True)
     return {
         "source_ids": Column(_with_end(source), side=0),
         "target_ids": Column(_with_start(target), side=1),
@@ -529,7 +532,7 @@ def _translation_columns(source, target, vocabulary_sizes):
 def _text_columns(texts, append_end, vocabulary_size):
     texts = list(texts)
     check(len(texts), "Expected at least one text", number=len(texts))
-    texts = _plain_ids("texts", texts, vocabulary_size)
+    texts = id_rows("texts", texts, vocabulary_size, plain=True)
     if append_end:
         return {"token_ids": Column(_with_start(texts)), "labels": Column(_with_end(texts))}
     shortest = min(map(len, texts))
@@ -554,24 +557,14 @@ def _word_columns(words, characters, labels):
                 f"received {len(ids)} words, the characters of {len(spelling)} and the labels "
                 f"{label!r:.60} in sentence {number}."
             )
+    characters = int_rows("characters", characters, axes=2)
+    check_ids("characters", [array.reshape(-1) for array in characters])
+    labels = id_rows("labels", labels if per_word else [labels])
     return {
-        "word_ids": Column(words),
+        "word_ids": Column(id_rows("words", words)),
         "character_ids": Column(characters),
-        "labels": Column(labels, side=0 if per_word else None),
+        "labels": Column(labels, side=0) if per_word else Column(list(labels[0]), side=None),
     }
-
-
-def _plain_ids(name, sequences, vocabulary_size):
-    """The ids of each sentence as int32, once they are known to be a plain text's."""
-    arrays = [np.asarray(ids) for ids in sequences]
-    for n, array in enumerate(arrays):
-        if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-            raise ValueError(
-                f"Every row of {name} must be a sequence of int ids; row {n} is "
-                f"{sequences[n]!r:.60}. Encode text with a tokenizer first."
-            )
-    check_ids(name, arrays, vocabulary_size, plain=True)
-    return [array.astype("int32") for array in arrays]
 
 
 def _with_start(sequences):

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ..checks import check, check_at_least
+from ..checks import check, check_optional
 from .examples import Examples, collect
 
 FORMS = ("NFC", "NFKC", "NFD", "NFKD")
@@ -80,7 +80,7 @@ class Cleaner:
             f"normalization must be one of {', '.join(FORMS)} or None",
             normalization=normalization,
         )
-        check_at_least(1, max_characters=max_characters)
+        check_optional(1, max_characters=max_characters)
         within = max_ratio is None or max_ratio >= 1
         check(within, "max_ratio must be at least 1", max_ratio=max_ratio)
         self.normalization, self.lowercase = normalization, lowercase

@@ -14,7 +14,7 @@ from typing import Any
 import filelock
 
 from ..atomic import atomic_write, write_text
-from ..checks import check, check_at_least
+from ..checks import check, check_at_least, check_optional
 from ..pieces import SAMPLED_TOGETHER
 from ..shards.files import Shard
 from ..shards.processes import ShardWriters
@@ -91,7 +91,8 @@ def prepare_corpus(
         OSError: A shard cannot be written.
     """
     check(kind in SIDES, f"kind must be one of {', '.join(SIDES)}", kind=kind)
-    check_at_least(1, sample=sample, shard_size=shard_size, num_processes=num_processes)
+    check_at_least(1, sample=sample, shard_size=shard_size)
+    check_optional(1, num_processes=num_processes)
     vocabulary: list[Any] = [vocabulary_size, model_type, separate_vocabularies, sample]
     if tokenizers is not None:
         _check_vocabularies(tokenizers, SIDES[kind])

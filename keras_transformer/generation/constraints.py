@@ -110,8 +110,9 @@ def constrain(logits, ids, position, constraints):
     if constraints.min_length is not None:
         too_short = per_sentence(position < constraints.min_length)
         forbidden.append(ops.logical_and(too_short, ops.equal(ids, END)))
+    forbidden = functools.reduce(ops.logical_or, forbidden)
     if constraints.prefix is not None:
         forced = per_sentence(ops.take(constraints.prefix, position, axis=1))
-        another = ops.logical_and(ops.not_equal(forced, PADDING), ops.not_equal(forced, ids))
-        forbidden.append(another)
-    return ops.where(functools.reduce(ops.logical_or, forbidden), IMPOSSIBLE, logits)
+        free = ops.equal(forced, PADDING)
+        forbidden = ops.where(free, forbidden, ops.not_equal(forced, ids))  # even END, too early
+    return ops.where(forbidden, IMPOSSIBLE, logits)

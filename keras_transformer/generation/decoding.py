@@ -15,9 +15,9 @@ from keras import ops
 
 from .. import backend
 from ..cache import Cache
-from ..checks import check, check_at_least, check_finite
-from ..configuration import SamplingConfig
-from ..ids import PADDING, START, check_ids
+from ..checks import check, check_at_least
+from ..configuration import GenerationConfig, SamplingConfig
+from ..ids import PADDING, START, are_ints, id_matrix
 from ..losses import token_cross_entropy
 from ..models.functional import Adaptation
 from .beam_search import BeamSearch, Hypotheses
@@ -195,12 +195,9 @@ class Decoding:
 
     def beam_request(self, beams: int, length_penalty: float, n_best: int, **batch: Any) -> Request:
         """What `decode` takes to do what `beam_search` does; a batch as in `greedy_request`."""
-        check_at_least(1, beams=beams, n_best=n_best)
-        check_finite(length_penalty=length_penalty)
+        GenerationConfig(beams=beams, length_penalty=length_penalty)  # checks them
+        check_at_least(1, n_best=n_best)
         check(n_best <= beams, "n_best must be from 1 to beams", n_best=n_best, beams=beams)
-        check(
-            length_penalty >= 0, "length_penalty must be at least 0", length_penalty=length_penalty
-        )
         alpha = backend.to_arguments(np.float32(length_penalty))
         return Request(BeamSearch(beams, n_best), alpha, *self._checked(**batch))
 
@@ -256,11 +253,11 @@ class Decoding:
         Raises:
             ValueError: an id is outside the vocabulary.
         """
-        target_ids = np.asarray(target_ids, "int32")
-        check_ids("target_ids", target_ids, self.model.target_vocabulary_size)
+        target_ids = id_matrix("target_ids", target_ids, self.model.target_vocabulary_size)
         if source_ids is not None:
-            source_ids = np.asarray(source_ids, "int32")
-            check_ids("source_ids", source_ids, self.model.source_vocabulary_size)
+            source_ids = id_matrix("source_ids", source_ids, self.model.source_vocabulary_size)
+            rows = dict(source_ids=len(source_ids), target_ids=len(target_ids))
+            check(len(set(rows.values())) == 1, "Expected one target per source", **rows)
         score = self._program("score", lambda: backend.jit(self._score_targets, self.model))
         return ops.convert_to_numpy(score(*backend.split_rows((source_ids, target_ids))))
 
@@ -286,11 +283,12 @@ class Decoding:
         """Source and constraints as tensors, the room of the caches, the length of the answers."""
         given = source_ids if source_ids is not None else prefix
         batch = np.size(max_length) if given is None else len(given)
+        max_length = _as_ints("max_length", max_length)
         room = int(np.max(max_length))
         check(
             room >= 1 and np.min(max_length) >= 0,
             "max_length must be at least 1",
-            max_length=max_length,
+            max_length=max_length.tolist(),
         )
         check(
             room <= (self.model.max_length or room),
@@ -302,7 +300,6 @@ class Decoding:
             room = min(room, self.model.max_length or room)
 
         def per_row(name, lengths):
-            lengths = np.asarray(lengths, "int32")
             check(
                 lengths.shape in ((), (batch,)),
                 f"{name} must be an int, or one per row",
@@ -313,34 +310,31 @@ class Decoding:
 
         constraints = Constraints(per_row("max_length", max_length))
         if min_length is not None and np.any(min_length):
-            check(np.min(min_length) >= 0, "min_length must be at least 0", min_length=min_length)
+            min_length = _as_ints("min_length", min_length)
+            smallest = int(np.min(min_length))
+            check(smallest >= 0, "min_length must be at least 0", min_length=smallest)
             constraints = constraints._replace(min_length=per_row("min_length", min_length))
         if prefix is not None:
-            prefix = self._checked_prefix(np.asarray(prefix, "int32"), constraints.max_length)
+            prefix = self._checked_prefix(prefix, constraints.max_length)
             constraints = constraints._replace(prefix=with_length(prefix, room))
         if source_ids is not None:
-            source_ids = self._checked_source(np.asarray(source_ids, "int32"))
+            source_ids = id_matrix("source_ids", source_ids, self.model.source_vocabulary_size)
         given = backend.split_rows(source_ids), backend.split_rows(constraints)
         return *given, room, int(np.max(max_length))
 
-    def _checked_source(self, source_ids):
-        check(
-            source_ids.ndim == 2 and all(source_ids.shape),
-            "source_ids must be (batch, length)",
-            shape=source_ids.shape,
-        )
-        check_ids("source_ids", source_ids, self.model.source_vocabulary_size)
-        return source_ids
-
     def _checked_prefix(self, prefix, max_length):
-        check_ids("prefix", prefix, self.model.target_vocabulary_size)
+        prefix = id_matrix("prefix", prefix, self.model.target_vocabulary_size, may_be_empty=True)
+        check(START not in prefix, f"A prefix must be without {START} (start)", prefix=prefix)
         check(
             len(prefix) == len(max_length),
             "prefix must have one row per answer",
             rows=len(max_length),
             shape=prefix.shape,
         )
-        lengths = (prefix != PADDING).sum(axis=1)
+        is_token = prefix != PADDING
+        rows = np.flatnonzero((is_token[:, 1:] > is_token[:, :-1]).any(axis=1)).tolist()
+        check(not rows, "A prefix must be padded on the right", rows=rows)
+        lengths = is_token.sum(axis=1)
         fits = (lengths <= max_length) | (max_length == 0)
         row = int(fits.argmin())  # the first that does not, if there is one
         check(
@@ -350,6 +344,15 @@ class Decoding:
             max_length=int(max_length[row]),
         )
         return prefix
+
+
+def _as_ints(name, values):
+    """Lengths as an int32 array; nothing but ints is cast."""
+    values = np.asarray(values)
+    expected = f"{name} must be an int, or one per row"
+    check(values.size and are_ints(values), expected, **{name: values.tolist()})
+    check(np.max(values) < 2**31, f"{name} must be below 2**31", **{name: values.tolist()})
+    return values.astype("int32")
 
 
 class _Program:
@@ -416,6 +419,7 @@ class _Program:
 
     def _continue(self, state, memory, constraints, parameters, stop):
         """State and answers at position `stop`, or when all sentences have ended."""
+        stop = ops.minimum(stop, self.search.length(state))  # a cache is not written past its end
 
         def step(state):
             return self._step(state, memory, constraints, parameters)

@@ -10,7 +10,7 @@ from .. import backend
 from ..checks import check
 from ..configuration import SamplingConfig
 from ..ids import END, PADDING, START
-from .constraints import top_tokens
+from .constraints import IMPOSSIBLE, top_tokens
 
 
 class GreedyState(NamedTuple):
@@ -135,6 +135,7 @@ def _draw(logits, position, parameters):
     Inverse transform sampling: the cumulative distribution is inverted at a uniform number.
     """
     p = ops.softmax((logits - logits[:, :1]) / parameters.temperature)  # no overflow
+    p = ops.where(logits > IMPOSSIBLE / 2, p, 0.0)  # which a high temperature would not leave 0
     nucleus = ops.cumsum(p, axis=-1) - p < parameters.top_p
     p = ops.where(nucleus, p, 0.0)
     cumulative = ops.cumsum(p, axis=-1)

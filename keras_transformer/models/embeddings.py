@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from .. import backend
-from ..checks import check, check_at_least
+from ..checks import check_above_0, check_at_least
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -126,7 +126,7 @@ class WordEmbedding(keras.layers.Layer):
         super().__init__(**kwargs)
         check_at_least(1, num_words=num_words, num_characters=num_characters, d_model=d_model)
         check_at_least(1, character_width=character_width, kernel_size=kernel_size)
-        check(stddev > 0, "stddev must be above 0", stddev=stddev)
+        check_above_0(stddev=stddev)
         self.num_words, self.num_characters = num_words, num_characters
         self.d_model = d_model
         self.character_width, self.kernel_size = character_width, kernel_size

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any, Self
 
-from ..checks import check_at_least
+from ..checks import check_optional
 from . import tasks
 
 PACKAGE = pathlib.Path(__file__).parents[1]
@@ -41,7 +41,7 @@ class ShardWriters:
     """
 
     def __init__(self, num_processes: int | None = None):
-        check_at_least(1, num_processes=num_processes)
+        check_optional(1, num_processes=num_processes)
         self.num_processes = num_processes or num_cores()
 
     def __enter__(self) -> Self:

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 from .. import backend
-from ..checks import check, check_at_least, check_finite, check_rates
+from ..checks import check, check_at_least, check_from_0, check_optional, check_rates
 from ..configuration import SamplingConfig
 from ..data.lengths import group_by_length, next_power_of_two, pad
 from ..generation import Decoding
@@ -80,7 +80,7 @@ class TextGenerator(Task):
     ):
         super().__init__(**kwargs)
         window = model.max_length if window is None else window
-        check_at_least(2, window=window)
+        check_optional(2, window=window)
         check_at_least(1, batch_size=batch_size)
         check(
             window is None or model.max_length is None or window <= model.max_length,
@@ -129,8 +129,7 @@ class TextGenerator(Task):
         """
         check_at_least(1, max_tokens=max_tokens)
         check_at_least(0, seed=seed)
-        check_finite(temperature=temperature)
-        check(temperature >= 0, "temperature must be at least 0", temperature=temperature)
+        check_from_0(temperature=temperature)
         sampling = SamplingConfig(temperature, top_k, top_p) if temperature else None
         prompts = checked_texts(prompts)
         prompt_ids = self._encode(prompts)

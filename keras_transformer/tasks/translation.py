@@ -12,7 +12,7 @@ from keras import ops
 
 from .. import backend
 from ..attention import attention_scores
-from ..checks import check, check_at_least
+from ..checks import check, check_at_least, check_optional
 from ..configuration import GenerationConfig, SamplingConfig
 from ..data import cleaning
 from ..data.lengths import group_by_length, pad
@@ -156,7 +156,7 @@ class Translator(Task):
             batch_size=batch_size,
             tokens_per_batch=tokens_per_batch,
         )
-        check_at_least(1, n_best=n_best)
+        check_optional(1, n_best=n_best)
         texts = checked_texts(texts)
         if config.beams == 1 and n_best is None and not return_scores:
             return self._translate_greedily(texts, prefixes, config)
@@ -263,7 +263,7 @@ class Translator(Task):
 
         Raises: as `translate`.
         """
-        check_at_least(0, seed=seed)
+        check_optional(0, seed=seed)
         config = self._config_with(
             min_length_ratio=min_length_ratio, max_length_ratio=max_length_ratio
         )

@@ -1,8 +1,10 @@
 """Callbacks: progress, validation scores, samples and early stopping."""
 
 import math
+import sys
 import time
 from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import Any
 
 import keras
@@ -83,7 +85,8 @@ def _mean_gradient(optimizer):
 class ValidationScore(keras.callbacks.Callback):
     """Translates the same sentences after every epoch and logs a score of the translations.
 
-    Place it before the callbacks that read the log.
+    Place it before the callbacks that read the log. An error does not cost the epoch: the log gets
+    NaN, and the error is raised once the other callbacks have seen the end of the epoch.
 
     Args:
         translator: a `Translator` over the model in training.
@@ -105,11 +108,24 @@ class ValidationScore(keras.callbacks.Callback):
         super().__init__()
         self.translator, self.score, self.name = translator, score, name
         self.source, self.target = (evenly_spaced(side, number) for side in examples)
+        self._error: Exception | None = None
 
     def on_epoch_end(self, epoch, logs=None):
-        with distribution.alone(self.model):
-            score = self.score(self.translator.translate(self.source), self.target)
-        logs[self.name] = distribution.of_first_process(float(getattr(score, "value", score)))
+        value = math.nan
+        try:
+            with distribution.alone(self.model):
+                score = self.score(self.translator.translate(self.source), self.target)
+            value = float(getattr(score, "value", score))
+        except Exception as error:  # raised once the checkpoint of the epoch is written
+            self._error = error
+        logs[self.name] = distribution.of_first_process(value)
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if self._error is not None:
+            raise self._error
+
+    def on_train_end(self, logs=None):
+        self.on_epoch_begin(0)
 
 
 class ResumableEarlyStopping(keras.callbacks.Callback):
@@ -122,7 +138,8 @@ class ResumableEarlyStopping(keras.callbacks.Callback):
         past: list of dict, the logs of the epochs before a resumption, each with its "epoch".
 
     Raises:
-        ValueError: If `patience` or `mode` is out of range.
+        ValueError: If `patience` or `mode` is out of range. In `fit`: the log will not have, or
+            does not have, the number.
 
     Departs: keras.callbacks.EarlyStopping starts counting again when a run is resumed, and trains
         one more batch of a run that was stopped. The best weights are kept by `EpochCheckpoint`.
@@ -150,11 +167,25 @@ class ResumableEarlyStopping(keras.callbacks.Callback):
         best = self.best_epoch
         return best is not None and max(self.values) - best >= self.patience
 
+    def on_train_begin(self, logs=None):
+        fit = frame_of_fit(self.model, sys._getframe())
+        if fit is None or fit.f_locals.get("validation_data", self) is not None:
+            return
+        compiled = getattr(getattr(self.model, "_compile_metrics", None), "_user_metrics", None)
+        names = [getattr(metric, "name", metric) for metric in keras.tree.flatten(compiled)]
+        if self.monitor in [f"val_{name}" for name in ("loss", *names)]:
+            raise ValueError(
+                f"Early stopping needs {self.monitor}, which fit computes on validation data; "
+                "received none. Pass fit(..., validation_data=...), or monitor another number."
+            )
+
     def on_epoch_end(self, epoch, logs=None):
         self._add(epoch, logs)
         self.model.stop_training |= self.stopped
 
     def _add(self, epoch, logs):
+        known = ", ".join(logs)
+        check(self.monitor in logs, f"monitor must be one of {known}", monitor=self.monitor)
         value = self.sign * float(logs[self.monitor])
         self.values[epoch] = math.inf if math.isnan(value) else value
 
@@ -173,6 +204,15 @@ class Samples(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
         with distribution.alone(self.model):
             print(f"\n{self.sample()}")
+
+
+def frame_of_fit(model: keras.Model, frame: FrameType | None) -> FrameType | None:
+    """The frame of the model's `fit` that called this one, at any depth; None: there is none."""
+    while frame is not None:
+        if frame.f_code.co_name == "fit" and frame.f_locals.get("self") is model:
+            break
+        frame = frame.f_back
+    return frame
 
 
 def evenly_spaced(examples: Sequence, number: int) -> Sequence:

@@ -13,7 +13,7 @@ from keras import ops
 
 from .. import backend, distribution
 from ..atomic import atomic_write, check_space, write_text
-from ..checks import check_at_least
+from ..checks import check_at_least, check_optional
 from .callbacks import ResumableEarlyStopping
 from .fine_tuning import adapted_layers
 from .weight_files import add_checksum, check_weights, read_state, set_damaged_aside
@@ -68,7 +68,8 @@ class EpochCheckpoint(keras.callbacks.Callback):
         every: int | None = None,
     ):
         super().__init__()
-        check_at_least(1, keep=keep, every=every)
+        check_at_least(1, keep=keep)
+        check_optional(1, every=every)
         self.folder = pathlib.Path(folder)
         self.batches = batches
         self.seed = seed

@@ -10,6 +10,7 @@ from typing import Any
 import keras
 
 from .. import backend, distribution
+from .callbacks import frame_of_fit
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -65,12 +66,7 @@ class SaveOnSignal(keras.callbacks.Callback):
         signal.signal(number, signal.SIG_DFL)
 
     def _is_in_fit(self, frame):
-        """Whether a frame was called, at any depth, by the model's `fit`."""
-        while frame is not None:
-            if frame.f_code.co_name == "fit" and frame.f_locals.get("self") is self.model:
-                return True
-            frame = frame.f_back
-        return False
+        return frame_of_fit(self.model, frame) is not None
 
     def _exit(self):
         self.on_train_end()

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from ..checks import check
+from ..checks import check_from_0
 from .wrapped import GivenLoss, WrappedModel
 
 
@@ -60,7 +60,7 @@ class RDrop(WrappedModel):
 
     def __init__(self, transformer: keras.Model, alpha: float = 5.0, **kwargs):
         super().__init__(transformer, **kwargs)
-        check(alpha >= 0, "alpha must be at least 0", alpha=alpha)
+        check_from_0(alpha=alpha)
         self.alpha = alpha
 
     def call(self, inputs, training=False):
@@ -79,10 +79,10 @@ class RDrop(WrappedModel):
 
         logits = ops.reshape(y_pred, (-1, *ops.shape(y_pred)[2:]))
         loss = super().compute_loss(x, twice(y), logits, twice(sample_weight), training)
-        divergence = symmetric_kl_divergence(y_pred)
+        divergence = ops.reshape(symmetric_kl_divergence(y_pred), ops.shape(y))  # (batch, 1), too
         return loss + self.alpha / 2 * GivenLoss("divergence")(y, divergence, sample_weight)
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
-        both_passes = len(y_pred.shape) == len(y.shape) + 2  # in training
+        both_passes = len(y_pred.shape) > len(self.transformer.output_shape)  # in training
         first = y_pred[0] if both_passes else y_pred
         return super().compute_metrics(x, y, first, sample_weight)

@@ -161,7 +161,8 @@ class Run:
         `fit` ends early with a FloatingPointError if the loss is infinite or not a number, and with
         a SystemExit after Control-C or SIGTERM; the run can then be resumed.
 
-        Callbacks that add to the log go before them.
+        Callbacks that add to the log go before them, such as `ValidationScore`; others, such as
+        `Samples`, go after them: the checkpoint of an epoch is then written before they may fail.
 
         Args:
             batches: training data that shuffles itself from the seed and its `epoch`.
@@ -184,6 +185,7 @@ class Run:
         )
         log = ResumableCSVLogger(self.folder / "history.csv", self._checkpoint.finished_epochs)
         callbacks = [SynchronizedGradients(), FiniteLoss(), Progress(batches), log]
+        callbacks.append(self._checkpoint)  # before all that may fail at the end of an epoch
         if patience is not None:
             self._early_stopping = ResumableEarlyStopping(monitor, patience, mode, log.past)
             callbacks.append(self._early_stopping)
@@ -191,7 +193,7 @@ class Run:
                 self._checkpoint.early_stopping = self._early_stopping
         if tensorboard and distribution.is_first_process():
             callbacks.append(keras.callbacks.TensorBoard(self.folder / "tensorboard"))
-        return [*callbacks, self._checkpoint, SaveOnSignal(self._checkpoint)]
+        return [*callbacks, SaveOnSignal(self._checkpoint)]
 
     def restore(self, model: keras.Model, epochs: int) -> Iterator[dict[str, int]]:
         """Loads the last checkpoint, if there is one; comes after `callbacks`.

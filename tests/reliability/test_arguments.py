@@ -85,6 +85,121 @@ def test_what_cannot_be_is_named_with_what_was_expected(given, name):
         call(given)
 
 
+LAYERS = {
+    "attention": lambda size: kt.MultiHeadAttention(size),
+    "feed_forward": lambda size: kt.FeedForward(size),
+    "heads": lambda size: kt.EncoderBlock(size, 8),
+    "d_ff": lambda size: kt.EncoderBlock(2, size),
+    "decoder_d_ff": lambda size: kt.DecoderBlock(2, size),
+    "layers": lambda size: kt.Decoder(size, num_heads=2, d_ff=8),
+    "vocabulary": lambda size: kt.TokenEmbedding(size, 8),
+    "d_model": lambda size: kt.TokenEmbedding(10, size),
+    "words": lambda size: kt.WordEmbedding(size, 9, 8),
+    "characters": lambda size: kt.WordEmbedding(9, 9, 8, character_width=size),
+    "model_layers": lambda size: kt.Transformer(9, **{**S, "num_layers": size}),
+    "labels": lambda size: kt.TaggingModel(9, 9, size, **S),
+    "warmup": lambda size: kt.WarmupSchedule(8, size),
+    "beams": lambda size: kt.GenerationConfig(beams=size),
+    "buckets": lambda size: kt.TranslationBatches([[4]], [[5]], num_buckets=size),
+}
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_size_is_an_integer_and_none_is_no_size(name):
+    for size in (None, True, 2.0, "2", 0):
+        with pytest.raises(ValueError, match=f"must be an integer of at least .*={size!r}"):
+            LAYERS[name](size)
+
+
+IDS_OF = {
+    "greedy": lambda g, ids: g["decoding"].greedy(ids, 3),
+    "sample": lambda g, ids: g["decoding"].sample(ids, 3, [0]),
+    "beam_search": lambda g, ids: g["decoding"].beam_search(ids, 3),
+    "stream": lambda g, ids: next(g["decoding"].stream(ids, 3)),
+    "score": lambda g, ids: g["decoding"].score(ids, IDS),
+    "scored": lambda g, ids: g["decoding"].score(IDS, ids),
+    "prefix": lambda g, ids: g["decoding"].greedy(IDS, 3, prefix=ids),
+    "max_length": lambda g, ids: g["decoding"].greedy(IDS, ids[:, 0]),
+    "min_length": lambda g, ids: g["decoding"].greedy(IDS, 9, min_length=ids[:, 0]),
+    "pairs": lambda g, ids: kt.TranslationBatches(ids, ids),
+    "texts": lambda g, ids: kt.TextBatches(ids),
+    "words": lambda g, ids: kt.WordBatches(ids, np.ones((*ids.shape, 4), int), [1]),
+    "characters": lambda g, ids: kt.WordBatches([[3, 3, 3]], ids[:, None].repeat(3, 1), [1]),
+    "labels": lambda g, ids: kt.WordBatches([[3, 3]], np.ones((1, 2, 4), int), ids),
+    "label": lambda g, ids: kt.WordBatches([[3, 3]], np.ones((1, 2, 4), int), ids[:, 0]),
+    "chunks": lambda g, ids: kt.chunks(ids[0], 1),
+    "decode": lambda g, ids: g["tokenizer"].decode(ids),
+    "decoded lists": lambda g, ids: g["tokenizer"].decode(ids.tolist()),
+    "tokens": lambda g, ids: g["tokenizer"].tokens(ids[0]),
+}
+
+
+@pytest.mark.parametrize("name", IDS_OF)
+def test_no_id_is_cast_before_it_is_checked(given, name):
+    for wrong in ([[2**32 + 5, 6]], [[4.7, 6.0]], [["4", "6"]], [[True, True]], [[2**70, 6]]):
+        with pytest.raises(ValueError, match="[Ee]very (id|row)|must be|must have one|longer than"):
+            IDS_OF[name](given, np.array(wrong))
+    for right in ("int8", "uint16", "int64"):
+        if name not in ("max_length", "min_length"):
+            IDS_OF[name](given, np.array([[5, 6]], right))
+
+
+def test_a_prefix_holds_tokens_that_an_answer_can_have(given):
+    for prefix in ([[2, 5]], [[5, 0, 6]]):
+        with pytest.raises(ValueError, match="A prefix must be"):
+            given["decoding"].greedy(IDS, 4, prefix=prefix)
+    ended = given["decoding"].greedy(IDS, 6, min_length=4, prefix=[[5, 3]])
+    np.testing.assert_array_equal(ended, [[5, 3, 0, 0, 0, 0]])  # the prefix decides, not min_length
+
+
+EXTREME = {
+    "length_penalty": (lambda x: kt.GenerationConfig(length_penalty=x), [0, 10], [10.1, 100, -1]),
+    "temperature": (lambda x: kt.SamplingConfig(temperature=x), [1e-30, 1e30], [1e-46, 1e39, 0]),
+    "top_p": (lambda x: kt.SamplingConfig(top_p=x), [1e-30, 1], [1e-46, 0, 1.1]),
+    "epsilon": (lambda x: kt.TransformerConfig(layer_norm_epsilon=x), [1e-30], [1e-46, 0, None]),
+    "dropout": (lambda x: kt.TransformerConfig(dropout=x), [0, 0.999], [1.0, None]),
+    "stddev": (lambda x: kt.WordEmbedding(9, 9, 8, stddev=x), [1e-30], [0, 1e39, None]),
+    "alpha": (lambda x: kt.training.RDrop(MODEL, x), [0, 5], [1e39, float("nan"), None]),
+}
+MODEL = kt.LanguageModel(9, **S)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("name", EXTREME)
+def test_a_number_that_float32_cannot_hold_is_refused(name):
+    make, accepted, refused = EXTREME[name]
+    for value in accepted:
+        make(value)
+    for value in refused:
+        with pytest.raises(ValueError, match="must be"):
+            make(value)
+
+
+def test_scores_are_finite_with_every_accepted_option(given):
+    decoding = given["decoding"]
+    for penalty in (0, 0.6, 10):
+        found = decoding.beam_search(IDS, 6, beams=3, length_penalty=penalty, n_best=3)
+        assert np.isfinite(found.scores).all() and (found.scores < 0).all()
+        assert (np.diff(found.scores[found.finished]) <= 0).all()
+
+
+def test_no_temperature_makes_what_is_forbidden_possible(given):
+    for temperature in (1e-30, 1.0, 1e9, 1e30):
+        answers = given["decoding"].sample(IDS.repeat(20, 0), 4, range(20), temperature)
+        assert not np.isin(answers, (kt.PADDING, kt.START))[:, 0].any()
+        assert not (answers == kt.START).any()
+
+
+@pytest.mark.parametrize("slot", [3, np.int64(3), np.array(3)])
+def test_a_cache_is_not_written_past_its_end(given, slot):
+    model = given["language_model"]
+    kt.Cache(model.empty_cache(1, 5), {}, slot, np.array([3, 4]))
+    for wrong in (slot, -1):
+        with pytest.raises(ValueError, match="A cache of 4 slots must fit the tokens"):
+            kt.Cache(model.empty_cache(1, 4), {}, wrong, np.array([3, 4]))
+
+
 def test_batches_read_a_generator_once():
     rows = [[4, 5], [6], [7, 8]]
     batches = kt.TranslationBatches(iter(rows), iter(rows))
