@@ -363,12 +363,11 @@ valid_inputs, valid_labels = valid_batches[0]
 # Each study is compiled with its schedule, and with a loss for each of its networks. (Then an
 # evaluation gives it the metrics of each output, which Keras otherwise adds within the first step:
 # TensorFlow would trace that step twice, which takes longer than the training.
-# `kt.FunctionalModel`, a functional `keras.Model`, sees to the state of Adam, and spares PyTorch
-# the Python of the layers.)
+# The state of Adam, which is built beforehand, would have it do so, too.)
 
 # %%
 for schedule, outputs in studies:
-    study = kt.FunctionalModel(ids_of, outputs)
+    study = keras.Model(ids_of, outputs)
     all_valid = dict.fromkeys(outputs, valid_labels)
     study.compile(
         kt.paper_optimizer(schedule),
@@ -376,6 +375,7 @@ for schedule, outputs in studies:
         metrics={name: [kt.TokenAccuracy(), kt.Perplexity()] for name in outputs},
         jit_compile=backend.prefers_jit(),
     )
+    study.optimizer.build(study.trainable_variables)
     study.evaluate(valid_inputs, all_valid, batch_size=200, verbose=0)
     seen = study.fit(
         arrays,

@@ -73,8 +73,7 @@ for name, (ids, labels) in draws[0].items():
 # twice, and averages over places; the Transformer is one encoder block, with the same average. We
 # keep the first weights of each, to start again from them. (The networks are so small that the
 # Python around a step takes longer than the step. So TensorFlow and JAX are asked for 13 steps at
-# once, and `kt.FunctionalModel`, a functional `keras.Model`, spares PyTorch the Python of the
-# layers.)
+# once.)
 
 # %%
 starts, BATCH, STEPS = {}, 64, 13  # steps per epoch
@@ -85,7 +84,7 @@ def network(*body, optimizer=None):
     x = ids = keras.Input((LENGTH,), dtype="int32")
     for layer in [*body, layers.Dense(CLASSES)]:
         x = layer(x)
-    model = kt.FunctionalModel(ids, x)
+    model = keras.Model(ids, x)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(
         optimizer or keras.optimizers.Adam(5e-3),

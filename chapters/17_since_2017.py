@@ -283,7 +283,7 @@ def reader(networks, length):
     for embed, positions, block, norm in networks:
         h = block(positions(embed(ids)), kt.look_ahead_mask(length))
         outputs.append(embed(norm(h), reverse=True))
-    return kt.FunctionalModel(ids, ops.stack(outputs, axis=1))  # chapter 10
+    return keras.Model(ids, ops.stack(outputs, axis=1))
 
 
 # %%
@@ -293,6 +293,7 @@ schedule = keras.optimizers.schedules.CosineDecay(
     0.0, steps - 50, warmup_target=0.01, warmup_steps=50
 )
 model.compile(kt.paper_optimizer(schedule), kt.TokenCrossEntropy())
+model.optimizer.build(model.trainable_variables)  # chapter 10
 targets = np.repeat(drawn[:, None, 1:], len(variants), axis=1)
 model.fit(drawn[:, :-1], targets, batch_size=batch, shuffle=False, verbose=0)
 

@@ -168,7 +168,7 @@ outputs = {
     "dropout": network(inputs, dropout=0.3),
     "all": network(inputs, tied=True, dropout=0.3),
 }
-study = kt.FunctionalModel(inputs, outputs)
+study = keras.Model(inputs, outputs)
 with_decay = keras.Model(inputs, [outputs["decay"], outputs["all"]]).trainable_variables
 kernels = {id(v) for v in with_decay if v.path.endswith(("kernel", "embeddings"))}
 rounds = [windows(piece_ids, 7 * n) for n in range(ROUNDS)]
@@ -181,6 +181,7 @@ optimizer = keras.optimizers.AdamW(cosine, weight_decay=0.5)
 optimizer.exclude_from_weight_decay([v for v in study.variables if id(v) not in kernels])
 losses = {name: kt.TokenCrossEntropy() for name in outputs}
 study.compile(optimizer, losses, jit_compile=backend.prefers_jit())
+optimizer.build(study.trainable_variables)  # chapter 10
 
 # %% [markdown]
 # (Weight decay is for matrices: biases and the gains of layer normalization are left alone, as is

@@ -21,7 +21,6 @@ from .masks import look_ahead_mask, padding_mask
 from .metrics import Perplexity, TokenAccuracy
 from .models import (
     ClassificationModel,
-    FunctionalModel,
     LanguageModel,
     Pooling,
     TaggingModel,
@@ -70,7 +69,6 @@ __all__ = [
     "Encoder",
     "EncoderBlock",
     "FeedForward",
-    "FunctionalModel",
     "GenerationConfig",
     "Hypothesis",
     "LanguageModel",

@@ -1,7 +1,6 @@
 """Scaled dot-product attention and its heads: sections 3.2.1 and 3.2.2."""
 
-import contextlib
-import functools
+import contextvars
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +11,9 @@ from . import backend
 from .checks import check, check_at_least, check_optional, check_rates
 from .masks import add_look_ahead, per_head
 from .positions import apply_rotary_embedding
+
+# The weights by path, where `attention_scores` asks for them: each thread has its own.
+_scores = contextvars.ContextVar[dict | None]("attention_scores", default=None)
 
 
 def scaled_dot_product_attention(
@@ -151,12 +153,15 @@ class MultiHeadAttention(keras.layers.Layer):
             k, v = cache.keys_and_values(self, value)
         mask, is_causal = per_head(attention_mask), use_causal_mask and cache is None
 
-        needs_weights = return_attention_scores or (training and self.dropout)
+        scores = _scores.get()
+        needs_weights = return_attention_scores or scores is not None or (training and self.dropout)
         if needs_weights or cache is not None or not backend.has_fused_attention(q.dtype):
             mask = add_look_ahead(mask, ops.shape(q)[2], ops.shape(k)[2]) if is_causal else mask
             heads, weights = scaled_dot_product_attention(q, k, v, mask, self.weights_dropout)
         else:
             heads, weights = backend.fused_attention(q, k, v, mask, is_causal), None
+        if scores is not None:
+            scores[self.path] = weights
         output = self.output_projection(self.join_heads(heads))
         return (output, weights) if return_attention_scores else output
 
@@ -230,28 +235,10 @@ def attention_scores(layer: keras.layers.Layer, *args: Any, **kwargs: Any) -> di
         Dict from the path of an attention layer, in the order of their calls, to its weights:
         float, (batch, num_heads, target length, source length).
     """
-    scores = {}
-    with contextlib.ExitStack() as stack:
-        for attention in layer._flatten_layers():
-            if isinstance(attention, MultiHeadAttention):
-                stack.enter_context(_recording(attention, scores))
-        stack.enter_context(backend.layer_by_layer())
-        layer(*args, **kwargs)
-    return scores
-
-
-@contextlib.contextmanager
-def _recording(attention, scores):
-    """Puts the weights of each call of an attention layer into `scores`."""
-    plain_call = attention.call
-
-    @functools.wraps(plain_call)
-    def call(*args, **kwargs):
-        output, scores[attention.path] = plain_call(*args, **kwargs, return_attention_scores=True)
-        return output
-
-    attention.call = call
+    scores: dict[str, Any] = {}
+    token = _scores.set(scores)
     try:
-        yield
+        layer(*args, **kwargs)
     finally:
-        del attention.call
+        _scores.reset(token)
+    return scores

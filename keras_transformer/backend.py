@@ -26,9 +26,6 @@ from .shards.processes import num_cores
 
 _recording_lock = threading.Lock()  # PyTorch records one function at a time
 _portable = contextvars.ContextVar("portable", default=False)
-_layer_by_layer = contextvars.ContextVar("layer_by_layer", default=False)
-
-RECORDED_AT = 20  # uses of a shape, in `trace`
 
 
 def name() -> str:
@@ -223,7 +220,8 @@ def with_gradient(function: Callable, gradient: Callable) -> Callable:
     """A function with a gradient of its own, of what it says it needs.
 
     `ops.custom_gradient` keeps whatever the gradient mentions: on PyTorch out of the sight of
-    rematerialization. And JAX lets it mention nothing that is being traced.
+    rematerialization. And JAX lets it mention nothing that is being traced. Of what is kept PyTorch
+    knows no gradient, so that it refuses a second derivative.
 
     Args:
         function: from a float tensor and constants to a tensor, and a tuple of tensors to keep.
@@ -263,17 +261,32 @@ def _with_gradient_on_torch():
     """One class for all functions: making one takes longer than a small operation."""
     import torch
 
+    class NotDifferentiable(torch.autograd.Function):
+        @staticmethod
+        def forward(context, gradient, result):  # the result depends on what it is a gradient by
+            return gradient.view_as(gradient)
+
+        @staticmethod
+        def backward(context, upstream):
+            raise RuntimeError(
+                "The loss has no second derivative on PyTorch; use TensorFlow or JAX, or a loss of "
+                "keras.losses."
+            )
+
     class WithGradient(torch.autograd.Function):
         @staticmethod
         def forward(context, function, gradient, x, *constants):
             result, kept = function(x, *constants)
-            context.save_for_backward(*kept)
+            context.save_for_backward(result, *kept)
             context.gradient, context.num_constants = gradient, len(constants)
             return result
 
         @staticmethod
         def backward(context, upstream):
-            by_x = context.gradient(upstream, *context.saved_tensors)
+            result, *kept = context.saved_tensors
+            by_x = context.gradient(upstream, *kept)
+            if torch.is_grad_enabled():  # create_graph=True
+                by_x = NotDifferentiable.apply(by_x, result)
             return None, None, by_x, *[None] * context.num_constants
 
     return WithGradient
@@ -336,93 +349,49 @@ def jit(function: Callable, model: keras.Model, *static: str) -> Callable:
     return torch.inference_mode()(function)
 
 
-def trace(function: Callable, training: bool = False) -> Callable:
+def trace(function: Callable) -> Callable:
     """On PyTorch, the tensor operations of `function`, recorded once per shape of its input.
 
     A decoding step is some hundred small operations, and the Python of Keras around them takes
     several times as long as they do. torch.compile, a third faster still, takes half a minute per
     shape. XLA needs none of this: elsewhere this is `function` itself. Weights are read in place.
 
+    A record holds neither gradients nor random numbers: it is for inference alone.
+
     Args:
         function: its arguments are structures of tensors.
-        training: bool, True: it is differentiated and draws dropout, with the same bits. A shape is
-            then recorded when it comes a number of times (`RECORDED_AT`), because recording takes
-            as long as some twenty-five steps gain.
 
     Returns:
         A function with the same arguments.
     """
     if name() != "torch":
         return function
-    programs, uses = {}, collections.Counter()
+    programs: dict = {}
 
     def run(*args):
         shapes = (x if x is None else (x.shape, x.dtype) for x in keras.tree.flatten(args))
         key = (*map(type, args), *shapes)
         if key not in programs:
-            uses[key] += 1
-            if training and uses[key] < RECORDED_AT:
-                return function(*args)
             with _recording_lock:
                 if key not in programs:
-                    programs[key] = _recorded_or_as_it_is(function, args, training)
+                    programs[key] = _recorded(function, args)
         return programs[key](*args)
 
     return run
 
 
-def is_training_step(*args: Any) -> bool:
-    """Whether a trace of training may take over: on PyTorch, with values, to be differentiated."""
-    if name() != "torch" or _layer_by_layer.get():
-        return False
-    import torch
-
-    for x in keras.tree.flatten(args):
-        if isinstance(x, keras.KerasTensor) or (torch.is_tensor(x) and x.is_meta):
-            return False
-    return torch.is_grad_enabled() and not torch.compiler.is_compiling()
-
-
-@contextlib.contextmanager
-def layer_by_layer() -> Iterator[None]:
-    """Within it, models call each of their layers, whatever `trace` has recorded."""
-    token = _layer_by_layer.set(True)
-    try:
-        yield
-    finally:
-        _layer_by_layer.reset(token)
-
-
-def _recorded_or_as_it_is(function, args, training):
-    """`function` itself where a layer in training asks for a value, as an `if` on a tensor does."""
-    try:
-        return _recorded(function, args, pre_dispatch=training)
-    except RuntimeError as error:
-        if training and "tracing tensor" in str(error):
-            return function
-        raise
-
-
-def _recorded(function, args, pre_dispatch):
-    """The operations of `function` on such arguments, as a torch.fx.GraphModule.
-
-    With `pre_dispatch` they are those that autograd sees, not those that it calls.
-    """
+def _recorded(function, args):
+    """The operations of `function` on such arguments, as a torch.fx.GraphModule."""
     import torch
     from torch._guards import TracingContext, tracing
     from torch._subclasses import FakeTensorMode
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    generator = _torch_generator()
-    state = generator.get_state()
     # Copies, because a tensor that is given twice would be recorded as one argument.
     copies = keras.tree.map_structure(lambda x: x if x is None else x.clone(), args)
-    try:
-        # With no context, PyTorch makes a mode for the shape of every result: half of the time.
-        with torch.no_grad(), tracing(TracingContext(FakeTensorMode())):
-            program = make_fx(_without_conversions(function), pre_dispatch=pre_dispatch)(*copies)
-    finally:
-        generator.set_state(state)  # as if nothing had been drawn
+    # With no context, PyTorch makes a mode for the shape of every result: half of the time.
+    with torch.no_grad(), tracing(TracingContext(FakeTensorMode())):
+        program = make_fx(_without_conversions(function))(*copies)
     for node in program.graph.nodes:
         node.meta.clear()  # the stack trace of each: far larger than the program
     return program

@@ -8,6 +8,7 @@ import sys
 import keras
 import numpy as np
 import pytest
+from keras import ops
 
 import oracle
 from keras_transformer import backend
@@ -96,6 +97,45 @@ def test_the_gradient_is_p_minus_q_per_token_and_exactly_zero_at_padding(
     expected = (oracle.softmax(logits) - q) / (LABELS > 0).sum()
     np.testing.assert_array_equal(gradient[LABELS == 0], 0)
     np.testing.assert_allclose(gradient[LABELS > 0], expected[LABELS > 0], atol=1e-6)
+
+
+def second_derivative(function, x, direction):
+    """d/dx of the inner product of a direction with d function / dx."""
+    x, direction = ops.convert_to_tensor(x), ops.convert_to_tensor(direction)
+    if backend.name() == "jax":
+        import jax
+
+        return jax.grad(lambda x: ops.sum(jax.grad(function)(x) * direction))(x)
+    if backend.name() == "tensorflow":
+        import tensorflow as tf
+
+        with tf.GradientTape() as outer, tf.GradientTape() as inner:
+            outer.watch(x)
+            inner.watch(x)
+            y = function(x)
+            along = ops.sum(inner.gradient(y, x) * direction)
+        return outer.gradient(along, x)
+    import torch
+
+    (gradient,) = torch.autograd.grad(function(x.requires_grad_()), x, create_graph=True)
+    return torch.autograd.grad(ops.sum(gradient * direction), x)[0]
+
+
+def test_the_second_derivative_is_right_or_refused(numpy, normal, logits):
+    direction, loss = normal(*logits.shape, seed=1), TokenCrossEntropy(0.1)
+    weights = ops.convert_to_tensor((LABELS > 0) / (LABELS > 0).sum(), "float32")
+
+    def plain(x):  # but for what is linear in the logits
+        return ops.sum(ops.logsumexp(x, axis=-1) * weights)
+
+    expected = numpy(second_derivative(plain, logits, direction))
+    assert np.abs(expected).max() > 0.01
+    if backend.name() == "torch":
+        with pytest.raises(RuntimeError, match="no second derivative on PyTorch"):
+            second_derivative(lambda x: loss(LABELS, x), logits, direction)
+        return
+    found = numpy(second_derivative(lambda x: loss(LABELS, x), logits, direction))
+    np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 def test_a_batch_of_nothing_but_padding_costs_0_and_has_a_finite_gradient(numpy, gradients, logits):

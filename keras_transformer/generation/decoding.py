@@ -5,7 +5,6 @@ search) is an object that begins a state and advances it by the model's logits; 
 in a loop, compiled once per shape of its input.
 """
 
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -19,12 +18,11 @@ from ..checks import check, check_at_least
 from ..configuration import GenerationConfig, SamplingConfig
 from ..ids import PADDING, START, are_ints, id_matrix
 from ..losses import token_cross_entropy
-from ..models.functional import Adaptation
+from ..models.functional import Programs
 from .beam_search import BeamSearch, Hypotheses
 from .constraints import Constraints
 from .sampling import GreedySearch, Sampling, sampling_parameters, with_length
 
-_lock = threading.Lock()  # of the programs of all searches
 FIRST_LENGTH = 32  # tokens that fit into the first cache; it doubles when they are used up
 
 
@@ -56,8 +54,7 @@ class Decoding:
 
     def __init__(self, model: keras.Model):
         self.model = model
-        self._programs: dict = {}
-        self._adaptation = Adaptation(model)
+        self._programs = Programs(model)
 
     def greedy(
         self, source_ids: Any, max_length: Any, min_length: Any = None, prefix: Any = None
@@ -258,7 +255,7 @@ class Decoding:
             source_ids = id_matrix("source_ids", source_ids, self.model.source_vocabulary_size)
             rows = dict(source_ids=len(source_ids), target_ids=len(target_ids))
             check(len(set(rows.values())) == 1, "Expected one target per source", **rows)
-        score = self._program("score", lambda: backend.jit(self._score_targets, self.model))
+        score = self._programs.get("score", lambda: backend.jit(self._score_targets, self.model))
         return ops.convert_to_numpy(score(*backend.split_rows((source_ids, target_ids))))
 
     def _score_targets(self, source_ids, target_ids):
@@ -268,16 +265,7 @@ class Decoding:
         return ops.where(ops.equal(target_ids, PADDING), 0.0, -nats)
 
     def _program_of(self, search):
-        return self._program(search, lambda: _Program(self.model, search))
-
-    def _program(self, key, make):
-        """A program of the model as it is now."""
-        with _lock:
-            if self._adaptation.changed():
-                self._programs = {}
-            if key not in self._programs:
-                self._programs[key] = make()
-            return self._programs[key]
+        return self._programs.get(search, lambda: _Program(self.model, search))
 
     def _checked(self, source_ids, max_length, min_length=None, prefix=None):
         """Source and constraints as tensors, the room of the caches, the length of the answers."""

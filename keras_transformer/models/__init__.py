@@ -2,6 +2,5 @@
 
 from .embeddings import LogitsBias, TokenEmbedding, WordEmbedding
 from .encoders import ClassificationModel, Pooling, TaggingModel
-from .functional import FunctionalModel
 from .language_model import LanguageModel
 from .transformer import Memory, Transformer

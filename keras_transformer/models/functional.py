@@ -1,72 +1,33 @@
 """What all models share: they are functional, and rebuilt from their constructor's arguments."""
 
 import dataclasses
+import threading
+from collections.abc import Callable
 from typing import Any, Self
 
 import keras
 
-from .. import activations, backend
+from .. import activations
 from ..checks import check
 from ..configuration import TransformerConfig
 from ..positions import LearnedPositionalEncoding, PositionalEncoding
 from .embeddings import LogitsBias
 
+_lock = threading.Lock()  # of the programs of all models
+
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class FunctionalModel(keras.Model):
-    """A functional keras.Model that is trained in less time.
+    """A functional keras.Model whose first training step TensorFlow traces once instead of twice.
 
-    On PyTorch, `fit` records the operations of a call, once it has seen a shape 20 times, and
-    repeats them without the Python of the layers, with the same results. What is changed on a layer
-    holds after the next `compile`. Each layer is called with compile(run_eagerly=True), under a
-    keras.RematScope, and where a call does more than a record repeats: a state of its own
-    (BatchNormalization), random numbers other than those of a plain Dropout, losses (`add_loss`,
-    `activity_regularizer`), Keras's masks. On TensorFlow, the first step is traced once instead of
-    twice, unless metrics are made in it, as for several outputs. On JAX there is nothing to gain.
-
-    Args:
-        inputs: keras.Input, or a structure of them.
-        outputs: what the layers return for these inputs.
-        name: str.
-        **kwargs: of keras.Model.
+    An optimizer that is built within that step would have it traced again. Metrics that are made
+    in it, as for several outputs, have so, too.
     """
 
-    def __init__(self, inputs: Any, outputs: Any, name: str | None = None, **kwargs: Any):
-        super().__init__(inputs=inputs, outputs=outputs, name=name, **kwargs)
-        self._calls_each_layer = any(map(_does_more, self._flatten_layers()))
-        self._adaptation = Adaptation(self)
-        self.record_again()
-
-    def call(self, inputs, training=None, mask=None, **kwargs):
-        plain = not kwargs and all(each is None for each in keras.tree.flatten(mask))
-        if training and plain and self._may_be_recorded and backend.is_training_step(inputs):
-            if self._adaptation.changed():
-                self.record_again()
-            return self._training_call(backend.to_tensors(inputs))
-        return super().call(inputs, training=training, mask=mask, **kwargs)
-
-    def record_again(self) -> None:
-        """Forgets what was recorded: what has changed on a layer holds. `compile` does this."""
-        self._training_call = backend.trace(self._call_in_training, training=True)
-
-    def _call_in_training(self, inputs):
-        outputs = super().call(inputs, training=True)
-        has_losses = any(layer._losses for layer in self._flatten_layers())
-        if has_losses or any(hasattr(x, "_keras_mask") for x in keras.tree.flatten(outputs)):
-            self._calls_each_layer = True  # more than a record would return
-        return outputs
-
     def make_train_function(self, force=False):
-        if self.train_function is None or force:  # compiled again
-            self.record_again()
-        # An optimizer that is built within the first step makes TensorFlow trace that step twice.
         if self.optimizer is not None and not self.optimizer.built:
             self.optimizer.build(self.trainable_variables)
         return super().make_train_function(force)
-
-    @property
-    def _may_be_recorded(self):
-        return not (self.run_eagerly or self._calls_each_layer)
 
 
 class ConfiguredModel(FunctionalModel):
@@ -156,15 +117,6 @@ class ConfiguredModel(FunctionalModel):
         return cls(**config)
 
 
-def _does_more(layer):
-    """Whether a call in training does more than operations that can be repeated."""
-    is_dropout = type(layer) is keras.layers.Dropout  # its bits are those of PyTorch's generator
-    draws = is_dropout and (layer.seed is not None or layer.noise_shape is not None)
-    draws = draws or (not is_dropout and bool(layer._seed_generators))
-    has_state = bool(layer._non_trainable_variables)
-    return bool(layer._remat_mode) or has_state or draws or layer.activity_regularizer is not None
-
-
 def _frozen_paths(layer):
     """The paths of the outermost layers within `layer` that are not trainable."""
     paths = []
@@ -186,25 +138,32 @@ def _is_quantized(layer):
     return getattr(layer, "quantization_mode", None) is not None
 
 
-class Adaptation:
-    """Notices that LoRA or quantization gave layers other weights: programs must be compiled again.
+class Programs:
+    """The compiled programs of a model as it is now. Several threads may ask for one.
+
+    LoRA and quantization give the layers other weights, of which a program that has been compiled
+    knows nothing.
 
     Args:
-        model: keras.Model.
+        model: keras.Model; another object has no such layers.
     """
 
-    def __init__(self, model: keras.Model):
+    def __init__(self, model: Any):
+        self.model = model
         layers = model._flatten_layers() if isinstance(model, keras.Model) else ()
         self._layers = [layer for layer in layers if hasattr(layer, "lora_enabled")]
-        self._seen = self._now()
+        self._programs: dict = {}
+        self._adapted: list | None = None
 
-    def changed(self) -> bool:
-        """Whether it has changed since the last call."""
-        before, self._seen = self._seen, self._now()
-        return self._seen != before
-
-    def _now(self):
-        return [(layer.lora_enabled, layer.quantization_mode) for layer in self._layers]
+    def get(self, key: Any, make: Callable[[], Any]) -> Any:
+        """The program of a key, which `make` returns, for the present weights."""
+        with _lock:
+            adapted = [(layer.lora_enabled, layer.quantization_mode) for layer in self._layers]
+            if adapted != self._adapted:
+                self._programs, self._adapted = {}, adapted
+            if key not in self._programs:
+                self._programs[key] = make()
+            return self._programs[key]
 
 
 def split_options(config: TransformerConfig, options: dict) -> tuple[TransformerConfig, dict]:

@@ -5,11 +5,13 @@ from typing import Any, NamedTuple
 
 import keras
 import numpy as np
+from keras import ops
 
+from .. import backend
 from ..checks import check, check_at_least
 from ..data.lengths import group_by_length, pad
 from ..models.encoders import WordModel
-from ..models.functional import Adaptation
+from ..models.functional import Programs
 from ..tokenizers import checked_texts
 from ..vocabulary import FIRST, MASKED, WordVocabulary, checked_words, split_words
 from .task import Task
@@ -67,7 +69,6 @@ class WordTask(Task):
         self.vocabulary = vocabulary
         self.labels = list(labels)
         self.batch_size = batch_size
-        self._adaptation = Adaptation(model)
 
     def _probabilities(self, sentences):
         """The probabilities of the labels, a NumPy array for each list of words.
@@ -75,19 +76,18 @@ class WordTask(Task):
         It is (labels,) for a model of texts, and (words, labels) for one of words, where rows of
         padding may follow.
         """
-        if self._adaptation.changed():
-            self.model.make_predict_function(force=True)
         words, characters = self.vocabulary.encode(sentences)
         self._check_lengths(words)
         probabilities = [None] * len(words)
         lengths = [len(ids) for ids in words]
         batches = group_by_length(range(len(words)), lengths, self.batch_size, self.longest_input)
+        program = self._of_model(Programs).get("logits", lambda: _logits_of(self.model))
         for numbers, rows, length in batches:
             inputs = {
                 "word_ids": pad([words[n] for n in numbers], rows, length),
                 "character_ids": pad([characters[n] for n in numbers], rows, length),
             }
-            logits = self.model.predict_on_batch(inputs)
+            logits = ops.convert_to_numpy(program(backend.split_rows(inputs)))
             label_logits = logits[..., 1:]  # padding is no label
             for number, p in zip(numbers, _softmax(label_logits), strict=False):
                 probabilities[number] = p
@@ -226,6 +226,10 @@ def _split_around_mask(number, text):
             f"Text {number} must have one {MASKED}; received {len(after)} in {text!r:.60}."
         )
     return [*split_words(before), MASKED, *split_words(after[0])]
+
+
+def _logits_of(model):
+    return backend.jit(lambda inputs: model(inputs, training=False), model)
 
 
 def _softmax(logits):

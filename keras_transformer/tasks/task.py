@@ -81,6 +81,13 @@ class Task(keras.Model):
             config[name] = keras.saving.deserialize_keras_object(config[name])
         return cls(**config)
 
+    def _of_model(self, kind):
+        """A `Decoding` or `Programs` of the model, which may have been replaced."""
+        found = getattr(self, "_made_of_model", None)
+        if found is None or found.model is not self.model:
+            found = self._made_of_model = kind(self.model)
+        return found
+
     @property
     def longest_input(self) -> int:
         """int, the maximum length of an input, in tokens."""

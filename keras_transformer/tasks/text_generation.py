@@ -93,7 +93,10 @@ class TextGenerator(Task):
         self.window = window
         self.append_end = append_end
         self.batch_size = batch_size
-        self._decoding = Decoding(model)
+
+    @property
+    def _decoding(self):
+        return self._of_model(Decoding)
 
     @property
     def longest_input(self) -> int:

@@ -104,7 +104,10 @@ class Translator(Task):
         self.normalization = normalization
         self.lowercase = lowercase
         self.config = (config or GenerationConfig()).replace(**changes)
-        self._decoding = Decoding(transformer)
+
+    @property
+    def _decoding(self):
+        return self._of_model(Decoding)
 
     @property
     def model(self) -> Transformer:

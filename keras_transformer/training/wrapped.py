@@ -5,7 +5,6 @@ from typing import Any, ClassVar
 import keras
 
 from ..losses import TokenLoss
-from ..models import FunctionalModel
 
 
 class GivenLoss(TokenLoss):
@@ -36,13 +35,6 @@ class WrappedModel(keras.Model):
         super().__init__(**kwargs)
         self.transformer = transformer
         self.built = True  # the functional transformer is
-
-    def compile(self, *args: Any, **kwargs: Any) -> None:
-        """As keras.Model.compile; `run_eagerly` is that of the functional model, too."""
-        super().compile(*args, **kwargs)
-        self.transformer.run_eagerly = self.run_eagerly
-        if isinstance(self.transformer, FunctionalModel):
-            self.transformer.record_again()
 
     def get_config(self):
         transformer = keras.saving.serialize_keras_object(self.transformer)
