@@ -102,10 +102,9 @@ class ByteLevelTokenizer(Tokenizer):
         found = library.encode_batch_fast(checked_texts(texts), add_special_tokens=False)
         return [each.ids for each in found]
 
-    def unknown_share(self, texts: Iterable[str]) -> float:
-        """0.0: no character is unknown."""
-        checked_texts(texts)
-        return 0.0
+    def unknown_characters(self, texts: Iterable[str]) -> list[int]:
+        """0 for each text: no character is unknown."""
+        return [0] * len(checked_texts(texts))
 
     def vocabulary_size(self) -> int:
         """int, number of ids, the four special ones included."""

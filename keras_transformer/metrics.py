@@ -10,7 +10,7 @@ from .losses import token_cross_entropy, token_weights
 
 
 class TokenMean(keras.metrics.Mean):
-    """The mean of a value per real token, over all tokens of all batches.
+    """The mean of a value per real token, over all tokens of all batches; of none, NaN.
 
     Subclasses implement `values(labels, logits)`, which returns the shape of the labels.
     """
@@ -30,6 +30,9 @@ class TokenMean(keras.metrics.Mean):
         weights = token_weights(labels, sample_weight)
         # Flat: of values with a second axis, keras.metrics.Mean averages the weights over it.
         super().update_state(*distribution.gathered(ops.ravel(values), ops.ravel(weights)))
+
+    def result(self):
+        return ops.where(self.count > 0, super().result(), float("nan"))
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

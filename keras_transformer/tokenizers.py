@@ -27,8 +27,8 @@ RESERVED = "\u2585"  # SentencePiece keeps it for unknown characters: it cannot 
 class Tokenizer(keras.layers.Layer):
     """What a task needs of a vocabulary of any kind: 0 is padding, 1 unknown, 2 start, 3 end.
 
-    A subclass has the methods `encode`, `unknown_share` and `vocabulary_size`, and those by which
-    this class reads a vocabulary: `_read`, `_texts` and `_token`.
+    A subclass has the methods `encode`, `unknown_characters` and `vocabulary_size`, and those by
+    which this class reads a vocabulary: `_read`, `_texts` and `_token`.
 
     Args:
         serialized: bytes, the vocabulary as its library writes it; None: `load_assets` will provide
@@ -57,9 +57,14 @@ class Tokenizer(keras.layers.Layer):
         """The ids of each text, without START, END or padding; see the subclass."""
         raise NotImplementedError
 
+    def unknown_characters(self, texts: Iterable[str]) -> list[int]:
+        """How many characters of each text are read as unknown; a run of them may be one id."""
+        raise NotImplementedError
+
     def unknown_share(self, texts: Iterable[str]) -> float:
         """The fraction of the characters of texts that are read as unknown, in [0, 1]."""
-        raise NotImplementedError
+        texts = checked_texts(texts)
+        return sum(self.unknown_characters(texts)) / max(1, sum(map(len, texts)))
 
     def vocabulary_size(self) -> int:
         """int, number of ids, the four special ones included."""
@@ -201,17 +206,17 @@ class SentencePieceTokenizer(Tokenizer):
             return pieces.sample(processor, texts, alpha, seed)
         return pieces.encode(processor, texts, self._has_unused)
 
-    def unknown_share(self, texts: Iterable[str]) -> float:
-        """The fraction of the characters of texts that are read as unknown, in [0, 1]."""
+    def unknown_characters(self, texts: Iterable[str]) -> list[int]:
+        """How many characters of each text are read as unknown; a run of them may be one id."""
         texts = checked_texts(texts)
-        ids, surfaces = self.encode(texts), self._ready().encode(texts, out_type=str)
-        unknown = sum(
-            len(piece)
-            for row, strings in zip(ids, surfaces, strict=True)
-            for each, piece in zip(row, strings, strict=True)
-            if each == UNKNOWN
-        )
-        return unknown / max(1, sum(map(len, texts)))
+        rows = self.encode(texts)
+        numbers = [n for n, ids in enumerate(rows) if UNKNOWN in ids]
+        surfaces = self._ready().encode([texts[n] for n in numbers], out_type=str)
+        unknown = [0] * len(texts)
+        for number, pieces_of_text in zip(numbers, surfaces, strict=True):
+            pairs = zip(rows[number], pieces_of_text, strict=True)
+            unknown[number] = sum(len(piece) for each, piece in pairs if each == UNKNOWN)
+        return unknown
 
     def vocabulary_size(self) -> int:
         """int, number of ids, the four special ones included."""

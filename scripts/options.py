@@ -30,6 +30,7 @@ from keras_transformer.checks import (
     check_from_0,
     check_optional,
     check_rates,
+    option_names,
 )
 from keras_transformer.configuration import TransformerConfig
 from keras_transformer.console import load_task
@@ -93,6 +94,14 @@ class RunOptions:
     def has_data(self) -> bool:
         """Whether the command line names any data."""
         return any(getattr(self, name) for name in self.FILES)
+
+    def unused(self, initial: FileSummary | None) -> dict[str, str]:
+        """The options that this combination does not use, by name, each with what uses it.
+
+        Args:
+            initial: what --init-from holds; None without.
+        """
+        return {}
 
     def flat(self) -> dict[str, Any]:
         """All options by name, those of the model included, as settings.json contains them."""
@@ -210,6 +219,8 @@ class FineTuningOptions(TrainingOptions):
     lora_rank: int | None = None
     mix_share: float = 0.25
 
+    MIX = ()  # the options that name data to mix in
+
     TASK = ""  # what the script trains
     RELATED = ()  # other tasks that it can be initialized from
 
@@ -223,6 +234,14 @@ class FineTuningOptions(TrainingOptions):
                 in pathlib.Path(self.init_from).resolve().parents
             )
             check(not inside, "--init-from must not be within --output", init_from=self.init_from)
+
+    def unused(self, initial):
+        unused = super().unused(initial)
+        if not any(getattr(self, name) for name in self.MIX):
+            unused["mix_share"] = "data to mix in"
+        if not self.has_data:
+            unused |= dict.fromkeys(self.MIX, "training data")
+        return unused
 
     def provided_by(self, summary: FileSummary) -> dict[str, Any]:
         """The options that a model file takes the place of."""
@@ -267,9 +286,11 @@ def parse(description: str, recipes: dict[str, Any]) -> Any:
         Options of the same class.
 
     Raises:
-        ValueError: If an option is out of range or may not change.
+        ValueError: If an option is out of range, may not change, is given twice, or is not used
+            with the others.
     """
     words, (without_data, *others) = sys.argv[1:], recipes
+    named = option_names(words)
     unset = {name: value for pair in ALTERNATIVES for name, value in pair.items()}
     without_help = [word for word in words if word not in ("-h", "--help")]
     blank = recipes[without_data].replace(**unset, output=None)
@@ -295,6 +316,12 @@ def parse(description: str, recipes: dict[str, Any]) -> Any:
     if fixed:
         raise ValueError(f"--init-from provides these options; leave out {_flags(fixed)}.")
     check(options.output, "--output must name a folder", output=options.output)
+    unused = options.unused(initial)
+    for name in named:
+        if name in unused:
+            raise ValueError(
+                f"{_flags([name])} would not be used: it needs {unused[name]}. Leave it out."
+            )
     return options
 
 
@@ -501,9 +528,7 @@ def prepare_words(
         model with initial weights, vocabulary, training batches, validation batches.
     """
     vocabulary = getattr(initial, "vocabulary", None)
-    if vocabulary:
-        print_unknown(vocabulary.unknown_share(sentences[0]), "words", options)
-    else:
+    if not vocabulary:
         limits = options.min_count, options.max_characters
         vocabulary = kt.WordVocabulary.learn(sentences[0], *limits)
 
@@ -571,16 +596,6 @@ def check_initial_vocabulary(
             f"--prepared must have the vocabulary of {options.init_from}: prepare the corpus with "
             f"--vocabulary-from {options.init_from}."
         )
-
-
-def print_unknown(share: float, what: str, options: FineTuningOptions) -> None:
-    """Prints how much of the training data the vocabulary of --init-from lacks."""
-    print(f"The vocabulary of {options.init_from} lacks {share:.2%} of the {what} to train on.")
-
-
-def column(name: str) -> int | str:
-    """A column as the readers of tables take it: its number from 1, or its name."""
-    return int(name) if name.isdecimal() else name
 
 
 def _check_tensorboard():

@@ -18,10 +18,12 @@ import start_up  # noqa: F401
 
 import generated_english
 import keras_transformer as kt
+from data_report import DataReport
 from keras_transformer import backend, data, training
+from keras_transformer.checks import check
 from keras_transformer.distribution import leave, own_rows
 from keras_transformer.vocabulary import MASKED
-from options import errors_as_exits, make_optimizer, parse, print_unknown, set_up
+from options import errors_as_exits, make_optimizer, parse, set_up
 from recipes import PRETRAINING
 
 
@@ -34,7 +36,12 @@ def main():
         initial = options.load_initial()
         train_words, valid_words = load(options)
         filler, train, valid = prepare(options, train_words, valid_words, initial)
-        run.begin(options.flat(), train_words)  # nothing is written before all of it is valid
+        report = DataReport(
+            data.Splits(train_words, valid_words, None),
+            lambda sentences: {"words": filler.vocabulary.unknown_share(sentences)},
+        )
+        # Nothing is written before all of it is valid.
+        run.begin(options.flat(), train_words, valid_words)
 
     print(train.summary())
     filler.model.summary()
@@ -65,8 +72,9 @@ def main():
     print(
         f"Perplexity of the masked words of the validation data: {evaluated['perplexity']:.2f}; "
         f"{evaluated['token_accuracy']:.2%} of them predicted correctly"
+        f"{report.beside('validation')}"
     )
-    run.write_scores({"split": "validation", **evaluated})
+    run.write_scores({"split": "validation", **evaluated, **report.scores})
     run.draw_learning_curve()
     print(f"The run is in {run.folder}. Try: python scripts/predict.py {run.folder}/model.keras")
 
@@ -87,7 +95,6 @@ def prepare(options, train, valid, initial):
     seed, budget = options.seed, options.budget
     if initial:
         vocabulary = initial.vocabulary
-        print_unknown(vocabulary.unknown_share(train), "words", options)
     else:
         vocabulary = kt.WordVocabulary.learn(train, options.min_count, options.max_characters)
     train, valid = vocabulary.encode(train), vocabulary.encode(valid)
@@ -100,12 +107,17 @@ def prepare(options, train, valid, initial):
     if initial:
         model.initialize_from(initial.model, labels=True)
     options.adapt(model)
+    masked_train, masked_valid = masked(train), masked(valid, 2)
+    for name, (*_, labels) in (("training", masked_train), ("validation", masked_valid)):
+        number = sum(len(of_sentence) for of_sentence in labels)
+        expected = f"The {name} data must have a known word that is masked; provide more of it"
+        check(any(of_sentence.any() for of_sentence in labels), expected, words=number)
     return (
         kt.MaskFiller(model, vocabulary),
         kt.WordBatches(
-            *masked(train), seed=seed, resample=lambda epoch: masked(train, 1, epoch), **budget
+            *masked_train, seed=seed, resample=lambda epoch: masked(train, 1, epoch), **budget
         ),
-        kt.WordBatches(*masked(valid, 2), shuffle=False, **budget),
+        kt.WordBatches(*masked_valid, shuffle=False, **budget),
     )
 
 

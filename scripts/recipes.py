@@ -20,12 +20,13 @@ from keras_transformer.checks import (
     check_optional,
 )
 from keras_transformer.configuration import PRESETS, TransformerConfig
+from keras_transformer.data.examples import collect_complete
+from keras_transformer.data.files import TREEBANK
 from keras_transformer.saved_files import FileSummary
 from options import (
     FineTuningOptions,
     Folder,
     RunOptions,
-    column,
 )
 
 File = Annotated[str | None, tyro.conf.arg(metavar="FILE")]
@@ -55,6 +56,12 @@ class DatasetOptions(RunOptions):
     dataset: Name = None
     data_dir: Folder = None
     download: bool = False
+
+    def unused(self, initial):
+        unused = super().unused(initial)
+        return unused if self.dataset else unused | dict.fromkeys(self.OF_DATASET, "--dataset")
+
+    OF_DATASET = ("data_dir", "download")  # options that are of --dataset alone
 
     @property
     def stored(self) -> dict[str, Any]:
@@ -136,6 +143,11 @@ class FileOptions(DatasetOptions):
     mix_in: File = None
 
     FILES = ("train", "valid", "test", "dataset")
+    MIX = ("mix_in",)
+
+    def unused(self, initial):
+        files = ("train", "valid", "test") if self.dataset else ()
+        return super().unused(initial) | dict.fromkeys(files, "files, without --dataset")
 
     def read(self) -> data.Splits:
         """The data that the command line names, as it is."""
@@ -172,6 +184,12 @@ class TokenizerOptions(RunOptions):
         if self.logits_in_pieces and self.r_drop:
             raise ValueError("Give --logits-in-pieces or --r-drop, not both.")
 
+    def unused(self, initial):
+        given = initial or self.prepared
+        learned = ("vocabulary", "vocabulary_size") if given else ()
+        reason = "a vocabulary to learn, without --init-from and --prepared"
+        return super().unused(initial) | dict.fromkeys(learned, reason)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WordOptions(FineTuningOptions):
@@ -192,6 +210,12 @@ class WordOptions(FineTuningOptions):
         super().__post_init__()
         check_at_least(1, max_characters=self.max_characters, min_count=self.min_count)
         check_above_0(word_stddev=self.word_stddev)
+
+    def unused(self, initial):
+        unused = super().unused(initial)
+        if initial and "max_characters" in initial.vocabulary:
+            unused["min_count"] = "a vocabulary to learn; --init-from has one"
+        return unused
 
     def provided_by(self, summary: FileSummary) -> dict[str, Any]:
         """The options that a model of words takes the place of."""
@@ -261,6 +285,16 @@ class PairOptions(PreparedOptions):
         *("valid_source", "valid_target", "valid_pairs"),
         *("test_source", "test_target", "test_pairs"),
     )
+    MIX = ("mix_source", "mix_target", "mix_pairs")
+
+    def unused(self, initial):
+        unused = super().unused(initial)
+        if self.dataset:
+            files = [name for name in self.FILES if name not in ("dataset", "prepared")]
+            return unused | dict.fromkeys(files, "files, without --dataset")
+        if not (self.pairs or self.valid_pairs or self.test_pairs or self.mix_pairs):
+            unused["sides"] = "--pairs or --dataset"
+        return unused
 
     def read(self) -> data.Splits:
         """The sentence pairs that the command line names, as they are."""
@@ -282,14 +316,19 @@ class PairOptions(PreparedOptions):
     def _read_split(self, prefix):
         names = [prefix + name for name in ("source", "target", "pairs")]
         source, target, pairs = (getattr(self, name) for name in names)
-        if pairs and pairs.removesuffix(".gz").endswith((".jsonl", ".json")):
-            return data.read_json_lines(pairs, *(self.sides or ()))
-        if pairs:
-            return data.read_pairs(pairs, *map(column, self.sides or ()))
+        one, other, either = ("--" + name.replace("_", "-") for name in names)
+        if pairs and (source or target):
+            raise ValueError(f"Give {one} and {other}, or {either}; not all of them.")
         if bool(source) != bool(target):
-            one, other = ("--" + name.replace("_", "-") for name in names[:2])
             raise ValueError(f"{one} and {other} go together; one of them is missing.")
-        return data.read_files(source, target) if source else None
+        if not (pairs or source):
+            return None
+        if pairs:
+            rows, name = data.iterate_pair_file(pairs, self.sides or ()), pairs
+        else:
+            rows, name = data.iterate_files(source, target), f"{source} and {target}"
+        # The lines of test data are scored as any other program would score them: all.
+        return collect_complete(data.Examples, rows, name, drop=prefix != "test_")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -405,6 +444,14 @@ class Translation(
     diversify: int = 0
 
     TASK = "Translator"
+
+    def unused(self, initial):
+        unused = super().unused(initial)
+        if "vocabulary" in unused:
+            unused["separate_vocabularies"] = unused["vocabulary"]
+        if not (self.has_data or self.bleu_sentences):
+            unused["tokenize"] = "a BLEU score; of dates, exact matches count"
+        return unused
 
     def provided_by(self, summary: FileSummary) -> dict[str, Any]:
         """The options that a translator takes the place of."""
@@ -523,7 +570,7 @@ class Tagging(LabelOptions, FileOptions):
     """The options of train_tagger.py.
 
     Args:
-        train: Treebank in CoNLL-U (.conllu), or lines of word TAB tag; plain or .gz.
+        train: Treebank in CoNLL-U (.conllu, .conll), or lines of word TAB tag; plain or .gz.
         column: Column of CoNLL-U: UPOS, XPOS, ...
         tokens: Feature of --dataset that contains the words.
         tags: Feature of --dataset that contains their tags.
@@ -534,14 +581,20 @@ class Tagging(LabelOptions, FileOptions):
     tags: Annotated[str, tyro.conf.arg(metavar="FEATURE")] = "upos"
 
     TASK = "Tagger"
+    OF_DATASET = (*FileOptions.OF_DATASET, "tokens", "tags")
+
+    def unused(self, initial):
+        unused = super().unused(initial)
+        files = filter(None, (self.train, self.valid, self.test, self.mix_in))
+        if TREEBANK not in map(data.format_of, files):
+            unused["column"] = "a treebank (.conllu, .conll)"
+        return unused
 
     def read_dataset(self):
         return data.read_tagged_splits(tokens=self.tokens, tags=self.tags, **self.stored)
 
     def read_file(self, path):
-        if path.removesuffix(".gz").endswith(".conllu"):
-            return data.read_conllu(path, self.column)
-        return data.read_tagged_lines(path)
+        return data.read_tagged(path, self.column)
 
 
 TAGGING = {
@@ -602,12 +655,16 @@ class Classification(LabelOptions, FileOptions):
 
     TASK = "Classifier"
 
+    def unused(self, initial):
+        of_data = {} if self.has_data else {"columns": "--train or --dataset"}
+        return super().unused(initial) | of_data
+
     def read_dataset(self):
         text, label = self.columns or (None, "label")
         return data.read_labeled_splits(text=text, label=label, **self.stored)
 
     def read_file(self, path):
-        return data.read_labeled(path, *map(column, self.columns or ()))
+        return data.read_labeled(path, *(self.columns or ()))
 
 
 # Some thousand labeled texts and more.
@@ -663,7 +720,7 @@ class LanguageModelling(TokenizerOptions, FileOptions, PreparedOptions, FineTuni
     """The options of train_language_model.py.
 
     Args:
-        train: Text, plain or .gz.
+        train: Text, or a treebank (.conllu, .conll); plain or .gz.
         valid: Validation data; none: the last tenth of the text, or 2 % of the lines.
         lines: Treat each line as a text that begins and ends.
         feature: Feature of --dataset that contains the text; none: the only one.
@@ -680,10 +737,15 @@ class LanguageModelling(TokenizerOptions, FileOptions, PreparedOptions, FineTuni
     CORPUS = "texts"
     OF_TRAINING_DATA = ("dataset", "mix_in")
     FILES = ("prepared", *FileOptions.FILES)
+    OF_DATASET = (*FileOptions.OF_DATASET, "feature")
 
     def __post_init__(self):
         super().__post_init__()
         check_at_least(2, window=self.window)
+
+    def unused(self, initial):
+        of_lines = {"window": "a text without --lines"} if self.lines or self.prepared else {}
+        return super().unused(initial) | of_lines
 
     def provided_by(self, summary: FileSummary) -> dict[str, Any]:
         """The options that a text generator takes the place of."""
@@ -718,12 +780,13 @@ class LanguageModelling(TokenizerOptions, FileOptions, PreparedOptions, FineTuni
         return data.read_text_splits(text=self.feature, **self.stored)
 
     def read_file(self, path):
-        if not self.lines:
-            return [data.read_text(path)]
-        texts = [line for line in data.read_lines(path) if line.strip()]
-        if not texts:
-            raise ValueError(f"{path}: expected one text per line, received blank lines.")
-        return texts
+        if self.lines:
+            return data.read_texts(path)
+        return [
+            data.read_text(path)
+            if data.format_of(path) is None
+            else "\n".join(data.read_texts(path))
+        ]
 
 
 LANGUAGE_MODELLING = {
@@ -810,7 +873,7 @@ class Pretraining(WordOptions):
     """The options of pretrain_words.py.
 
     Args:
-        train: Text, one or more sentences per line; or a treebank (.conllu); plain or .gz.
+        train: Text, one or more sentences per line; or a treebank (.conllu, .conll); plain or .gz.
         valid: Validation data; none: 2 % of the training data.
         mask_rate: Share of the words to predict.
         mix_in: Data like --train, of which a share is mixed in; see --mix-share.
@@ -823,6 +886,7 @@ class Pretraining(WordOptions):
 
     TASK = "MaskFiller"
     FILES = ("train", "valid")
+    MIX = ("mix_in",)
 
     def __post_init__(self):
         super().__post_init__()
@@ -840,9 +904,9 @@ class Pretraining(WordOptions):
         return self.mix_in and self.read_file(self.mix_in)
 
     def read_file(self, path):
-        if path.removesuffix(".gz").endswith(".conllu"):
+        if data.format_of(path) == TREEBANK:
             return data.read_conllu(path, "FORM").words
-        return [words for line in data.read_lines(path) if (words := kt.split_words(line))]
+        return [words for line in data.read_texts(path) if (words := kt.split_words(line))]
 
 
 PRETRAINING = {

@@ -21,6 +21,7 @@ import start_up  # noqa: F401
 
 import generated_english
 import keras_transformer as kt
+from data_report import DataReport
 from keras_transformer import backend, data, evaluation, plots, training
 from keras_transformer.distribution import leave, own_rows
 from options import errors_as_exits, known_labels, make_optimizer, parse, prepare_words, set_up
@@ -36,7 +37,9 @@ def main():
         initial = options.load_initial()
         splits = load(options)
         classifier, train, valid = prepare(options, splits, initial)
-        run.begin(options.flat(), splits.train)  # nothing is written before all of it is valid
+        report = DataReport(splits, lambda each: unknown(classifier, each), classifier.labels)
+        # Nothing is written before all of it is valid.
+        run.begin(options.flat(), splits.train, splits.valid)
 
     print(train.summary())
     classifier.model.summary()
@@ -77,11 +80,12 @@ def main():
         "high": high,
         "texts": len(hits),
         "calibration_error": calibration.error,
+        **report.scores,
     }
     print(
         f"Accuracy on the {split} data: {scores['accuracy']:.2%} of {len(hits)} texts "
         f"(95 % interval: {low:.2%} to {high:.2%}); expected calibration error "
-        f"{calibration.error:.3f}"
+        f"{calibration.error:.3f}{report.beside(split)}"
     )
     run.write_scores(scores)
 
@@ -112,6 +116,11 @@ def prepare(options, splits, initial):
         options, kt.ClassificationModel, words, label_ids, len(labels) + 1, initial
     )
     return kt.Classifier(model, vocabulary, labels), train, valid
+
+
+def unknown(classifier, examples):
+    words = [kt.split_words(text) for text in examples.texts]
+    return {"words": classifier.vocabulary.unknown_share(words)}
 
 
 def samples(classifier, examples):

@@ -31,16 +31,10 @@ import numpy as np
 
 import generated_english
 import keras_transformer as kt
+from data_report import DataReport
 from keras_transformer import backend, data, training
 from keras_transformer.distribution import leave, own_rows
-from options import (
-    check_initial_vocabulary,
-    errors_as_exits,
-    make_optimizer,
-    parse,
-    print_unknown,
-    set_up,
-)
+from options import check_initial_vocabulary, errors_as_exits, make_optimizer, parse, set_up
 from recipes import LANGUAGE_MODELLING
 
 
@@ -55,8 +49,11 @@ def main():
         options = options.of_corpora(corpora)
         splits = load(options, corpora)
         generator, train, valid = prepare(options, splits, initial)
+        tokenizer = generator.tokenizer
+        report = DataReport(splits, lambda each: {"characters": tokenizer.unknown_share(each)})
         train_data = [corpus.digest for corpus in corpora] or splits.train
-        run.begin(options.flat(), train_data)  # nothing is written before all of it is valid
+        # Nothing is written before all of it is valid.
+        run.begin(options.flat(), train_data, splits.valid)
 
     prompts = [options.prompt]
     print(train.summary())
@@ -91,13 +88,14 @@ def main():
     leave(model)  # from here on, each process works by itself
 
     split, texts = ("test", splits.test) if splits.test else ("validation", splits.valid)
-    scores = {"split": split, "side_by_side": score(generator, texts, overlap=0.0)}
+    scores = {"split": split, "side_by_side": score(generator, texts, overlap=0.0), **report.scores}
     best = scores["side_by_side"]
     if not generator.append_end:  # the text is cut into chunks, which may overlap
         best = scores["overlapping"] = score(generator, texts, overlap=0.5)
     print(
         f"The {split} data: {best['nats_per_token']:.4f} nats per token, perplexity "
         f"{best['perplexity']:.4f}, {best['bits_per_character']:.4f} bits per character"
+        f"{report.beside(split)}"
     )
     if not options.has_data:
         nats = generated_english.grammar_nats("".join(f"{text}\n" for text in texts))
@@ -144,7 +142,6 @@ def prepare(options, splits, initial):
     if initial:
         tokenizer = initial.tokenizer
         model = initial.model.copy(**options.rates)
-        print_unknown(tokenizer.unknown_share(texts), "characters", options)
     else:
         tokenizer = kt.train_tokenizer(texts, options.vocabulary_size, options.vocabulary)
         model = kt.LanguageModel(tokenizer.vocabulary_size(), config=options.model)
@@ -193,6 +190,7 @@ def score(generator, texts, overlap):
         "bits_per_character": total.bits_per_character,
         "tokens": total.tokens,
         "characters": total.characters,
+        "unknown_characters": total.unknown,
     }
 
 

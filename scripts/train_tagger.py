@@ -22,6 +22,7 @@ import numpy as np
 
 import generated_english
 import keras_transformer as kt
+from data_report import DataReport
 from keras_transformer import backend, data, evaluation, plots, training
 from keras_transformer.distribution import leave, own_rows
 from options import errors_as_exits, known_labels, make_optimizer, parse, prepare_words, set_up
@@ -37,7 +38,9 @@ def main():
         initial = options.load_initial()
         splits = load(options)
         tagger, train, valid = prepare(options, splits, initial)
-        run.begin(options.flat(), splits.train)  # nothing is written before all of it is valid
+        report = DataReport(splits, lambda each: unknown(tagger, each), tagger.labels)
+        # Nothing is written before all of it is valid.
+        run.begin(options.flat(), splits.train, splits.valid)
 
     print(train.summary())
     tagger.model.summary()
@@ -74,12 +77,16 @@ def main():
     low, high = evaluation.accuracy_interval(hits, scores.num_words)
     print(
         f"Accuracy on the {split} data: {scores.accuracy:.2%} of {scores.num_words} words "
-        f"(95 % interval: {low:.2%} to {high:.2%}); {scores.unseen_accuracy:.2%} of "
-        f"{scores.num_unseen} words that are not in the training data"
+        f"(95 % interval: {low:.2%} to {high:.2%}){report.beside(split)}"
     )
+    if scores.num_unseen:
+        print(
+            f"{scores.unseen_accuracy:.2%} of {scores.num_unseen} words that are not in the "
+            "training data"
+        )
     for tag, score in scores.tags.items():
         print(f"  {tag:8} F1 {score.f1:7.2%}  {score.count:6} words")
-    run.write_scores({"split": split, **scores._asdict()})
+    run.write_scores({"split": split, **scores._asdict(), **report.scores})
 
     run.draw_learning_curve()
     figure = plots.plot_confusion(scores.confusion, list(scores.tags))
@@ -112,6 +119,10 @@ def prepare(options, splits, initial):
         options, kt.TaggingModel, words, tags, len(labels) + 1, initial
     )
     return kt.Tagger(model, vocabulary, labels), train, valid
+
+
+def unknown(tagger, examples):
+    return {"words": tagger.vocabulary.unknown_share(examples.words)}
 
 
 def samples(tagger, examples):

@@ -32,16 +32,10 @@ import functools
 import keras
 
 import keras_transformer as kt
+from data_report import DataReport
 from keras_transformer import backend, data, evaluation, plots, training
 from keras_transformer.distribution import leave, of_first_process, own_rows
-from options import (
-    check_initial_vocabulary,
-    errors_as_exits,
-    make_optimizer,
-    parse,
-    print_unknown,
-    set_up,
-)
+from options import check_initial_vocabulary, errors_as_exits, make_optimizer, parse, set_up
 from recipes import TRANSLATION
 
 
@@ -57,8 +51,10 @@ def main():
         splits = load(options, corpora)
         tokenizers = find_tokenizers(options, splits.train, initial)
         translator, train, valid = prepare(options, splits, tokenizers, initial)
+        report = DataReport(splits, lambda pairs: unknown(tokenizers, pairs))
         train_data = [corpus.digest for corpus in corpora] or splits.train
-        run.begin(options.flat(), train_data)  # nothing is written before all of it is valid
+        # Nothing is written before all of it is valid.
+        run.begin(options.flat(), train_data, splits.valid)
 
     if options.diversify:
         splits = splits._replace(train=diversify(options, run, splits, tokenizers))
@@ -82,19 +78,25 @@ def main():
         "valid_perplexity": evaluated["perplexity"],
         "split": split,
         "sentences": len(translations),
+        **report.scores,
     }
-    print(f"Validation perplexity: {evaluated['perplexity']:.3f}")
+    beside = report.beside("validation")
+    print(f"Validation perplexity: {evaluated['perplexity']:.3f}{beside}")
     if options.has_data:
         score = bleu(translations, examples.target)
         scores |= {"bleu": score.value, "signature": score.signature}
-        print(f"sacreBLEU on the {split} data, {len(translations)} sentences: {score}")
+        print(
+            f"sacreBLEU on the {split} data, {len(translations)} sentences: {score}"
+            f"{report.beside(split)}"
+        )
     else:
         scores["exact_match"] = evaluation.exact_match(translations, examples.target)
         print(f"Exact match on {len(translations)} test dates: {scores['exact_match']:.2%}")
     run.write_scores(scores)
 
     run.draw_learning_curve()
-    maps = translator.attention(min(examples.source, key=lambda text: abs(len(text) - 12)))
+    texts = filter(str.strip, examples.source)  # the lines of test data may be blank
+    maps = translator.attention(min(texts, key=lambda text: abs(len(text) - 12)))
     figure = plots.plot_attention(
         maps.weights[-1],
         maps.source_tokens,
@@ -146,7 +148,7 @@ def load(options, corpora):
     The training data is a list of corpora if there are any.
     """
     if not options.has_data:
-        return data.dates(seed=options.seed)
+        return options.clean(data.dates(seed=options.seed))
     train, valid, test = options.clean(options.read())
     if corpora:
         return data.Splits(corpora, valid, test)
@@ -162,14 +164,17 @@ def find_tokenizers(options, examples, initial):
         check_initial_vocabulary(options, tokenizers, initial and initial_tokenizers(initial))
         return tokenizers
     if initial:
-        tokenizers = initial_tokenizers(initial)
-        shares = [each.unknown_share(side) for each, side in zip(tokenizers, examples, strict=True)]
-        print_unknown(max(shares), "characters", options)
-        return tokenizers
+        return initial_tokenizers(initial)
     settings = options.vocabulary_size, options.vocabulary
     if options.separate_vocabularies:
         return [kt.train_tokenizer(side, *settings) for side in examples]
     return [kt.train_tokenizer(examples.source + examples.target, *settings)] * 2
+
+
+def unknown(tokenizers, pairs):
+    names = ("source characters", "target characters")
+    rows = zip(names, tokenizers, pairs, strict=True)
+    return {name: tokenizer.unknown_share(side) for name, tokenizer, side in rows}
 
 
 def initial_tokenizers(initial):
@@ -227,7 +232,7 @@ def diversify(options, run, splits, tokenizers):
         translator, train, valid = prepare(
             teacher, examples, tokenizers if forward else tokenizers[::-1]
         )
-        run.begin(teacher.flat(), examples.train)
+        run.begin(teacher.flat(), examples.train, examples.valid)
         fit(teacher, run, translator, train, valid)
         return translator
 

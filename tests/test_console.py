@@ -482,6 +482,75 @@ def test_scores_are_those_of_the_translations_and_of_the_references(
     assert f"  translation {translations[worst[0]]}" in result.stdout.splitlines()
 
 
+def test_scores_are_those_of_sacrebleu_on_the_same_files(
+    command, models, translator, tmp_path, monkeypatch
+):
+    from sacrebleu.metrics import BLEU, CHRF
+
+    monkeypatch.setattr(translator, "score", lambda texts, *_, **__: [-1.0] * len(texts))
+    for seed in range(6):
+        generator = np.random.default_rng(seed)
+        number = int(generator.integers(4, 12))
+        texts = [f"May {day}, 2019" for day in generator.integers(1, 29, 3 * number)]
+        blank = generator.random(3 * number) < 0.3
+        blank[:2] = False  # sources, then translations; at least one line is complete
+        blank[[2 * number, number]] = False
+        source, found, reference = (
+            ["" if blank[n] else texts[n] for n in range(start, start + number)]
+            for start in (0, number, 2 * number)
+        )
+        written = [text.replace(" ", "\n", generator.integers(2)) for text in found]
+        monkeypatch.setattr(translator, "translate", lambda texts, written=written, **_: written)
+        for name, side in (("s", source), ("r", reference)):
+            (tmp_path / name).write_text("".join(f"{text}\n" for text in side))
+        files = ["--json", tmp_path / "scores.json", "--translations", tmp_path / "out"]
+        sides = tmp_path / "s", tmp_path / "r"
+        result = evaluate(command, models["translator"], sides, *files, "--worst", "99")
+        assert result.returncode == 0, result.stderr
+        out = (tmp_path / "out").read_text().split("\n")[:-1]
+        assert len(out) == number and [line.replace("\\n", " ") for line in out] == found
+        scores = json.loads((tmp_path / "scores.json").read_text())
+        for name, metric in (("bleu", BLEU()), ("chrf", CHRF())):
+            assert scores[name] == pytest.approx(metric.corpus_score(out, [reference]).score)
+        assert scores["sentences"] == number
+        shown = re.findall(r"Sentence (\d+),.*\n  source      (.*)", result.stdout)
+        complete = [n for n in range(number) if source[n] and reference[n]]
+        assert sorted((int(n), text) for n, text in shown) == [(n + 1, source[n]) for n in complete]
+
+
+def test_unknown_characters_are_reported_beside_the_scores(command, models, tmp_path):
+    (tmp_path / "s").write_text("May 3, 2019\n你好\n", "utf-8")
+    (tmp_path / "r").write_text("2019-05-03\n你好世界世界世界世界\n", "utf-8")
+    files = ["--json", tmp_path / "scores.json"]
+    result = evaluate(command, models["translator"], (tmp_path / "s", tmp_path / "r"), *files)
+    assert "Unknown characters: 15.38% of the sources, 50.00% of the references" in result.stdout
+    shares = json.loads((tmp_path / "scores.json").read_text())["unknown_share"]
+    assert shares == {"source": 2 / 13, "reference": 0.5}
+
+
+def test_files_without_a_line_to_score_are_one_sentence(command, models, sides, tmp_path):
+    (tmp_path / "blank").write_text("\n" * 8)
+    result = evaluate(command, models["translator"], (sides[0], tmp_path / "blank"))
+    assert_one_sentence(result, "at least one complete example, received 8 whose source or target")
+
+
+def test_an_option_given_twice_is_one_sentence(command, models):
+    result = command("translate", models["translator"], "May 3", "--beams", "2", "--beams=3")
+    assert result.returncode == 2 and "Give --beams once" in result.stderr
+    cut_short = command("translate", models["translator"], "May 3", "--beam", "2")
+    assert cut_short.returncode == 2 and "--beam" in cut_short.stderr
+
+
+def test_an_answer_with_line_ends_is_one_line(command, models, translator, monkeypatch):
+    ends = "\n \r \r\n \x0b \x0c \x1c \x1d \x1e \x85 \u2028 \u2029".split(" ")
+    answers = [f"ab{end}cd" for end in ends]
+    monkeypatch.setattr(translator, "translate", lambda texts, **_: answers[: len(texts)])
+    result = command("translate", models["translator"], *["a"] * len(ends))
+    lines = result.stdout.split("\n")[:-1]
+    assert lines == result.stdout.splitlines() and len(lines) == len(ends)
+    assert lines[0] == "ab\\ncd" and lines[2] == "ab\\r\\ncd" and lines[-1] == "ab\\u2029cd"
+
+
 def test_a_perplexity_beyond_every_float_is_null_in_json(
     command, models, translator, sides, tmp_path, monkeypatch
 ):

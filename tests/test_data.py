@@ -172,7 +172,7 @@ def test_line_n_of_one_file_translates_line_n_of_the_other(write):
 
 
 def test_columns_after_the_second_are_ignored_unless_they_are_named(write):
-    path = write("p.tsv", "a b\tA B\tCC-BY\tx\nc\tC\n")
+    path = write("p.tsv", "a b\tA B\tCC-BY\tx\nc\tC\t\t\n")
     assert read_pairs(path) == (["a b", "c"], ["A B", "C"])
     assert read_pairs(path, 2, 1) == (["A B", "C"], ["a b", "c"])
     assert read_pairs(write("q.tsv", "1\ta\t2\tA\n\n"), 4, 2) == (["A"], ["a"])

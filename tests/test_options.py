@@ -83,7 +83,6 @@ def test_the_command_line_overrides_the_recipe(parsed):
         (["--pairs", "a.tsv", "--recipe", "toy"], "toy"),
         pytest.param(["--dataset", "tfds:x"], "wide", marks=pytest.mark.slow),
         pytest.param(["--test-source", "a"], "wide", marks=pytest.mark.slow),
-        pytest.param(["--data-dir", "there", "--download"], "toy", marks=pytest.mark.slow),
     ],
 )
 def test_without_a_name_the_recipe_depends_on_whether_there_is_data(parsed, words, recipe):
@@ -212,6 +211,55 @@ def test_ranges_of_the_other_tasks(recipes, parsed, task):
         parsed(*words.split(), recipes=of_task)
 
 
+@pytest.mark.parametrize(
+    "words, option",
+    [
+        ("--pairs a.tsv --pairs b.tsv", "--pairs"),
+        ("--seed 1 --epochs 2 --seed=1", "--seed"),
+        ("--rotary --no-rotary", "--rotary"),
+        ("--num-layers 1 --num_layers 2", "--num-layers"),
+    ],
+)
+def test_an_option_that_is_given_twice_is_refused(parsed, words, option):
+    with pytest.raises(ValueError, match=f"Give {option} once, .*; received {option}='2 times'"):
+        parsed(*words.split())
+
+
+UNUSED = [
+    ("TRANSLATION", "--data-dir there", "--dataset"),
+    ("TRANSLATION", "--sides 2 1", "--pairs or --dataset"),
+    ("TRANSLATION", "--tokenize zh", "a BLEU score"),
+    ("TRANSLATION", "--pairs a.tsv --mix-share 0.5", "data to mix in"),
+    ("TRANSLATION", "--mix-pairs a.tsv", "training data"),
+    ("TRANSLATION", "--dataset tfds:x --valid-pairs a.tsv", "files, without --dataset"),
+    ("TRANSLATION", "--prepared a --vocabulary-size 90", "a vocabulary to learn"),
+    ("TAGGING", "--train a.tsv --column XPOS", "a treebank"),
+    ("TAGGING", "--train a.conllu --tokens words", "--dataset"),
+    ("CLASSIFICATION", "--columns 2 1", "--train or --dataset"),
+    ("CLASSIFICATION", "--dataset tfds:x --test a.tsv", "files, without --dataset"),
+    ("LANGUAGE_MODELLING", "--train a.txt --lines --window 9", "a text without --lines"),
+    ("LANGUAGE_MODELLING", "--train a.txt --feature text", "--dataset"),
+    ("PRETRAINING", "--mix-in a.txt", "training data"),
+]
+
+
+@pytest.mark.parametrize("task, words, needs", UNUSED)
+def test_an_option_that_would_not_be_used_is_refused(recipes, parsed, task, words, needs):
+    with pytest.raises(ValueError, match=f"would not be used: it needs {needs}.* Leave it out"):
+        parsed(*words.split(), recipes=getattr(recipes, task))
+
+
+def test_an_option_is_used_with_what_it_needs(recipes, parsed):
+    for task, words in (
+        ("TRANSLATION", "--dataset tfds:x --data-dir there --sides en de --tokenize zh"),
+        ("TRANSLATION", "--source a --target b --mix-pairs c --mix-share 0.5 --sides 2 1"),
+        ("TAGGING", "--train a.CONLL --column XPOS"),
+        ("CLASSIFICATION", "--train a.tsv --columns 2 1"),
+        ("LANGUAGE_MODELLING", "--train a.txt --window 9"),
+    ):
+        parsed(*words.split(), recipes=getattr(recipes, task))
+
+
 def help_of(parsed, capsys, *words, **kwargs):
     with pytest.raises(SystemExit) as exit:
         parsed(*words, **kwargs)
@@ -286,7 +334,7 @@ def start(options, folder):
 
 def test_only_the_epochs_of_a_resumed_run_may_change(parsed, tmp_path):
     words = ("--output", tmp_path, "--learning-rate", "0.5", "--overwrite", "--sides", "2", "1")
-    started = parsed(*words)
+    started = parsed(*words, "--pairs", "a.tsv", "--recipe", "toy")
     start(started, tmp_path)
     resumed = parsed("--resume", "--output", tmp_path, "--epochs", "7")
     assert resumed == started.replace(resume=True, epochs=7) and resumed.sides == ("2", "1")
@@ -361,10 +409,6 @@ def test_an_error_is_an_exit_with_its_sentence(options):
     assert exit.value.code == "a.tsv: no such file."
     with pytest.raises(ZeroDivisionError), options.errors_as_exits():
         raise ZeroDivisionError  # a mistake of ours keeps its traceback
-
-
-def test_a_column_is_a_number_from_1_or_a_name(options):
-    assert [options.column(name) for name in ("1", "12", "label", "-1")] == [1, 12, "label", "-1"]
 
 
 def test_a_corpus_has_no_vocabulary_of_another_kind(options):

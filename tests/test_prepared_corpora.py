@@ -680,7 +680,7 @@ def test_a_vocabulary_that_is_not_of_sentencepiece_is_refused(tmp_path, corpus, 
     "arguments, message",
     [
         ([], "Give --source and --target, --pairs, --texts, or --dataset"),
-        (["--pairs", "*.conllu.gz"], "b.conllu.gz is a treebank, whose sentences have no"),
+        (["--pairs", "*.conllu.gz"], "b.conllu.gz is a treebank by its name, whose sent"),
         (["--texts", "c.conllu"], "c.conllu, line 2: expected a sentence with its text"),
         (["--source", "a"], "Give --source and --target"),
         (["--pairs", "a", "--texts", "b"], "Give --source and --target"),

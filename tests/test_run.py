@@ -149,6 +149,19 @@ def test_a_resumed_run_keeps_its_settings_and_its_data(tmp_path):
         resumed.begin(ARGUMENTS, (["June"], ["六月"]))
 
 
+def test_a_resumed_run_keeps_its_validation_data(tmp_path):
+    Run(tmp_path / "old").begin(ARGUMENTS, DATA)
+    Run(tmp_path / "run").begin(ARGUMENTS, DATA, ["valid"])
+    resumed = {name: Run(tmp_path / name, resume=True) for name in ("old", "run")}
+    for validation_data in (None, ["valid"]):
+        resumed["run"].begin(ARGUMENTS, DATA, validation_data)
+    resumed["old"].begin(ARGUMENTS, DATA, ["other"])  # of before it was compared
+    with pytest.raises(ValueError, match="The validation data has changed since .* was started"):
+        resumed["run"].begin(ARGUMENTS, DATA, ["other"])
+    with pytest.raises(ValueError, match="The training data has changed since"):
+        resumed["run"].begin(ARGUMENTS, ["other"], ["valid"])
+
+
 def test_data_that_differs_in_its_borders_alone_is_other_data(tmp_path):
     both = ["ab", "c"], ["a", "bc"], ["abc"], [["ab", "c"]], ["ab", "c", ""], ["[2]", "ab", "c"]
     hashes = set()

@@ -67,9 +67,9 @@ def pairs(tmp_path_factory):
     return path
 
 
-def options(pairs, output):
+def options(pairs, output, epochs="3"):
     small = [*TINY, "--dropout", "0.1", "--no-norm-first", "--vocabulary", "char"]
-    small += ["--vocabulary-size", "None", "--batch-size", "32", "--epochs", "3", "--beams", "1"]
+    small += ["--vocabulary-size", "None", "--batch-size", "32", "--epochs", epochs, "--beams", "1"]
     small += ["--warmup-steps", "10", "--average", "0", "--deterministic"]
     return ["--pairs", pairs, "--output", output, *small]
 
@@ -179,8 +179,8 @@ def test_a_run_with_all_that_helps_on_small_data(regularized):
 def diversified(pairs, tmp_path_factory):
     """A run that learns from two teachers, too; nobody killed it."""
     output = tmp_path_factory.mktemp("diversified") / "whole"
-    few = ["--epochs", "2", "--diversify", "1", "--seed", "3"]
-    return output, run([*TRAIN, *options(pairs, output), *few]).stdout
+    few = ["--diversify", "1", "--seed", "3"]
+    return output, run([*TRAIN, *options(pairs, output, epochs="2"), *few]).stdout
 
 
 @pytest.mark.slow

@@ -128,8 +128,22 @@ def test_the_score_of_one_window_is_the_sum_of_the_log_probabilities(with_ends):
         assert score.nats == pytest.approx(nats, rel=1e-4)
         assert (score.tokens, score.characters) == (len(text) + 1, len(text))
         assert score.perplexity == pytest.approx(np.exp(nats / (len(text) + 1)), rel=1e-3)
-        assert score.bits_per_character == pytest.approx(nats / len(text) / np.log(2), rel=1e-4)
+        assert score.unknown == (text == TEXT)  # it lacks the i, which costs its code point, too
+        bits = nats / np.log(2) + score.unknown * np.log2(0x110000 - 2048)
+        assert score.bits_per_character == pytest.approx(bits / len(text), rel=1e-4)
     assert with_ends.score([]) == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_unknown_character_is_free(with_ends, seed):
+    generator = np.random.default_rng(seed)
+    foreign = "".join(generator.choice(list("你好世界мир\u0301🐕"), 40))
+    known, unknown, mixed = with_ends.score(["the dog", foreign, "the dog" * 6 + foreign])
+    assert (known.unknown, unknown.unknown, mixed.unknown) == (0, 40, 40)
+    for score in (known, unknown, mixed):
+        rest = score.nats / np.log(2) / score.characters
+        share = score.unknown / score.characters
+        assert score.bits_per_character == pytest.approx(rest + 20.085 * share, rel=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -336,6 +336,11 @@ def test_a_sentence_of_weight_0_counts_in_no_metric(numpy, logits, metric):
 
 
 @pytest.mark.parametrize("metric", [TokenAccuracy, Perplexity])
+def test_a_metric_of_no_token_is_not_a_number(numpy, logits, metric):
+    assert np.isnan(numpy(updated(metric(), (np.zeros_like(LABELS), logits))))
+
+
+@pytest.mark.parametrize("metric", [TokenAccuracy, Perplexity])
 def test_a_reset_metric_has_forgotten(numpy, logits, metric):
     metric = metric()
     updated(metric, (LABELS[:1], logits[:1]))

@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from ..checks import option_names
 from . import average, check, evaluate, export, predict, prepare, translate
 from .files import load_task
 
@@ -76,12 +77,19 @@ def _parse(arguments):
     )
     parser.set_defaults(usage_error=parser.error)
     command.add_options(parser)
+    try:
+        option_names(arguments[1:])
+    except ValueError as error:
+        parser.error(f"{error}")
     # Subparsers would refuse MODEL --beams 4 TEXT.
     return command, parser.parse_intermixed_args(arguments[1:])
 
 
 class _Parser(argparse.ArgumentParser):
-    """An error is one line; argparse writes the whole usage before it."""
+    """An error is one line; argparse writes the whole usage before it. No name may be cut short."""
+
+    def __init__(self, **kwargs):
+        super().__init__(allow_abbrev=False, **kwargs)
 
     def error(self, message):
         self.exit(2, f"{self.prog}: {message.rstrip('.')}. See {self.prog} --help.\n")

@@ -4,10 +4,12 @@ r"""Score a translation model on a test set: BLEU, chrF, perplexity, speed, wors
   keras-transformer evaluate runs/en-de/model.keras --source test.en.gz --reference test.de.gz \
       --beams 5 --json scores.json --translations test.out --worst 10
 
-BLEU and chrF are those of sacreBLEU on plain text, with the signature that makes them comparable;
-use --tokenize zh for Chinese. Papers that report "tokenized, lower-cased BLEU" score text that was
-tokenized and lower-cased beforehand: train on such text, pass such files, and use --tokenize none.
-Perplexity is exp(nats / tokens) of the references, END tokens included.
+BLEU and chrF are those of sacreBLEU on the same files, blank lines included, with the signature
+that makes them comparable; use --tokenize zh for Chinese. Papers that report "tokenized,
+lower-cased BLEU" score text that was tokenized and lower-cased beforehand: train on such text, pass
+such files, and use --tokenize none. Perplexity is exp(nats / tokens) of the references, END tokens
+included, over the lines with text on both sides; a run of unknown characters, whose share is
+printed, is one token.
 """
 
 import argparse
@@ -20,8 +22,10 @@ import numpy as np
 
 from .. import data, evaluation
 from ..atomic import write_text
+from ..data.examples import collect_complete
 from ..tasks import Translator
 from .files import MODEL, check_output, load_task
+from .lines import one_line
 from .translate import add_search_options
 
 
@@ -50,22 +54,35 @@ def run(options: argparse.Namespace) -> None:
             check_output(f"--{name}", getattr(options, name))
     try:
         evaluation.check_bleu_tokenizer(options.tokenize)
-        sources, references = data.read_files(options.source, options.reference)
+        names = f"{options.source} and {options.reference}"
+        pairs = data.iterate_files(options.source, options.reference)
+        sources, references = collect_complete(data.Examples, pairs, names, drop=False)
     except (ValueError, OSError, RuntimeError) as error:
         sys.exit(f"{error}")
     translator = load_task(options.model, Translator)
     try:
         translations, seconds = _timed_translations(translator, sources, options)
-        perplexity = _perplexity_of(translator, sources, references)
+        complete = [n for n, pair in enumerate(zip(sources, references, strict=True)) if all(pair)]
+        perplexity = _perplexity_of(
+            translator, [sources[n] for n in complete], [references[n] for n in complete]
+        )
     except ValueError as error:
         sys.exit(f"{error}")
     bleu = evaluation.bleu(translations, references, options.tokenize, options.lowercase)
     chrf = evaluation.chrf(translations, references, options.lowercase)
     print(f"BLEU {bleu}")
     print(f"chrF {chrf}")
+    unknown = {
+        "source": translator.source_tokenizer.unknown_share(translator.normalized(sources)),
+        "reference": translator.target_tokenizer.unknown_share(translator.normalized(references)),
+    }
     print(f"Perplexity of the references: {perplexity:.3f} per token")
+    print(
+        f"Unknown characters: {unknown['source']:.2%} of the sources, "
+        f"{unknown['reference']:.2%} of the references"
+    )
     print(f"{len(sources)} sentences in {seconds:.1f} s, compilation included")
-    _print_worst(sources, references, translations, options)
+    _print_worst(complete, sources, references, translations, options)
     if options.translations is not None:
         write_text(options.translations, "".join(f"{text}\n" for text in translations))
     if options.json is not None:
@@ -75,6 +92,7 @@ def run(options: argparse.Namespace) -> None:
             "chrf": chrf.value,
             "chrf_signature": chrf.signature,
             "perplexity": perplexity if math.isfinite(perplexity) else None,  # JSON has no NaN
+            "unknown_share": unknown,
             "sentences": len(sources),
             "seconds": seconds,
             "sentences_per_second": len(sources) / seconds,
@@ -84,12 +102,12 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _timed_translations(translator, sources, options):
-    """The translations, and the seconds that they took."""
+    """The translations as they are written, and the seconds that they took."""
     start = time.perf_counter()
     translations = translator.translate(
         sources, beams=options.beams, length_penalty=options.length_penalty
     )
-    return translations, time.perf_counter() - start
+    return [one_line(text) for text in translations], time.perf_counter() - start
 
 
 def _perplexity_of(translator, sources, references):
@@ -101,10 +119,10 @@ def _perplexity_of(translator, sources, references):
         return float(np.exp(nats / tokens))
 
 
-def _print_worst(sources, references, translations, options):
-    """The sentences with the lowest chrF."""
+def _print_worst(complete, sources, references, translations, options):
+    """Of the sentences without a blank side, those with the lowest chrF."""
     scores = evaluation.sentence_chrf(translations, references, options.lowercase)
-    worst = sorted(range(len(scores)), key=scores.__getitem__)[: options.worst]
+    worst = sorted(complete, key=scores.__getitem__)[: options.worst]
     for number in worst:
         print(f"\nSentence {number + 1}, chrF {scores[number]:.1f}")
         print(f"  source      {sources[number]}")

@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import queue
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,6 +13,7 @@ from ..tasks import Task
 from .files import MODEL
 
 MAX_WAITING = 10_000  # lines read ahead of their answers
+LINE_ENDS = re.compile("[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")  # as in str.splitlines
 
 
 def add_model_and_text(parser: argparse.ArgumentParser, model: str, text: str) -> None:
@@ -47,8 +49,13 @@ def answer_lines(
         except ValueError as error:
             sys.exit(f"{error}")
         for line in lines:
-            print(line)
+            print(one_line(line))
         sys.stdout.flush()
+
+
+def one_line(text: str) -> str:
+    r"""An answer on one line: a line end in it becomes its escape sequence, such as \n."""
+    return LINE_ENDS.sub(lambda end: end[0].encode("unicode_escape").decode(), text)
 
 
 def _batches(texts, batch_size):

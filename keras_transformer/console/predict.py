@@ -11,7 +11,7 @@ r"""Ask a saved model of any task: one line of input, one line of output.
 
 Without TEXT it reads the standard input, or at a terminal asks for one line after another; lines
 that wait are answered together. A tagger splits text into words and punctuation, with --words at
-blanks only. A newline in the text of a language model is written as \n. For a translation model the
+blanks only. A newline in an answer is written as \n. For a translation model the
 command translate has more options.
 """
 
@@ -64,7 +64,7 @@ def _labels(classifier, texts, options):
 
 def _continuations(generator, texts, options):
     """One line per prompt, with its continuation."""
-    continued = generator.generate(
+    return generator.generate(
         texts,
         max_tokens=options.max_tokens,
         temperature=options.temperature,
@@ -72,7 +72,6 @@ def _continuations(generator, texts, options):
         top_p=options.top_p,
         seed=options.seed,
     )
-    return [text.replace("\n", "\\n") for text in continued]
 
 
 def _fillings(filler, texts, options):

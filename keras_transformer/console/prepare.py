@@ -39,7 +39,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--texts",
         **files,
-        help="instead of pairs: texts of a language model, one per line; or .conllu",
+        help="instead of pairs: texts of a language model, one per line; or .conllu, .conll",
     )
     add("--json-lines", action="store_true", help="--pairs is JSON Lines, whatever its name")
     sides = "columns of --pairs (default: 1 2), fields of .jsonl, languages of --dataset"
@@ -113,49 +113,30 @@ def _input(options):
         return _dataset(options)
     if options.texts:
         paths = data.expand_files(options.texts)
-        lines = functools.partial(_chain, _texts, [(path,) for path in paths])
+        lines = _chain(data.iterate_texts, [(path,) for path in paths])
         return lambda: ((line,) for line in lines()), "texts", paths
     if options.source:
-        paths = [_expanded(options.source), _expanded(options.target)]
-        if len(paths[0]) != len(paths[1]):
+        sides = data.expand_files(options.source), data.expand_files(options.target)
+        if len(sides[0]) != len(sides[1]):
             raise ValueError(
                 "--source and --target must have as many files; received "
-                f"{len(paths[0])} and {len(paths[1])}."
+                f"{len(sides[0])} and {len(sides[1])}."
             )
-        if [*paths[0], *paths[1]].count("-") > 1:
+        paths = [*sides[0], *sides[1]]
+        if paths.count("-") > 1:
             raise ValueError("The standard input can be one file only; received it twice.")
-        pairs = list(zip(*paths, strict=True))
-        return functools.partial(_chain, data.iterate_files, pairs), "pairs", [*paths[0], *paths[1]]
-    paths = _expanded(options.pairs)
-    sides, arguments = options.sides or (), []
-    for path in paths:
-        json = options.json_lines or path.removesuffix(".gz").endswith((".jsonl", ".json"))
-        columns = sides if json else [int(s) if s.isdecimal() else s for s in sides]
-        read = data.iterate_json_lines if json else data.iterate_pairs
-        arguments.append(functools.partial(read, path, *columns))
-    return lambda: itertools.chain.from_iterable(each() for each in arguments), "pairs", paths
-
-
-def _expanded(patterns):
-    paths = data.expand_files(patterns)
-    for path in filter(_is_treebank, paths):
-        raise ValueError(
-            f"{path} is a treebank, whose sentences have no translations. Give it as --texts; its "
-            f"labels fit into memory: scripts/train_tagger.py --train {path}."
-        )
-    return paths
-
-
-def _texts(path):
-    return data.iterate_conllu(path) if _is_treebank(path) else data.iterate_lines(path)
-
-
-def _is_treebank(path):
-    return path.removesuffix(".gz").endswith(".conllu")
+        return _chain(data.iterate_files, list(zip(*sides, strict=True))), "pairs", paths
+    paths = data.expand_files(options.pairs)
+    given = [(path, options.sides or (), options.json_lines) for path in paths]
+    return _chain(data.iterate_pair_file, given), "pairs", paths
 
 
 def _chain(read, arguments):
-    return itertools.chain.from_iterable(read(*each) for each in arguments)
+    """A function that reads files one after the other; their names are checked now."""
+    reads = [functools.partial(read, *each) for each in arguments]
+    for each in reads:
+        each()
+    return lambda: itertools.chain.from_iterable(each() for each in reads)
 
 
 def _dataset(options):

@@ -26,7 +26,7 @@ import sys
 from ..atomic import atomic_write
 from ..tasks import Translator
 from .files import check_output, load_task
-from .lines import add_model_and_text, answer_lines
+from .lines import add_model_and_text, answer_lines, one_line
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> None:
     _check_attention(options)
     translator = load_task(options.model, Translator)
     if options.attention is not None:
-        print(_draw_attention(translator, options))
+        print(one_line(_draw_attention(translator, options)))
         return
     numbers = itertools.count(1)
 

@@ -1,5 +1,6 @@
 """The records of a corpus: texts with their translation, tags or label, in splits."""
 
+import collections
 import logging
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeVar
@@ -9,6 +10,7 @@ import numpy as np
 from ..checks import check_rates
 
 Record = TypeVar("Record", bound=tuple)
+FEWEST_DISTINCT = 10  # texts that can be split without losing kinds of them
 
 
 class Examples(NamedTuple):
@@ -68,7 +70,10 @@ def collect(record: Callable[[list, list], Record], rows: Iterable[tuple]) -> Re
 
 
 def collect_complete(
-    record: Callable[[list, list], Record], rows: Iterable[tuple[str, ...]], name: str
+    record: Callable[[list, list], Record],
+    rows: Iterable[tuple[str, ...]],
+    name: str,
+    drop: bool = True,
 ) -> Record:
     """As `collect`, without the pairs in which a text is blank; their number is logged.
 
@@ -76,6 +81,7 @@ def collect_complete(
         record: type, `Examples` or `LabeledTexts`.
         rows: pairs of str.
         name: str, where they come from, for the log and the error.
+        drop: bool; False: blank ones are kept and logged, as in test data, whose lines count.
 
     Raises:
         ValueError: No pair is complete.
@@ -90,13 +96,14 @@ def collect_complete(
         )
     if len(complete) < len(rows):
         logging.getLogger(__name__).warning(
-            "%s: dropped %d of %d examples whose %s is blank.",
+            "%s: %s %d of %d examples whose %s is blank.",
             name,
+            "dropped" if drop else "kept, and scored,",
             len(rows) - len(complete),
             len(rows),
             blank,
         )
-    return collect(record, complete)
+    return collect(record, complete if drop else rows)
 
 
 def mix(examples: Any, others: Any, share: float, seed: int = 0) -> Any:
@@ -129,11 +136,15 @@ def mix(examples: Any, others: Any, share: float, seed: int = 0) -> Any:
 def train_valid_split(
     examples: Any, what: str = "examples", option: str = "validation data"
 ) -> tuple[Any, Any]:
-    """Splits off validation data: every 50th example, or fewer so that there are about 1,000.
+    """Splits off validation data: 2 % of the distinct texts, or fewer: about 1,000.
+
+    All examples of a text are on the same side, whatever its case and blanks; of pairs the source
+    is that text. Where no text repeats, or fewer than ten are distinct, every 50th example is for
+    validation.
 
     Args:
         examples: list, or NamedTuple of lists of one length.
-        what: str, what the examples are, for the error.
+        what: str, what the examples are, for the log and the error.
         option: str, what else would provide validation data, for the error.
 
     Returns:
@@ -149,10 +160,48 @@ def train_valid_split(
             f"Expected at least two training {what}, one of them for validation; received "
             f"{number}. Provide more, or {option}."
         )
-    chosen = range(0, number, max(50, number // 1000))
-    parts = (
-        [[item for n, item in enumerate(column) if n not in chosen] for column in columns],
-        [[column[n] for n in chosen] for column in columns],
-    )
-    train, valid = (type(examples)(*part) if columns is examples else part[0] for part in parts)
-    return train, valid
+    texts = [text_key(text) for text in columns[0]]
+    if len(set(texts)) < FEWEST_DISTINCT:  # a side without any of their labels, say, helps nobody
+        texts = list(range(number))
+    counts = collections.Counter(texts)
+    keys = list(counts)
+    step = max(50, len(keys) // 1000)
+    blocks = (keys[start : start + step] for start in range(0, len(keys), step))
+    chosen = {min(block, key=counts.__getitem__) for block in blocks}  # the first of the rarest
+    is_valid = [text in chosen for text in texts]
+    if len(keys) < number:
+        logging.getLogger(__name__).warning(
+            "Of %d %s, %d are distinct: %d of them, %d %s, are validation data, of which the "
+            "training data has none.",
+            number,
+            what,
+            len(keys),
+            len(chosen),
+            sum(is_valid),
+            what,
+        )
+
+    def part(valid):
+        kept = [[x for x, v in zip(c, is_valid, strict=True) if v == valid] for c in columns]
+        return type(examples)(*kept) if columns is examples else kept[0]
+
+    return part(False), part(True)
+
+
+def num_shared(examples: Any, others: Any) -> int:
+    """The number of examples whose text others have, too, whatever its case and blanks.
+
+    Args:
+        examples: list, or NamedTuple of lists, of which the first one counts.
+        others: the same.
+    """
+    first, second = (each[0] if isinstance(each, tuple) else each for each in (examples, others))
+    known = set(map(text_key, second))
+    return sum(text_key(item) in known for item in first)
+
+
+def text_key(item: Any) -> Any:
+    """What texts have in common that differ in case and blanks alone; of words, a tuple."""
+    if isinstance(item, (list, tuple)):
+        return tuple(map(text_key, item))
+    return " ".join(item.split()).casefold() if isinstance(item, str) else item

@@ -2,19 +2,23 @@
 
 All are UTF-8, with or without a byte-order mark; gzip is recognized by the content, not by the
 name. Only a newline ends a line (that of Windows counts as one); the last line may lack it. Spaces
-at the ends of a line or a column are removed. An error names the file and the line, from 1; so are
-columns counted.
+at the ends of a line or a column are removed, and every line of a table has as many columns as the
+first one. An error names the file and the line, from 1; so are columns counted. What a file holds,
+`format_of` decides by its name, in all scripts and commands alike.
 
 Every reader raises `FileNotFoundError` if the file does not exist, and `ValueError` if it is a
-folder, empty, a damaged gzip file or not UTF-8. Those called `iterate_...` keep one line in memory;
-they yield blank pairs, too, and read the standard input where the path is "-".
+folder, empty, a damaged gzip file or not UTF-8; a NUL, of which UTF-16 is full, is no text. Those
+called `iterate_...` keep one line in memory; they yield blank pairs, too, and read the standard
+input where the path is "-".
 """
 
+import collections
 import contextlib
 import glob
 import gzip
 import itertools
 import json
+import logging
 import os
 import re
 import sys
@@ -26,9 +30,22 @@ from .examples import Examples, LabeledTexts, TaggedSentences, collect, collect_
 
 CONLLU_COLUMNS = "ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC".split()
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+TREEBANK, JSON_LINES = "a treebank", "JSON Lines"
+FORMATS = {".conllu": TREEBANK, ".conll": TREEBANK}
+FORMATS |= dict.fromkeys((".jsonl", ".ndjson", ".json"), JSON_LINES)
 _MAY_BE_BLANK = "FORM LEMMA FEATS DEPS MISC".split()  # where "_" is a value like others
+_FEWEST_ROWS = 10  # of a table whose header can be told by the rows below it
 
 PathLike = str | os.PathLike
+
+
+def format_of(path: PathLike) -> str | None:
+    """What the name of a file says that it holds: `TREEBANK`, `JSON_LINES`, or None.
+
+    The name ends in .conllu or .conll, or in .jsonl, .ndjson or .json, in whatever case, and with
+    .gz after it or not.
+    """
+    return FORMATS.get(os.path.splitext(os.fspath(path).lower().removesuffix(".gz"))[1])
 
 
 def read_files(source: PathLike, target: PathLike) -> Examples:
@@ -44,13 +61,24 @@ def read_files(source: PathLike, target: PathLike) -> Examples:
         Examples.
 
     Raises:
-        ValueError: The files differ in their number of lines, or no complete pair is left.
+        ValueError: The files differ in their number of lines, or by their names hold anything but
+            plain text; or no complete pair is left.
     """
     return collect_complete(Examples, iterate_files(source, target), f"{source} and {target}")
 
 
 def iterate_files(source: PathLike, target: PathLike) -> Iterator[tuple[str, str]]:
     """The pairs of `read_files` one by one, blank ones included."""
+    for path in (source, target):
+        _check_format(path, "whose sentences have no translations in another file")
+    if "-" not in (source, target) and _same_file(source, target):
+        logging.getLogger(__name__).warning(
+            "%s and %s are the same file: each sentence translates itself.", source, target
+        )
+    return _side_by_side(source, target)
+
+
+def _side_by_side(source, target):
     files, number = [iterate_lines(source), iterate_lines(target)], 0
     while True:
         one, other = (next(lines, None) for lines in files)
@@ -88,7 +116,8 @@ def read_pairs(path: PathLike, source: int | str = 1, target: int | str = 2) -> 
         Examples.
 
     Raises:
-        ValueError: A line lacks one of the columns, or no complete pair is left.
+        ValueError: A line lacks one of the columns or has another number of them than the first
+            one, both sides are one column, or no complete pair is left.
     """
     return collect_complete(Examples, iterate_pairs(path, source, target), str(path))
 
@@ -97,8 +126,29 @@ def iterate_pairs(
     path: PathLike, source: int | str = 1, target: int | str = 2
 ) -> Iterator[tuple[str, str]]:
     """The pairs of `read_pairs` one by one, blank ones included."""
-    for _, row in _table(path, source=source, target=target):
-        yield row[0], row[1]
+    return ((one, other) for _, (one, other) in _table(path, source=source, target=target))
+
+
+def iterate_pair_file(
+    path: PathLike, sides: Iterable[str] = (), json_lines: bool = False
+) -> Iterator[tuple[str, str]]:
+    """The pairs of a table, or of JSON Lines where the name says so, one by one.
+
+    Args:
+        path: PathLike of the file.
+        sides: two str, the columns (numbers from 1, or names) or fields of source and target;
+            none: the defaults of `read_pairs` and `read_json_lines`.
+        json_lines: bool, whether it is JSON Lines whatever its name.
+
+    Returns:
+        Iterator of (source, target), blank ones included.
+
+    Raises:
+        ValueError: Its name is that of a treebank.
+    """
+    if json_lines or format_of(path) == JSON_LINES:
+        return iterate_json_lines(path, *sides)
+    return iterate_pairs(path, *map(_number_or_name, sides))
 
 
 def read_json_lines(path: PathLike, source: str = "source", target: str = "target") -> Examples:
@@ -126,6 +176,7 @@ def iterate_json_lines(
     path: PathLike, source: str = "source", target: str = "target"
 ) -> Iterator[tuple[str, str]]:
     """The pairs of `read_json_lines` one by one, blank ones included."""
+    check(source != target, "Source and target must be two fields", source=source, target=target)
     for number, line in enumerate(iterate_lines(path), start=1):
         if not line.strip():
             yield "", ""
@@ -146,19 +197,23 @@ def iterate_json_lines(
 def read_labeled(path: PathLike, text: int | str = 1, label: int | str = 2) -> LabeledTexts:
     """A table of texts and their labels, columns separated by TAB; quotation marks are text.
 
-    A row whose text is blank is dropped; the number is logged.
+    A row whose text is blank is dropped; the number is logged. With two numbers the first line is
+    an example like others, but if its label occurs nowhere else and each of the others does, it is
+    taken for the names of the columns and refused.
 
     Args:
         path: PathLike of the file.
         text: int from 1, the column of the text; or str, its name in the first line.
-        label: The same for the label. With two numbers the first line is an example like others.
+        label: The same for the label.
 
     Returns:
         LabeledTexts.
 
     Raises:
-        ValueError: A line lacks one of the columns, a text has no label, or no text is left.
+        ValueError: A line lacks one of the columns or has another number of them than the first
+            one, a text has no label, the first line names the columns, or no text is left.
     """
+    text, label = _number_or_name(text), _number_or_name(label)
     rows = []
     for number, row in _table(path, text=text, label=label):
         if row[0] and not row[1]:
@@ -167,7 +222,22 @@ def read_labeled(path: PathLike, text: int | str = 1, label: int | str = 2) -> L
                 "Label the text, or remove the line."
             )
         rows.append(row)
+    if not isinstance(text, str) and not isinstance(label, str):
+        _check_first_label([label for _, label in rows], path)
     return collect_complete(LabeledTexts, rows, str(path))
+
+
+def read_tagged(path: PathLike, column: str = "UPOS") -> TaggedSentences:
+    """Tagged sentences of a treebank if the name of the file says so, else of lines.
+
+    Args:
+        path: PathLike of the file.
+        column: str, see `read_conllu`; it is of treebanks alone.
+
+    Returns:
+        TaggedSentences, see `read_conllu` and `read_tagged_lines`.
+    """
+    return read_conllu(path, column) if format_of(path) == TREEBANK else read_tagged_lines(path)
 
 
 def read_tagged_lines(path: PathLike) -> TaggedSentences:
@@ -189,7 +259,8 @@ def read_tagged_lines(path: PathLike) -> TaggedSentences:
             if len(fields) != 2 or not all(fields):
                 raise ValueError(
                     f"{path}, line {number}: expected word TAB tag, received {line!r:.60}. "
-                    "Separate the two with one TAB, and sentences with a blank line."
+                    "Separate the two with one TAB, and sentences with a blank line; the name of a "
+                    "treebank in CoNLL-U must end in .conllu or .conll."
                 )
         words, tags = zip(*(_columns(line) for _, line in block), strict=True)
         sentences.append((list(words), list(tags)))
@@ -269,6 +340,39 @@ def iterate_conllu(path: PathLike) -> Iterator[str]:
         yield from (text.strip() for text in texts[:1])
 
 
+def read_texts(path: PathLike) -> list[str]:
+    """The texts of `iterate_texts` without the blank ones, whose number is logged.
+
+    Raises:
+        ValueError: All are blank.
+    """
+    lines = list(iterate_texts(path))
+    texts = [line for line in lines if line.strip()]
+    if not texts:
+        raise ValueError(
+            f"{path}: expected one text per line, received {len(lines)} blank lines. Check that "
+            "this is the right file."
+        )
+    if len(texts) < len(lines):
+        blank, total = len(lines) - len(texts), len(lines)
+        logging.getLogger(__name__).warning(
+            "%s: dropped %d of %d lines, blank.", path, blank, total
+        )
+    return texts
+
+
+def iterate_texts(path: PathLike) -> Iterator[str]:
+    """The sentences of a treebank if the name of the file says so, else the lines, one by one.
+
+    Raises:
+        ValueError: The name is that of JSON Lines.
+    """
+    if format_of(path) == TREEBANK:
+        return iterate_conllu(path)
+    _check_format(path, "which are no plain text")
+    return iterate_lines(path)
+
+
 def read_lines(path: PathLike) -> list[str]:
     """The lines of a text file, without their ends."""
     return list(iterate_lines(path))
@@ -342,42 +446,116 @@ def _unpacked(file, path):
 
 def _decoded(data, path, number):
     """The text of bytes that begin with this line."""
+    place, found = data.find(b"\0"), "a NUL, as in UTF-16 or in what is no text"
     try:
-        return data.decode()
+        text = data.decode()
+        if place < 0:
+            return text
     except UnicodeDecodeError as error:
-        number += data.count(b"\n", 0, error.start)
-        raise ValueError(
-            f"{path}, line {number}: expected UTF-8, received the invalid byte "
-            f"0x{data[error.start]:02x}. Save the file as UTF-8."
-        ) from None
+        if place < 0 or error.start < place:
+            place, found = error.start, f"the invalid byte 0x{data[error.start]:02x}"
+    number += data.count(b"\n", 0, place)
+    raise ValueError(
+        f"{path}, line {number}: expected UTF-8, received {found}. Save the file as UTF-8."
+    )
 
 
 def _empty(path):
     return ValueError(f"{path}: expected lines of text, received an empty file.")
 
 
+def _check_format(path, why):
+    """Refuses a file whose name is not that of plain text."""
+    if found := format_of(path):
+        raise ValueError(
+            f"{path} is {found} by its name, {why}. "
+            + (
+                "It can be given as --texts of prepare, or to train a language model or a tagger."
+                if found == TREEBANK
+                else "Write one text per line into a file of another name."
+            )
+        )
+
+
+def _same_file(one, other):
+    with contextlib.suppress(OSError):  # what does not exist is named as it is opened
+        return os.path.samefile(one, other)
+    return False
+
+
 def _columns(line):
     return [field.strip() for field in line.split("\t")]
 
 
+def _number_or_name(column):
+    return int(column) if isinstance(column, str) and column.isdecimal() else column
+
+
 def _table(path, **columns):
     """The number of each line and its fields in these columns; those of a blank line are blank."""
+    if format_of(path) == TREEBANK:
+        _check_format(path, "whose sentences have neither translations nor one label each")
+    return _rows(path, columns)
+
+
+def _rows(path, columns):
     lines = enumerate(iterate_lines(path), start=1)
+    first = header = None
     if any(isinstance(column, str) for column in columns.values()):
-        header = _columns(next(lines)[1])
+        first, line = next(lines)
+        header = _columns(line)
         columns = {name: _number(column, header, path) for name, column in columns.items()}
     check_at_least(1, **columns)
+    numbers = list(columns.values())
+    check(len(set(numbers)) == len(numbers), "The columns must differ", **columns)
+    width = header and len(header)
+    rows, names = 0, []  # the first two rows of single words, as the names of columns are
     for number, line in lines:
-        fields = _columns(line)
-        if not line.strip():
-            fields = [""] * max(columns.values())
-        if len(fields) < max(columns.values()):
-            expected = " and ".join(map(str, columns.values()))
+        fields = _columns(line) if line.strip() else [""] * max(numbers)
+        row = tuple(fields[column - 1] for column in numbers if column <= len(fields))
+        if len(row) < len(numbers):
             raise ValueError(
-                f"{path}, line {number}: expected columns {expected}, received {len(fields)} "
-                f"of them: {line!r:.60}. Separate columns with one TAB, or choose other columns."
+                f"{path}, line {number}: expected columns {' and '.join(map(str, numbers))}, "
+                f"received {len(fields)} of them: {line!r:.60}. Separate columns with one TAB, or "
+                "choose other columns."
             )
-        yield number, tuple(fields[column - 1] for column in columns.values())
+        if line.strip():
+            first, width = first or number, width or len(fields)
+            if len(fields) != width:
+                raise ValueError(
+                    f"{path}, line {number}: expected {width} columns as in line {first}, received "
+                    f"{len(fields)}: {line!r:.60}. Separate columns with one TAB, and write no TAB "
+                    "within one."
+                )
+            if fields == header:
+                raise ValueError(
+                    f"{path}, line {number}: expected an example, received the names of the "
+                    "columns again. Remove the line."
+                )
+            rows += 1
+            if all(len(field.split()) == 1 for field in row):
+                names.append(rows)
+                del names[2:]
+        yield number, row
+    if header is None and rows >= _FEWEST_ROWS and names == [1]:
+        logging.getLogger(__name__).warning(
+            "%s: line %d is the only one of single words. If it names the columns, give them by "
+            "these names; now it is an example.",
+            path,
+            first,
+        )
+
+
+def _check_first_label(labels, path):
+    """Refuses a first line whose label looks like the name of its column."""
+    counts = collections.Counter(label for label in labels if label)
+    once = [label for label, count in counts.items() if count == 1]
+    if len(labels) >= _FEWEST_ROWS and once == labels[:1]:
+        raise ValueError(
+            f"{path}, line 1: expected a text and its label, received names of columns, it seems: "
+            f"{labels[0]!r} is the only label of {len(counts)} that occurs once. Give the columns "
+            "by their names, remove the line, or move it down if it is an example."
+        )
 
 
 def _number(column, header, path):
@@ -386,6 +564,11 @@ def _number(column, header, path):
         raise ValueError(
             f"{path}, line 1: expected a column named {column!r}, received "
             f"{', '.join(map(repr, header))}. Choose one of these, or a number from 1."
+        )
+    if isinstance(column, str) and header.count(column) > 1:
+        raise ValueError(
+            f"{path}, line 1: expected one column named {column!r}, received "
+            f"{header.count(column)}. Choose it by its number, from 1."
         )
     return header.index(column) + 1 if isinstance(column, str) else column
 

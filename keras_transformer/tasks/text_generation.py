@@ -18,29 +18,38 @@ from ..models import LanguageModel
 from ..tokenizers import Tokenizer, checked_texts
 from .task import LONGEST, Task
 
+CODE_POINTS = 0x110000 - 2048  # characters that Unicode can have: without the surrogates
+
 
 class TextScore(NamedTuple):
     """The probability of a text.
 
     Args:
-        nats: float, -log P(text).
-        tokens: int, number of predicted tokens, END included where the model's texts have one.
+        nats: float, -log P(tokens of the text).
+        tokens: int, number of predicted tokens, END included where the model's texts have one. A
+            run of unknown characters may be one.
         characters: int, length of the text.
+        unknown: int, how many of them the vocabulary lacks.
     """
 
     nats: float
     tokens: int
     characters: int
+    unknown: int = 0
 
     @property
     def perplexity(self) -> float:
-        """exp(nats per token)."""
+        """exp(nats per token); that a character is unknown is known then, but not which it is."""
         return math.exp(self.nats / self.tokens)
 
     @property
     def bits_per_character(self) -> float:
-        """The rate of an ideal compressor, comparable between vocabularies."""
-        return self.nats / self.characters / math.log(2)
+        """The rate of an ideal compressor, comparable between vocabularies.
+
+        An unknown character costs the bits of its code point in addition, 20.1.
+        """
+        nats = self.nats + self.unknown * math.log(CODE_POINTS)
+        return nats / self.characters / math.log(2)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -218,7 +227,8 @@ class TextGenerator(Task):
             nats[window.number] -= float(log_p[window.counted :].sum(dtype="float64"))
         tokens = map(len, sequences)
         characters = map(len, texts)
-        return [TextScore(*each) for each in zip(nats, tokens, characters, strict=True)]
+        unknown = self.tokenizer.unknown_characters(texts)
+        return [TextScore(*each) for each in zip(nats, tokens, characters, unknown, strict=True)]
 
     def _score(self, windows):
         """Yields each window with the log-probabilities of its tokens, which 0 may follow."""

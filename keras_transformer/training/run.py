@@ -86,7 +86,7 @@ class Run:
         """dict, the content of settings.json; the options are under "arguments"."""
         return json.loads(self._settings_path.read_text("utf-8"))
 
-    def begin(self, arguments: Mapping[str, Any], data: Any) -> None:
+    def begin(self, arguments: Mapping[str, Any], data: Any, validation_data: Any = None) -> None:
         """Removes the results of an earlier run and writes settings.json; a resumed run stays.
 
         Interrupted at any point, it leaves either the old run or a folder without a run.
@@ -94,14 +94,18 @@ class Run:
         Args:
             arguments: values that JSON can represent, all that the run depends on.
             data: training data, str in lists or tuples; a hash of it is saved.
+            validation_data: the same for validation; None: it is not compared.
 
         Raises:
-            ValueError: If a resumed run has other training data than before.
+            ValueError: If a resumed run has other training or validation data than before.
             BlockingIOError: If another process runs in this folder.
         """
         distribution.wait_for_all()  # until each has seen the folder as it is
         if distribution.is_first_process():
-            self._begin(arguments, _digest(data))
+            digests = {"data": _digest(data)}
+            if validation_data is not None:
+                digests["validation_data"] = _digest(validation_data)
+            self._begin(arguments, digests)
         distribution.wait_for_all()
         if not self._settings_path.exists():
             raise FileNotFoundError(
@@ -109,14 +113,17 @@ class Run:
                 "all processes share."
             )
 
-    def _begin(self, arguments, data):
+    def _begin(self, arguments, digests):
         self._lock()
         if self.resume:
-            if self.settings["data"] != data:
-                raise ValueError(
-                    f"The training data has changed since {self.folder} was started; restore it "
-                    "or start a new run."
-                )
+            saved = self.settings
+            for name, digest in digests.items():
+                if saved.get(name, digest) != digest:  # older runs have one digest
+                    what = "training" if name == "data" else "validation"
+                    raise ValueError(
+                        f"The {what} data has changed since {self.folder} was started; restore it "
+                        "or start a new run."
+                    )
             return
         self._settings_path.unlink(missing_ok=True)  # first: it is what makes the folder a run
         for pattern in RESULTS:
@@ -125,7 +132,7 @@ class Run:
         settings = {
             "command": " ".join([f"KERAS_BACKEND={backend.name()}", *sys.orig_argv]),
             "arguments": dict(arguments),
-            "data": data,
+            **digests,
             "versions": _versions("keras", "keras-hub", backend.name(), "numpy", "sentencepiece"),
             "python": platform.python_version(),
             "machine": f"{platform.machine()}, {os.cpu_count()} cores",

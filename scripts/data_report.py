@@ -1,0 +1,95 @@
+"""What the training scripts say of their data: unknown text, leaks between splits, new labels."""
+
+import collections
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from keras_transformer import data
+from keras_transformer.checks import check
+
+
+class DataReport:
+    """What makes a score on validation or test data look better or worse than it is.
+
+    It prints which share of each split the vocabulary lacks, how many validation and test texts are
+    trained on, too, and which of their labels are not.
+
+    Args:
+        splits: `Splits`; the training data is a list of corpora if it was prepared.
+        unknown: function from the data of one split to shares by what they are of: {"words": 0.1}.
+        labels: list of str, those of the model; None: the data has none.
+
+    Attributes:
+        scores: dict, the same for scores.json.
+
+    Raises:
+        ValueError: The model has no label of the validation or of the test data.
+    """
+
+    def __init__(
+        self,
+        splits: data.Splits,
+        unknown: Callable[[Any], dict[str, float]],
+        labels: Sequence[str] | None = None,
+    ):
+        evaluated = {"validation": splits.valid, "test": splits.test}
+        evaluated = {name: each for name, each in evaluated.items() if each}
+        prepared = isinstance(splits.train[0], data.Corpus)
+        shared, named = {}, evaluated
+        if not prepared:
+            named = {"training": splits.train} | evaluated
+            shared = {n: data.num_shared(each, splits.train) for n, each in evaluated.items()}
+        shares = {name: unknown(each) for name, each in named.items()}
+        for what in shares["validation"]:
+            listed = (f"{of[what]:.2%} of the {name} data" for name, of in shares.items())
+            print(f"Unknown {what}: {', '.join(listed)}.")
+        self.scores: dict[str, Any] = {"unknown": shares, "also_in_training": shared}
+        if labels is not None:
+            counts = {name: _label_counts(each) for name, each in evaluated.items()}
+            self.scores["new_labels"] = {n: _new(n, each, labels) for n, each in counts.items()}
+            _print_similar({*labels, *itertools.chain.from_iterable(counts.values())})
+        for name in evaluated:
+            if beside := self.beside(name):
+                print(f"The {name} data{beside}.")
+
+    def beside(self, split: str) -> str:
+        """What stands beside a score of a split: in parentheses, or empty if there is nothing."""
+        shares = self.scores["unknown"][split]
+        parts = [
+            f"{share:.2%} of its {what} are unknown" for what, share in shares.items() if share
+        ]
+        if number := self.scores["also_in_training"].get(split):
+            parts.append(f"{number} of its texts are in the training data, too")
+        if new := self.scores.get("new_labels", {}).get(split):
+            listed = ", ".join(f"{label} ({count})" for label, count in new.items())
+            parts.append(f"the training data lacks these of its labels: {listed:.200}")
+        return f" ({'; '.join(parts)})" if parts else ""
+
+
+def _label_counts(examples):
+    labels = examples[1]
+    nested = bool(labels) and isinstance(labels[0], list)
+    return collections.Counter(itertools.chain.from_iterable(labels) if nested else labels)
+
+
+def _new(split, counts, labels):
+    """The labels that the model lacks, with their numbers."""
+    new = {label: count for label, count in counts.items() if label not in labels}
+    check(
+        len(new) < len(counts),
+        f"The {split} data must have labels that the training data has",
+        labels=", ".join(counts),
+        known=", ".join(labels),
+    )
+    return new
+
+
+def _print_similar(labels):
+    groups = collections.defaultdict(list)
+    for label in sorted(labels):
+        groups[data.text_key(label)].append(label)
+    for group in groups.values():
+        if len(group) > 1:
+            names = ", ".join(map(repr, group))
+            print(f"These labels are different ones, though case or blanks alone differ: {names}.")
