@@ -18,6 +18,7 @@ from benchmarks import (
     starting,
     training,
 )
+from keras_transformer.console import standard_streams
 
 HELP = """\
 Measure this package, and compare it with other libraries.
@@ -42,6 +43,7 @@ prints a Markdown table with the hardware, the versions and the command line.
 """
 
 
+@standard_streams()
 def main():
     formatter = {"formatter_class": argparse.RawDescriptionHelpFormatter}
     parser = argparse.ArgumentParser(description=HELP, **formatter)

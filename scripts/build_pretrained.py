@@ -25,6 +25,7 @@ import tempfile
 import keras_transformer as kt
 from keras_transformer import data, evaluation, exporting, pretrained
 from keras_transformer.atomic import atomic_write, write_text
+from keras_transformer.console import standard_streams
 
 SCRIPTS = pathlib.Path(__file__).parent
 RECIPES = {
@@ -39,6 +40,7 @@ MEASURED = "## Measured\n"
 BAR = r"\|"  # within a table
 
 
+@standard_streams()
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -113,7 +115,7 @@ SCORES = {"dates": score_dates, "shakespeare": score_shakespeare, "zh-en": score
 def write_card(path, run, rows):
     """Replaces what follows the heading "Measured" in the model card."""
     card = path.with_suffix(".md")
-    settings = json.loads((run / "settings.json").read_text())
+    settings = json.loads((run / "settings.json").read_text("utf-8"))
     summary = kt.check_file(path)
     versions = ", ".join(f"{name} {version}" for name, version in settings["versions"].items())
     table = {
@@ -123,7 +125,7 @@ def write_card(path, run, rows):
         "trained": f"{settings['started'][:10]}, {settings['machine']}, {versions}",
         "by": f"`python scripts/{RECIPES[path.stem]}`",
     }
-    text = card.read_text().partition(MEASURED)[0]
+    text = card.read_text("utf-8").partition(MEASURED)[0]
     lines = [f"| {name} | {str(value).replace('|', BAR)} |" for name, value in table.items()]
     write_text(card, "\n".join([f"{text}{MEASURED}", "| | |", "|---|---|", *lines, ""]))
 

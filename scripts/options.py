@@ -453,6 +453,8 @@ def errors_as_exits(*errors: type[Exception]) -> Iterator[None]:
     except Exception as error:
         if lost := distribution.lost_process(error):
             distribution.end(lost)
+        if isinstance(error, BrokenPipeError):
+            sys.exit(128 + 13)  # quietly, as SIGPIPE ends a program: the run is not complete
         if isinstance(error, (OSError, FloatingPointError, *errors)):
             sys.exit(f"{error}")
         raise

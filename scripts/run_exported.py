@@ -385,7 +385,8 @@ def main():
     add("--threads", type=int, default=1, metavar="N", help="threads per operation (default: 1)")
     add("--json", metavar="FILE", help="JSON file for answers and texts per second")
     options = parser.parse_args()
-    texts = sys.stdin.read().removesuffix("\n").split("\n")
+    sys.stdout.reconfigure(encoding="utf-8")  # whatever the locale is
+    texts = sys.stdin.buffer.read().decode().removesuffix("\n").split("\n")
     folder = pathlib.Path(options.folder)
     answer = engine_of(folder)(folder, options)
     answers_of(answer, texts[: 2 * BATCH_SIZE])  # the first calls prepare

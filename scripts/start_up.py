@@ -16,8 +16,9 @@ def end(number, frame):
     """Ends the process at once: Python may swallow an exception, as in a callback of a weakref."""
     with contextlib.suppress(Exception):
         sys.stdout.flush()
-    if "train" in os.path.basename(sys.argv[0]):
-        os.write(2, b"\nInterrupted. If training had started, --resume continues it.\n")
+    with contextlib.suppress(OSError):  # a standard error that is closed
+        if "train" in os.path.basename(sys.argv[0]):
+            os.write(2, b"\nInterrupted. If training had started, --resume continues it.\n")
     os._exit(128 + number)
 
 

@@ -23,11 +23,13 @@ import generated_english
 import keras_transformer as kt
 from data_report import DataReport
 from keras_transformer import backend, data, evaluation, plots, training
+from keras_transformer.console import standard_streams
 from keras_transformer.distribution import leave, own_rows
 from options import errors_as_exits, known_labels, make_optimizer, parse, prepare_words, set_up
 from recipes import CLASSIFICATION
 
 
+@standard_streams()
 @errors_as_exits()
 def main():
     with errors_as_exits(ValueError, ImportError):

@@ -33,11 +33,13 @@ import generated_english
 import keras_transformer as kt
 from data_report import DataReport
 from keras_transformer import backend, data, training
+from keras_transformer.console import standard_streams
 from keras_transformer.distribution import leave, own_rows
 from options import check_initial_vocabulary, errors_as_exits, make_optimizer, parse, set_up
 from recipes import LANGUAGE_MODELLING
 
 
+@standard_streams()
 @errors_as_exits()
 def main():
     with errors_as_exits(ValueError, ImportError):

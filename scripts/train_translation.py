@@ -34,11 +34,13 @@ import keras
 import keras_transformer as kt
 from data_report import DataReport
 from keras_transformer import backend, data, evaluation, plots, training
+from keras_transformer.console import standard_streams
 from keras_transformer.distribution import leave, of_first_process, own_rows
 from options import check_initial_vocabulary, errors_as_exits, make_optimizer, parse, set_up
 from recipes import TRANSLATION
 
 
+@standard_streams()
 @errors_as_exits()
 def main():
     with errors_as_exits(ValueError, ImportError):

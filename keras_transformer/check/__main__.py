@@ -15,9 +15,11 @@ import runpy
 import sys
 from collections.abc import Sequence
 
+from ..console.streams import standard_streams
 from . import KINDS, CannotCheck, check_layer, guess_kind
 
 
+@standard_streams()
 def main(arguments: Sequence[str] | None = None) -> None:
     """Prints one sentence per function or class.
 

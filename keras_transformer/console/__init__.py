@@ -7,17 +7,15 @@ model.
 """
 
 import argparse
-import contextlib
-import io
-import os
 import sys
 from collections.abc import Sequence
 
 from ..checks import option_names
 from . import average, check, evaluate, export, predict, prepare, translate
 from .files import load_task
+from .streams import standard_streams
 
-__all__ = ["load_task", "main"]
+__all__ = ["load_task", "main", "standard_streams"]
 
 COMMANDS = {
     "translate": translate,
@@ -41,18 +39,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         SystemExit: with code 1 and one sentence for what cannot be done; 2 for options that
             do not exist or exclude each other; 130 for Control-C.
     """
-    command, options = _parse(sys.argv[1:] if arguments is None else arguments)
-    try:
-        sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
-        command.run(options)
-        sys.stdout.flush()
-    except BrokenPipeError:  # the reader, such as head, needs no more lines
-        _discard_output()
-    except KeyboardInterrupt:
-        sys.exit(130)
-    except OSError as error:  # such as a full disk
-        _discard_output()
-        sys.exit(f"{error}")
+    with standard_streams():
+        command, options = _parse(sys.argv[1:] if arguments is None else arguments)
+        try:
+            command.run(options)
+        except KeyboardInterrupt:
+            sys.exit(130)
 
 
 def _parse(arguments):
@@ -93,9 +85,3 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message):
         self.exit(2, f"{self.prog}: {message.rstrip('.')}. See {self.prog} --help.\n")
-
-
-def _discard_output():
-    """Keeps what is left in the buffer from failing once more as the process ends."""
-    with contextlib.suppress(io.UnsupportedOperation):  # it need not be a file
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -40,8 +40,12 @@ def answer_lines(
         answer: function from a list of texts to the lines to print.
 
     Raises:
-        SystemExit: a line is not UTF-8, or `answer` raises a ValueError.
+        SystemExit: a line is not UTF-8, `answer` raises a ValueError, or a stream is closed.
     """
+    if sys.__stdout__ is None:
+        sys.exit("The standard output is closed; open it (> FILE) for the answers.")
+    if not texts and sys.__stdin__ is None:
+        sys.exit("The standard input is closed; give TEXT, or open it (< FILE).")
     config: Any = getattr(task, "config", task)  # a `Translator` has a `GenerationConfig`
     for batch in _batches(texts, config.batch_size):
         try:
