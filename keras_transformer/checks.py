@@ -10,6 +10,20 @@ import numpy as np
 SMALLEST, LARGEST = (float(getattr(np.finfo("float32"), name)) for name in ("tiny", "max"))
 
 
+class TextError(ValueError):
+    """A text of a list that has no answer.
+
+    Args:
+        number: int from 0, its place in the list.
+        problem: str, what it must have, and what was received.
+        name: str, what precedes its number in the sentence.
+    """
+
+    def __init__(self, number: int, problem: str, name: str = "Text"):
+        super().__init__(f"{name} {number} {problem}")
+        self.number, self.problem = number, problem
+
+
 def check(holds: Any, expected: str, **received: Any) -> None:
     """Raises a `ValueError` that names what was expected and received, unless `holds` is true."""
     if not holds:

@@ -15,7 +15,7 @@ from typing import Any
 import keras
 
 from . import pieces
-from .checks import check
+from .checks import TextError, check
 from .ids import END, PADDING, START, UNKNOWN, check_ids, int_rows
 from .segmentations import SPACE_MARK
 
@@ -328,9 +328,11 @@ def checked_texts(texts: Iterable[str]) -> list[str]:
             try:
                 text.encode()
             except UnicodeEncodeError as error:
-                raise ValueError(
-                    f"Every text must be valid Unicode; item {n} has half a surrogate pair at "
-                    f"character {error.start}. Read it as UTF-8, without 'surrogateescape'."
+                raise TextError(
+                    n,
+                    f"has half a surrogate pair at character {error.start}. Read it as UTF-8, "
+                    "without 'surrogateescape'.",
+                    "Every text must be valid Unicode; item",
                 ) from None
     return texts
 

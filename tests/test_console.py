@@ -20,7 +20,7 @@ from keras.saving import load_model
 
 import keras_transformer as kt
 from keras_transformer import backend, console, evaluation, training
-from keras_transformer.console.lines import ask_for_lines, waiting_lines
+from keras_transformer.console.lines import ask_for_lines, one_line, waiting_lines
 from programs import largest_file
 
 SCRIPTS = pathlib.Path(__file__).parents[1] / "scripts"
@@ -424,6 +424,31 @@ def test_a_mask_filler_answers_words_with_their_probabilities(command, models, s
     (expected,) = small_tasks["filler"].fill(["The [MASK] barks."])
     result = command("predict", models["filler"], "The [MASK] barks.")
     assert result.stdout == ", ".join(f"{e.label} {e.probability:.2f}" for e in expected) + "\n"
+
+
+def test_the_line_without_a_mask_is_named_by_its_place_in_the_whole_input(
+    command, models, small_tasks, monkeypatch
+):
+    filler = models["filler"]
+    result = command("predict", filler, stdin=b"the [MASK]\nno mask\n")
+    assert_one_sentence(result, "Line 2 must have one [MASK]; received 0 in 'no mask'.")
+    result = command("predict", filler, "the [MASK]", "a [MASK]", "[MASK] [MASK]")
+    assert_one_sentence(result, "TEXT 3 must have one [MASK]; received 2")
+    monkeypatch.setattr(small_tasks["filler"], "batch_size", 2)
+    result = command("predict", filler, stdin=b"the [MASK]\n" * 6 + b"none\n" + b"a [MASK]\n")
+    assert_one_sentence(result, "Line 7 must have one [MASK]")
+    result = command("translate", models["translator"], stdin=b"May\n" * 3 + b"a" * 9000 + b"\n")
+    assert_one_sentence(result, "Line 4 must have at most 8192 tokens")
+    assert_one_sentence(command("translate", models["translator"], "M\udcff"), "TEXT 1 has half a")
+
+
+def test_an_answer_is_one_line_whatever_characters_it_has():
+    generator = np.random.default_rng(0)
+    for _ in range(200):
+        text = "".join(map(chr, generator.choice([*range(256), 0x2028, 0x2029, 0x6211], 20)))
+        line = one_line(text)
+        assert line.splitlines() == [line] and (line == text) == (text.splitlines() == [text])
+    assert one_line("a\r\n\v\u2028b\tc\\n") == r"a\r\n\x0b\u2028b" + "\tc\\n"
 
 
 def test_a_language_model_answers_on_one_line_and_heeds_its_options(command, models, small_tasks):

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, BinaryIO
 
+from ..checks import TextError
 from ..tasks import Task
 from .files import MODEL
 
@@ -47,14 +48,18 @@ def answer_lines(
     if not texts and sys.__stdin__ is None:
         sys.exit("The standard input is closed; give TEXT, or open it (< FILE).")
     config: Any = getattr(task, "config", task)  # a `Translator` has a `GenerationConfig`
+    answered = 0
     for batch in _batches(texts, config.batch_size):
         try:
             lines = list(answer(batch))
+        except TextError as error:
+            sys.exit(f"{'TEXT' if texts else 'Line'} {answered + error.number + 1} {error.problem}")
         except ValueError as error:
             sys.exit(f"{error}")
         for line in lines:
             print(one_line(line))
         sys.stdout.flush()
+        answered += len(batch)
 
 
 def one_line(text: str) -> str:

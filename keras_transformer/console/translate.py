@@ -1,4 +1,4 @@
-"""Translate with a saved model: one line of input, one line of output.
+r"""Translate with a saved model: one line of input, one line of output.
 
   keras-transformer translate dates "April 22, 2019"
   keras-transformer translate runs/dates/model.keras < dates.txt > iso.txt
@@ -7,7 +7,8 @@
 
 Without TEXT it reads the standard input, or at a terminal asks for one sentence after another.
 Lines that wait are translated together, and each translation is written at once, so that another
-program may send a line and wait for its answer. An empty line stays an empty line.
+program may send a line and wait for its answer. An empty line stays an empty line; a newline within
+a translation is written as \n.
 
 --scores writes SCORE TAB TRANSLATION; --n-best K writes K lines per input line, best first, as
 NUMBER TAB TRANSLATION; both together write NUMBER TAB SCORE TAB TRANSLATION. NUMBER counts the

@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 
 from .. import backend
-from ..checks import check, check_at_least
+from ..checks import TextError, check, check_at_least
 from ..data.lengths import group_by_length, pad
 from ..models.encoders import WordModel
 from ..models.functional import Programs
@@ -222,9 +222,7 @@ class MaskFiller(WordTask):
 def _split_around_mask(number, text):
     before, *after = text.split(MASKED)
     if len(after) != 1:
-        raise ValueError(
-            f"Text {number} must have one {MASKED}; received {len(after)} in {text!r:.60}."
-        )
+        raise TextError(number, f"must have one {MASKED}; received {len(after)} in {text!r:.60}.")
     return [*split_words(before), MASKED, *split_words(after[0])]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 
 from ..atomic import atomic_write
-from ..checks import check
+from ..checks import TextError, check
 from ..saved_files import FORMAT_VERSION, check_version, seal
 from ..tokenizers import SentencePieceTokenizer
 
@@ -99,9 +99,11 @@ class Task(keras.Model):
         reason = "the number of learned positions" if learned else "since attention needs memory"
         for number, ids in enumerate(sequences):
             if len(ids) > self.longest_input:
-                raise ValueError(
-                    f"{name} {number} must have at most {self.longest_input} tokens, {reason}; "
-                    f"received {len(ids)}. Split it."
+                raise TextError(
+                    number,
+                    f"must have at most {self.longest_input} tokens, {reason}; received "
+                    f"{len(ids)}. Split it.",
+                    name,
                 )
 
     @staticmethod

@@ -9,7 +9,14 @@ import keras
 import numpy as np
 
 from .. import backend
-from ..checks import check, check_at_least, check_from_0, check_optional, check_rates
+from ..checks import (
+    TextError,
+    check,
+    check_at_least,
+    check_from_0,
+    check_optional,
+    check_rates,
+)
 from ..configuration import SamplingConfig
 from ..data.lengths import group_by_length, next_power_of_two, pad
 from ..generation import Decoding
@@ -214,7 +221,8 @@ class TextGenerator(Task):
         texts = checked_texts(texts)
         sequences = self._encode(texts)
         for number, ids in enumerate(sequences):
-            check(ids, f"Text {number} must have a character to be scored", text=texts[number])
+            if not ids:
+                raise TextError(number, "must have a character to be scored; received text=''.")
         if self.append_end:
             sequences = [[*ids, END] for ids in sequences]
         windows = [
