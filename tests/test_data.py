@@ -1,11 +1,16 @@
+import bz2
 import datetime
 import gzip
 import logging
+import lzma
+import os
 import pathlib
 import re
+import threading
 
 import pytest
 
+from keras_transformer import data
 from keras_transformer.data import (
     DATE_FORMS,
     Examples,
@@ -248,6 +253,41 @@ def test_a_line_without_one_of_the_columns_is_named(write):
         read_pairs(path, 3, 1)
     with pytest.raises(ValueError, match="source must be an integer of at least 1; received sou"):
         read_pairs(path, 0, 1)
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
+def test_what_pythons_library_unpacks_is_read_whatever_its_name(write, tmp_path, pack):
+    lines = [f"{n}\t{n * n}" for n in range(1000)]
+    whole = pack("\n".join(lines).encode())
+    assert data.read_lines(write("a.tsv", whole)) == lines
+    with pytest.raises(ValueError, match=r"a.tsv: expected a complete \w+ file, .*again"):
+        data.read_lines(write("a.tsv", whole[:-9]))
+    with pytest.raises(ValueError, match=r"expected lines of text, received an empty file"):
+        data.read_lines(write("a.tsv", pack(b"")))
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=(whole,))
+    writer.start()
+    assert data.read_lines(pipe) == lines
+    writer.join()
+
+
+@pytest.mark.parametrize(
+    "start, message",
+    [
+        (b"PK\x03\x04\x14\0", "received a file of zip. Unpack it with unzip."),
+        (b"\x28\xb5\x2f\xfd\x04X", "received a file of zstd. Unpack it with unzstd."),
+        (b"\x04\x22\x4d\x18", "received a file of lz4"),
+        (b"7z\xbc\xaf\x27\x1c", "received a file of 7z"),
+    ],
+)
+def test_another_compression_is_called_what_it_is(write, start, message):
+    path = write("a.txt", start + b"\xff" * 30)
+    for read in (data.read_lines, data.read_text):
+        with pytest.raises(ValueError, match=message) as error:
+            read(path)
+        assert "by gzip, bzip2 or xz" in str(error.value)
+    assert data.read_lines(write("b.txt", b"BZh9 is text\nPK\n")) == ["BZh9 is text", "PK"]
 
 
 WHOLE = gzip.compress("".join(f"{n}\t{n * n}\n" for n in range(1000)).encode())

@@ -1,17 +1,18 @@
-"""Text files, plain or compressed with gzip: pairs, tagged sentences, labeled texts, plain text.
+"""Text files, plain or compressed: pairs, tagged sentences, labeled texts, plain text.
 
-All are UTF-8, with or without a byte-order mark; gzip is recognized by the content, not by the
-name. Only a newline ends a line (that of Windows counts as one); the last line may lack it. Spaces
-at the ends of a line or a column are removed, and every line of a table has as many columns as the
-first one. An error names the file and the line, from 1; so are columns counted. What a file holds,
-`format_of` decides by its name, in all scripts and commands alike.
+All are UTF-8, with or without a byte-order mark; gzip, bzip2 and xz are recognized by the content,
+not by the name. Only a newline ends a line (that of Windows counts as one); the last line may lack
+it. Spaces at the ends of a line or a column are removed, and every line of a table has as many
+columns as the first one. An error names the file and the line, from 1; so are columns counted. What
+a file holds, `format_of` decides by its name, in all scripts and commands alike.
 
 Every reader raises `FileNotFoundError` if the file does not exist, and `ValueError` if it is a
-folder, empty, a damaged gzip file or not UTF-8; a NUL, of which UTF-16 is full, is no text. Those
-called `iterate_...` keep one line in memory; they yield blank pairs, too, and read the standard
-input where the path is "-".
+folder, empty, damaged, of another compression or not UTF-8; a NUL, of which UTF-16 is full, is no
+text. Those called `iterate_...` keep one line in memory; they yield blank pairs, too, and read the
+standard input where the path is "-".
 """
 
+import bz2
 import collections
 import contextlib
 import glob
@@ -19,6 +20,7 @@ import gzip
 import itertools
 import json
 import logging
+import lzma
 import os
 import re
 import sys
@@ -35,6 +37,16 @@ FORMATS = {".conllu": TREEBANK, ".conll": TREEBANK}
 FORMATS |= dict.fromkeys((".jsonl", ".ndjson", ".json"), JSON_LINES)
 _MAY_BE_BLANK = "FORM LEMMA FEATS DEPS MISC".split()  # where "_" is a value like others
 _FEWEST_ROWS = 10  # of a table whose header can be told by the rows below it
+
+_COMPRESSED = {  # how a file begins, what unpacks it, and the command that does so
+    "gzip": (rb"\x1f\x8b", lambda file: gzip.GzipFile(fileobj=file), "gunzip"),
+    "bzip2": (rb"BZh[1-9](1AY&SY|\x17rE8P\x90)", bz2.BZ2File, "bunzip2"),
+    "xz": (rb"\xfd7zXZ\0", lzma.LZMAFile, "unxz"),
+    "zstd": (rb"\x28\xb5\x2f\xfd", None, "unzstd"),
+    "lz4": (rb"\x04\x22\x4d\x18", None, "unlz4"),
+    "zip": (rb"PK(\x03\x04|\x05\x06)", None, "unzip"),
+    "7z": (rb"7z\xbc\xaf\x27\x1c", None, "7z x"),
+}
 
 PathLike = str | os.PathLike
 
@@ -431,15 +443,23 @@ def _open(path):
 
 
 def _unpacked(file, path):
-    """The lines of a file, plain or of gzip, with their ends."""
-    if not file.peek(2).startswith(b"\x1f\x8b"):
+    """The lines of a file, plain or compressed, with their ends."""
+    start = file.peek(10)
+    name = next((name for name, (magic, *_) in _COMPRESSED.items() if re.match(magic, start)), None)
+    if name is None:
         yield from file
         return
-    try:
-        yield from gzip.GzipFile(fileobj=file)
-    except (EOFError, OSError, zlib.error) as error:
+    _, unpack, command = _COMPRESSED[name]
+    if unpack is None:
         raise ValueError(
-            f"{path}: expected a complete gzip file, received a truncated or damaged one "
+            f"{path}: expected text, plain or compressed by gzip, bzip2 or xz, received a file of "
+            f"{name}. Unpack it with {command}."
+        )
+    try:
+        yield from unpack(file)
+    except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+        raise ValueError(
+            f"{path}: expected a complete {name} file, received a truncated or damaged one "
             f"({error}). Copy or download it again."
         ) from None
 
