@@ -12,6 +12,7 @@ import io
 import os
 import pathlib
 import re
+import shlex
 import sys
 import typing
 from collections.abc import Iterator, Sequence
@@ -349,7 +350,11 @@ def _resume(words, output, defaults, recipes):
     if saved.keys() != known:
         raise ValueError(f"The options in {output} are of another version; start a new run.")
     saved = {k: tuple(v) if isinstance(v, list) else v for k, v in saved.items()}
-    given = _read(words, defaults.replace(**saved), recipes)
+    try:
+        resumed = defaults.replace(**saved)
+    except (TypeError, ValueError) as error:  # only if the file was edited or damaged
+        raise ValueError(f"{output}/settings.json holds an impossible option: {error}") from None
+    given = _read(words, resumed, recipes)
     changed = [name for name, value in given.items() if value != saved[name]]
     fixed = [name for name in changed if name not in ("epochs", "output", "resume")]
     if fixed:
@@ -458,6 +463,17 @@ def errors_as_exits(*errors: type[Exception]) -> Iterator[None]:
         if isinstance(error, (OSError, FloatingPointError, *errors)):
             sys.exit(f"{error}")
         raise
+
+
+def print_end(run: Run, script: str = "predict") -> None:
+    """Prints where a run is, and the command that asks its model.
+
+    Args:
+        run: `Run`, finished.
+        script: name of the script that asks it.
+    """
+    command = shlex.join(["python", f"scripts/{script}.py", f"{run.folder}/model.keras"])
+    print(f"The run is in {run.folder}. Try: {command}")
 
 
 def set_up(options: TrainingOptions) -> None:

@@ -24,7 +24,7 @@ from keras_transformer.checks import check
 from keras_transformer.console import standard_streams
 from keras_transformer.distribution import leave, own_rows
 from keras_transformer.vocabulary import MASKED
-from options import errors_as_exits, make_optimizer, parse, set_up
+from options import errors_as_exits, make_optimizer, parse, print_end, set_up
 from recipes import PRETRAINING
 
 
@@ -78,7 +78,7 @@ def main():
     )
     run.write_scores({"split": "validation", **evaluated, **report.scores})
     run.draw_learning_curve()
-    print(f"The run is in {run.folder}. Try: python scripts/predict.py {run.folder}/model.keras")
+    print_end(run)
 
 
 def load(options):

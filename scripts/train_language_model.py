@@ -35,7 +35,14 @@ from data_report import DataReport
 from keras_transformer import backend, data, training
 from keras_transformer.console import standard_streams
 from keras_transformer.distribution import leave, own_rows
-from options import check_initial_vocabulary, errors_as_exits, make_optimizer, parse, set_up
+from options import (
+    check_initial_vocabulary,
+    errors_as_exits,
+    make_optimizer,
+    parse,
+    print_end,
+    set_up,
+)
 from recipes import LANGUAGE_MODELLING
 
 
@@ -109,7 +116,7 @@ def main():
     run.draw_learning_curve()
     (sample,) = generator.generate(prompts, 500, 0.8, seed=options.seed)
     run.write_sample(sample)
-    print(f"The run is in {run.folder}. Try: python scripts/predict.py {run.folder}/model.keras")
+    print_end(run)
 
 
 def load(options, corpora):

@@ -26,7 +26,15 @@ from data_report import DataReport
 from keras_transformer import backend, data, evaluation, plots, training
 from keras_transformer.console import standard_streams
 from keras_transformer.distribution import leave, own_rows
-from options import errors_as_exits, known_labels, make_optimizer, parse, prepare_words, set_up
+from options import (
+    errors_as_exits,
+    known_labels,
+    make_optimizer,
+    parse,
+    prepare_words,
+    print_end,
+    set_up,
+)
 from recipes import TAGGING
 
 
@@ -93,7 +101,7 @@ def main():
     run.draw_learning_curve()
     figure = plots.plot_confusion(scores.confusion, list(scores.tags))
     run.draw(figure, "confusion.png")
-    print(f"The run is in {run.folder}. Try: python scripts/predict.py {run.folder}/model.keras")
+    print_end(run)
 
 
 def load(options):

@@ -36,7 +36,14 @@ from data_report import DataReport
 from keras_transformer import backend, data, evaluation, plots, training
 from keras_transformer.console import standard_streams
 from keras_transformer.distribution import leave, of_first_process, own_rows
-from options import check_initial_vocabulary, errors_as_exits, make_optimizer, parse, set_up
+from options import (
+    check_initial_vocabulary,
+    errors_as_exits,
+    make_optimizer,
+    parse,
+    print_end,
+    set_up,
+)
 from recipes import TRANSLATION
 
 
@@ -107,7 +114,7 @@ def main():
         plots.BEING_WRITTEN,
     )
     run.draw(figure, "attention.png")
-    print(f"The run is in {run.folder}. Try: python scripts/translate.py {run.folder}/model.keras")
+    print_end(run, "translate")
 
 
 def fit(options, run, translator, train, valid, first=(), last=(), **monitored):

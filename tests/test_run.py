@@ -3,6 +3,8 @@
 import csv
 import json
 import os
+import shlex
+import sys
 
 import keras
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 
 from keras_transformer.training import Run, Samples, evenly_spaced
 from keras_transformer.training import run as run_module
+from keras_transformer.training.checkpoints import checkpoint_paths
 
 ARGUMENTS, DATA = {"seed": 3, "learning_rate": 0.5}, (["May"], ["五月"])
 
@@ -170,6 +173,53 @@ def test_data_that_differs_in_its_borders_alone_is_other_data(tmp_path):
         run.begin({}, data)
         hashes.add(run.settings["data"])
     assert len(hashes) == len(both)
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[", "[]", "3", '{"data": ""}', '{"arguments": [], "data": ""}', "[" * 10**5]
+)
+def test_damaged_settings_are_one_sentence(tmp_path, content):
+    path = tmp_path / "settings.json"
+    path.write_text(content)
+    with pytest.raises(ValueError, match="settings.json: expected the settings of a run, received"):
+        run_module.read_settings(path)
+
+
+def test_the_command_in_the_settings_can_be_copied_to_a_shell(tmp_path, monkeypatch):
+    words = ["python", "scripts/train.py", "--output", "my run", "--prompt", "it's $5; \n", ""]
+    monkeypatch.setattr(sys, "orig_argv", words)
+    assert shlex.split(started(tmp_path).settings["command"])[1:] == words
+
+
+def test_epochs_beyond_9999_are_found_in_order(tmp_path):
+    model = doubling()
+    run = started(tmp_path)
+    run.callbacks(Rows(), average=3)
+    checkpoint = run._checkpoint
+    checkpoint.set_model(model)
+    list(checkpoint.restore(model, 1))
+    for epoch in (9_997, 9_998, 9_999, 10_000):  # from 0
+        checkpoint.on_epoch_end(epoch)
+    names = [path.name for path in checkpoint.paths]
+    expected = ["epoch-9999", "epoch-10000", "epoch-10001"]
+    assert names == [f"{name}.weights.h5" for name in expected]
+    assert checkpoint.finished_epochs == 10_001
+    (tmp_path / "checkpoint" / "epoch-10001.weights.h5.bak").touch()
+    (tmp_path / "checkpoint" / "epoch-1.weights.h5").touch()
+    assert len(checkpoint_paths(tmp_path / "checkpoint")) == 3
+
+
+def test_a_loss_that_is_no_number_names_a_checkpoint_only_if_there_is_one(tmp_path):
+    class Diverge(keras.callbacks.Callback):
+        def on_train_begin(self, logs=None):
+            self.model.optimizer.learning_rate = float("inf")
+
+    run = started(tmp_path)
+    with pytest.raises(FloatingPointError, match="^[^/]* Start again with a lower learning rate"):
+        fit(run, doubling(), 3, [Diverge()])
+    fit(run, doubling(), 1)
+    with pytest.raises(FloatingPointError, match=r"epoch-0001.weights.h5 is intact. Start again"):
+        fit(run, doubling(), 3, [Diverge()])
 
 
 def test_there_must_be_a_run_to_resume(tmp_path):

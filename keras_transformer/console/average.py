@@ -9,12 +9,12 @@ validation set.
 """
 
 import argparse
-import json
 import pathlib
 import sys
 
 from .. import training
 from ..saved_files import first_line
+from ..training.run import read_settings
 from .files import check_output, load_task
 
 
@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _trained_model(task, folder):
     """The model of a task as it was trained: alone, or within another one."""
-    arguments = json.loads((folder / "settings.json").read_text("utf-8"))["arguments"]
+    arguments = read_settings(folder / "settings.json")["arguments"]
     if arguments.get("r_drop"):
         return training.RDrop(task.model, arguments["r_drop"])
     if arguments.get("logits_in_pieces"):

@@ -26,6 +26,7 @@ import re
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from ..checks import check, check_at_least
 from .examples import Examples, LabeledTexts, TaggedSentences, collect, collect_complete
@@ -38,7 +39,9 @@ FORMATS |= dict.fromkeys((".jsonl", ".ndjson", ".json"), JSON_LINES)
 _MAY_BE_BLANK = "FORM LEMMA FEATS DEPS MISC".split()  # where "_" is a value like others
 _FEWEST_ROWS = 10  # of a table whose header can be told by the rows below it
 
-_COMPRESSED = {  # how a file begins, what unpacks it, and the command that does so
+_COMPRESSED: dict[
+    str, tuple[bytes, Any, str]
+] = {  # how a file begins, what unpacks it, and the command that does so
     "gzip": (rb"\x1f\x8b", lambda file: gzip.GzipFile(fileobj=file), "gunzip"),
     "bzip2": (rb"BZh[1-9](1AY&SY|\x17rE8P\x90)", bz2.BZ2File, "bunzip2"),
     "xz": (rb"\xfd7zXZ\0", lzma.LZMAFile, "unxz"),

@@ -48,11 +48,18 @@ class FiniteLoss(keras.callbacks.Callback):
 
     Before the callbacks that write, so that nothing of that update is saved.
 
+    Args:
+        checkpoint: `EpochCheckpoint` of the training; None: the error says nothing of checkpoints.
+
     Raises:
         FloatingPointError: In `fit`; it names the update, the learning rate and the gradient.
 
     Departs: keras.callbacks.TerminateOnNaN lets the epoch end, and its weights be saved.
     """
+
+    def __init__(self, checkpoint: Any = None):
+        super().__init__()
+        self.checkpoint = checkpoint
 
     def on_epoch_begin(self, epoch, logs=None):
         self.epoch = epoch
@@ -68,10 +75,12 @@ class FiniteLoss(keras.callbacks.Callback):
         if math.isfinite(value):
             return
         optimizer = self.model.optimizer
+        saved = self.checkpoint is not None and self.checkpoint.paths
         raise FloatingPointError(
             f"The {name} is {value} {when} (learning rate {float(optimizer.learning_rate):.3g}, "
-            f"norm of the mean gradient {_mean_gradient(optimizer):.3g}). The last checkpoint is "
-            "intact. Start again with a lower learning rate, a longer warm-up or clipped gradients."
+            f"norm of the mean gradient {_mean_gradient(optimizer):.3g}). "
+            + (f"{saved[-1]} is intact. " if saved else "")
+            + "Start again with a lower learning rate, a longer warm-up or clipped gradients."
         )
 
 

@@ -4,6 +4,7 @@ import csv
 import math
 import os
 import pathlib
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -23,7 +24,14 @@ PathLike = str | os.PathLike
 
 def checkpoint_paths(folder: PathLike) -> list[pathlib.Path]:
     """The files that `EpochCheckpoint` left in a folder, one per epoch, oldest first."""
-    return sorted(pathlib.Path(folder).glob("epoch-[0-9][0-9][0-9][0-9].weights.h5"))
+    paths = pathlib.Path(folder).glob("epoch-*.weights.h5")
+    whole = (path for path in paths if re.fullmatch(r"epoch-\d{4,}\.weights\.h5", path.name))
+    return sorted(whole, key=_numbers)
+
+
+def _numbers(path):
+    """The epoch in the name of a checkpoint, and the batch if it was saved within one."""
+    return [int(number) for number in re.findall(r"-(\d+)", path.name)]
 
 
 class EpochCheckpoint(keras.callbacks.Callback):
@@ -91,7 +99,7 @@ class EpochCheckpoint(keras.callbacks.Callback):
     @property
     def finished_epochs(self) -> int:
         """Number of epochs that the last checkpoint has seen; 0 without a checkpoint."""
-        return int(self.paths[-1].name[6:10]) if self.paths else 0
+        return _numbers(self.paths[-1])[0] if self.paths else 0
 
     @property
     def best_path(self) -> pathlib.Path | None:
@@ -128,7 +136,7 @@ class EpochCheckpoint(keras.callbacks.Callback):
         model.stop_training = False
         within = self._paths_within(first)
         if within and first < epochs:
-            self.batches.first_batch = int(within[-1].name[17:24])
+            _, self.batches.first_batch = _numbers(within[-1])
             yield {"initial_epoch": first, "epochs": first + 1}
             load_checkpoint(model, self._path(first))  # not the moving average that `fit` sets
             first = epochs if model.stop_training else first + 1
@@ -224,7 +232,7 @@ class EpochCheckpoint(keras.callbacks.Callback):
         return self.folder / f"epoch-{epoch + 1:04d}.weights.h5"
 
     def _paths_within(self, epoch):
-        return sorted(self.folder.glob(f"epoch-{epoch:04d}-batch-*.weights.h5"))
+        return sorted(self.folder.glob(f"epoch-{epoch:04d}-batch-*.weights.h5"), key=_numbers)
 
 
 def _num_bytes(model):

@@ -74,10 +74,19 @@ class SaveOnSignal(keras.callbacks.Callback):
         sys.exit(128 + self._received)
 
 
+def command_line() -> str:
+    """The command of this process with its backend, as a shell reads it."""
+    return _quoted(sys.orig_argv)
+
+
 def resume_command() -> str:
     """The command that continues a run which the command of this process began."""
     words = [word for word in sys.orig_argv if word not in ("--overwrite", "--resume")]
-    return f"KERAS_BACKEND={backend.name()} {shlex.join([*words, '--resume'])}"
+    return _quoted([*words, "--resume"])
+
+
+def _quoted(words):
+    return f"KERAS_BACKEND={backend.name()} {shlex.join(words)}"
 
 
 def _handle(handler):

@@ -26,7 +26,7 @@ from .checkpoints import (
     average_checkpoints,
     load_checkpoint,
 )
-from .interruptions import SaveOnSignal
+from .interruptions import SaveOnSignal, command_line
 
 RESULTS = (
     "average-*.keras",
@@ -83,8 +83,12 @@ class Run:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """dict, the content of settings.json; the options are under "arguments"."""
-        return json.loads(self._settings_path.read_text("utf-8"))
+        """dict, the content of settings.json; the options are under "arguments".
+
+        Raises:
+            ValueError: The file is damaged.
+        """
+        return read_settings(self._settings_path)
 
     def begin(self, arguments: Mapping[str, Any], data: Any, validation_data: Any = None) -> None:
         """Removes the results of an earlier run and writes settings.json; a resumed run stays.
@@ -130,7 +134,7 @@ class Run:
             for path in self.folder.glob(pattern):
                 _remove(path)
         settings = {
-            "command": " ".join([f"KERAS_BACKEND={backend.name()}", *sys.orig_argv]),
+            "command": command_line(),
             "arguments": dict(arguments),
             **digests,
             "versions": _versions("keras", "keras-hub", backend.name(), "numpy", "sentencepiece"),
@@ -191,7 +195,7 @@ class Run:
             folder, batches, seed, keep=max(1, average), every=checkpoint_every
         )
         log = ResumableCSVLogger(self.folder / "history.csv", self._checkpoint.finished_epochs)
-        callbacks = [SynchronizedGradients(), FiniteLoss(), Progress(batches), log]
+        callbacks = [SynchronizedGradients(), FiniteLoss(self._checkpoint), Progress(batches), log]
         callbacks.append(self._checkpoint)  # before all that may fail at the end of an epoch
         if patience is not None:
             self._early_stopping = ResumableEarlyStopping(monitor, patience, mode, log.past)
@@ -268,6 +272,24 @@ class Run:
 
         if distribution.is_first_process():
             self.draw(plot_history(self.folder / "history.csv"), "learning_curve.png")
+
+
+def read_settings(path: pathlib.Path) -> dict[str, Any]:
+    """The content of the settings.json of a run; a ValueError if it is damaged."""
+    try:
+        settings = json.loads(path.read_text("utf-8"))
+    except (ValueError, RecursionError):
+        settings = None
+    if (
+        not isinstance(settings, dict)
+        or not isinstance(settings.get("arguments"), dict)
+        or not isinstance(settings.get("data"), str)
+    ):
+        raise ValueError(
+            f"{path}: expected the settings of a run, received a damaged file. Restore it from a "
+            "copy, or start a new run."
+        )
+    return settings
 
 
 def _check_writable(folder):
