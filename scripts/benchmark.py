@@ -18,7 +18,7 @@ from benchmarks import (
     starting,
     training,
 )
-from keras_transformer.console import standard_streams
+from keras_transformer.streams import standard_streams
 
 HELP = """\
 Measure this package, and compare it with other libraries.

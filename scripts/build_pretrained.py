@@ -25,7 +25,7 @@ import tempfile
 import keras_transformer as kt
 from keras_transformer import data, evaluation, exporting, pretrained
 from keras_transformer.atomic import atomic_write, write_text
-from keras_transformer.console import standard_streams
+from keras_transformer.streams import standard_streams
 
 SCRIPTS = pathlib.Path(__file__).parent
 RECIPES = {

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-import keras_transformer.console.streams as module
-from keras_transformer.console import standard_streams
+import keras_transformer.streams as module
+from keras_transformer.streams import standard_streams
 
 pytestmark = pytest.mark.once  # no backend runs
 

@@ -15,7 +15,7 @@ import runpy
 import sys
 from collections.abc import Sequence
 
-from ..console.streams import standard_streams
+from ..streams import standard_streams
 from . import KINDS, CannotCheck, check_layer, guess_kind
 
 

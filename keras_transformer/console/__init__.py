@@ -11,11 +11,11 @@ import sys
 from collections.abc import Sequence
 
 from ..checks import option_names
+from ..streams import standard_streams
 from . import average, check, evaluate, export, predict, prepare, translate
 from .files import load_task
-from .streams import standard_streams
 
-__all__ = ["load_task", "main", "standard_streams"]
+__all__ = ["load_task", "main"]
 
 COMMANDS = {
     "translate": translate,

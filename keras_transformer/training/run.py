@@ -280,11 +280,7 @@ def read_settings(path: pathlib.Path) -> dict[str, Any]:
         settings = json.loads(path.read_text("utf-8"))
     except (ValueError, RecursionError):
         settings = None
-    if (
-        not isinstance(settings, dict)
-        or not isinstance(settings.get("arguments"), dict)
-        or not isinstance(settings.get("data"), str)
-    ):
+    if not isinstance(settings, dict) or not isinstance(settings.get("arguments"), dict):
         raise ValueError(
             f"{path}: expected the settings of a run, received a damaged file. Restore it from a "
             "copy, or start a new run."
