@@ -566,6 +566,21 @@ def test_an_option_given_twice_is_one_sentence(command, models):
     assert cut_short.returncode == 2 and "--beam" in cut_short.stderr
 
 
+@pytest.mark.parametrize(
+    "name, words",
+    [
+        ("translator", "--words"),
+        ("translator", "--max-tokens 9"),
+        ("tagger", "--seed 1"),
+        ("generator", "--words"),
+    ],
+)
+def test_an_option_of_another_task_is_refused(command, models, name, words):
+    result = command("predict", models[name], "May 3", *words.split())
+    option = words.split()[0]
+    assert result.returncode == 2 and f"{option} would not be used: it needs a" in result.stderr
+
+
 def test_an_answer_with_line_ends_is_one_line(command, models, translator, monkeypatch):
     ends = "\n \r \r\n \x0b \x0c \x1c \x1d \x1e \x85 \u2028 \u2029".split(" ")
     answers = [f"ab{end}cd" for end in ends]

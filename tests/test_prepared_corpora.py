@@ -681,6 +681,12 @@ def test_a_vocabulary_that_is_not_of_sentencepiece_is_refused(tmp_path, corpus, 
     [
         ([], "Give --source and --target, --pairs, --texts, or --dataset"),
         (["--pairs", "*.conllu.gz"], "b.conllu.gz is a treebank by its name, whose sent"),
+        (["--texts", "a", "--unique"], "--unique would not be used: it needs pairs of texts"),
+        (["--texts", "a", "--json-lines"], "--json-lines would not be used: it needs --pairs"),
+        (["--pairs", "a", "--split", "x"], "--split would not be used: it needs --dataset"),
+        (["--pairs", "a", "--pairs", "a"], "Give --pairs once"),
+        (["--texts", "a", "--vocabulary-from", "a", "--sample", "9"], "a vocabulary to learn"),
+        (["--texts", "x.jsonl"], "x.jsonl is JSON Lines by its name"),
         (["--texts", "c.conllu"], "c.conllu, line 2: expected a sentence with its text"),
         (["--source", "a"], "Give --source and --target"),
         (["--pairs", "a", "--texts", "b"], "Give --source and --target"),
@@ -698,7 +704,7 @@ def test_what_the_command_cannot_do_is_one_sentence(
     tmp_path, monkeypatch, command, arguments, message
 ):
     monkeypatch.chdir(tmp_path)
-    for name in ("a", "b.conllu.gz", "c.conllu"):
+    for name in ("a", "b.conllu.gz", "c.conllu", "x.jsonl"):
         (tmp_path / name).write_bytes(b"\none\ntwo\n" if name[0] == "c" else b"one\ntwo\n")
     _, errors, code = command("out", *arguments)
     assert code and message in errors and "Traceback" not in errors

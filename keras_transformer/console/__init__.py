@@ -70,9 +70,10 @@ def _parse(arguments):
     parser.set_defaults(usage_error=parser.error)
     command.add_options(parser)
     try:
-        option_names(arguments[1:])
+        given = option_names(arguments[1:])
     except ValueError as error:
         parser.error(f"{error}")
+    parser.set_defaults(given=given)
     # Subparsers would refuse MODEL --beams 4 TEXT.
     return command, parser.parse_intermixed_args(arguments[1:])
 

@@ -1,8 +1,10 @@
 """Files of a command: the model to load, and outputs that must be writable."""
 
+import argparse
 import os
 import pathlib
 import sys
+from collections.abc import Mapping
 
 from .. import pretrained
 from ..saved_files import load
@@ -37,6 +39,22 @@ def load_task(path: str | os.PathLike, kind: type[Task] = Task) -> Task:
     if not isinstance(task, kind):
         sys.exit(f"Expected a {kind.__name__}; {path} holds a {type(task).__name__}. {cure}")
     return task
+
+
+def check_used(options: argparse.Namespace, unused: Mapping[str, str]) -> None:
+    """Ends the process if an option was given that this combination does not use.
+
+    Args:
+        options: those of the command.
+        unused: the options that are not used, by name, each with what it needs.
+
+    Raises:
+        SystemExit: one of them was given.
+    """
+    for name in options.given:
+        if name in unused:
+            option = "--" + name.replace("_", "-")
+            options.usage_error(f"{option} would not be used: it needs {unused[name]}.")
 
 
 def check_output(option: str, path: str | os.PathLike) -> None:

@@ -18,7 +18,7 @@ command translate has more options.
 import argparse
 
 from ..tasks import Classifier, MaskFiller, Tagger, TextGenerator, Translator
-from .files import load_task
+from .files import check_used, load_task
 from .lines import add_model_and_text, answer_lines
 
 
@@ -42,6 +42,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Prints the answers of a task."""
     task = load_task(options.model)
+    others = (names for kind, names in OPTIONS.items() if not isinstance(task, kind))
+    check_used(options, {k: v for names in others for k, v in names.items()})
     answer = ANSWERS[type(task)]
     answer_lines(task, options.text, lambda texts: answer(task, texts, options))
 
@@ -88,4 +90,10 @@ ANSWERS = {
     Classifier: _labels,
     TextGenerator: _continuations,
     MaskFiller: _fillings,
+}
+OPTIONS = {  # of one kind of task, each with what it needs
+    Tagger: {"words": "a tagger"},
+    TextGenerator: dict.fromkeys(
+        ("max_tokens", "temperature", "top_k", "top_p", "seed"), "a language model"
+    ),
 }

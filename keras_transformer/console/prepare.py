@@ -19,12 +19,16 @@ import os
 import sys
 from typing import Any
 
+import numpy as np
+
 from .. import data
 from ..data.corpus import SIDES
 from ..data.preparation import DEFAULT_SAMPLE, read_tokenizer
+from ..ids import UNKNOWN
 from ..tokenizers import MODEL_TYPES
-from .files import load_task
+from .files import check_used, load_task
 
+SCANNED = 10_000  # examples in which unknown tokens are counted
 FILTERS = ("normalization", "lowercase", "max_characters", "max_ratio", "unique")
 
 
@@ -76,6 +80,7 @@ def run(options: argparse.Namespace) -> None:
     """Writes the corpus, and prints what it holds."""
     try:
         read, kind, origin = _input(options)
+        check_used(options, _unused(options, kind))
         corpus = data.prepare_corpus(
             options.output,
             read,
@@ -102,6 +107,10 @@ def run(options: argparse.Namespace) -> None:
         f"{options.output} holds {len(corpus):,} {corpus.kind} of {tokens} tokens in "
         f"{len(corpus.shard_paths)} shards; vocabulary: {sizes} ids."
     )
+    step = -(-len(corpus) // SCANNED)
+    ids = np.concatenate([ids for n in range(0, len(corpus), step) for ids in corpus[n]])
+    if share := np.mean(ids == UNKNOWN):
+        print(f"Unknown to the vocabulary: {share:.2%} of the tokens; a run of characters is one.")
 
 
 def _input(options):
@@ -129,6 +138,23 @@ def _input(options):
     paths = data.expand_files(options.pairs)
     given = [(path, options.sides or (), options.json_lines) for path in paths]
     return _chain(data.iterate_pair_file, given), "pairs", paths
+
+
+def _unused(options, kind):
+    """The options that these files do not use, each with what it needs."""
+    unused = {}
+    if kind == "texts":
+        unused |= dict.fromkeys((*FILTERS, "separate_vocabularies", "sides"), "pairs of texts")
+    if not options.pairs:
+        unused["json_lines"] = "--pairs"
+    if options.source:
+        unused["sides"] = "--pairs or --dataset"
+    if not options.dataset:
+        unused |= dict.fromkeys(("split", "feature", "data_dir", "download"), "--dataset")
+    if options.vocabulary_from:
+        learned = ("vocabulary", "vocabulary_size", "separate_vocabularies", "sample")
+        unused |= dict.fromkeys(learned, "a vocabulary to learn, without --vocabulary-from")
+    return unused
 
 
 def _chain(read, arguments):
