@@ -284,10 +284,14 @@ def test_among_random_bytes_each_line_is_its_text_or_the_first_that_is_none_is_n
         texts, error = [], None
         for number, line in enumerate(lines, start=1):
             try:
-                texts.append(line.decode().rstrip("\r\n"))
+                text = line.decode()
+                start = line.find(b"\0")
             except UnicodeDecodeError as wrong:
-                error = rf"Line {number} of the input is not UTF-8 \(byte {wrong.start + 1}\)"
+                start = wrong.start
+            if start >= 0:
+                error = rf"Line {number} of the input is not UTF-8 \(byte {start + 1}(, a NUL)?\)"
                 break
+            texts.append(text.rstrip("\r\n"))
         found = []
         with contextlib.nullcontext() if error is None else pytest.raises(SystemExit, match=error):
             for batch in waiting_lines(io.BytesIO(b"".join(lines)), 3):

@@ -142,7 +142,7 @@ def test_other_unicode_encodings_without_a_mark_are_not_utf_8(write, code):
 TREE = "# text = dogs run\n1\tdogs\t_\tNOUN{0}\n2\trun\t_\tVERB{0}\n\n".format("\t_" * 6)
 
 
-@pytest.mark.parametrize("name", ["x.conllu", "x.CONLLU", "x.conll", "x.ConllU.GZ"])
+@pytest.mark.parametrize("name", ["x.conllu", "x.CONLLU", "x.conll", "x.ConllU.GZ", "x.conllu.xz"])
 def test_a_name_tells_a_treebank_to_every_reader(write, name):
     path = write(name, TREE)
     assert data.read_texts(path) == ["dogs run"]

@@ -118,6 +118,9 @@ def waiting_lines(stream: BinaryIO, most: int) -> Iterator[list[str]]:
             number += 1
             try:
                 batch.append(line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n"))
+                if "\0" in batch[-1]:  # as in UTF-16
+                    byte = batch.pop().encode().index(b"\0")
+                    problem = f"Line {number} of the input is not UTF-8 (byte {byte + 1}, a NUL)"
             except UnicodeDecodeError as error:
                 problem = f"Line {number} of the input is not UTF-8 (byte {error.start + 1})"
             if problem or len(batch) == most or lines.empty():

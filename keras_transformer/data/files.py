@@ -58,9 +58,10 @@ def format_of(path: PathLike) -> str | None:
     """What the name of a file says that it holds: `TREEBANK`, `JSON_LINES`, or None.
 
     The name ends in .conllu or .conll, or in .jsonl, .ndjson or .json, in whatever case, and with
-    .gz after it or not.
+    .gz, .bz2 or .xz after it or not.
     """
-    return FORMATS.get(os.path.splitext(os.fspath(path).lower().removesuffix(".gz"))[1])
+    name, suffix = os.path.splitext(os.fspath(path).lower())
+    return FORMATS.get(os.path.splitext(name)[1] if suffix in (".gz", ".bz2", ".xz") else suffix)
 
 
 def read_files(source: PathLike, target: PathLike) -> Examples:
