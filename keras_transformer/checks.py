@@ -17,11 +17,12 @@ class TextError(ValueError):
         number: int from 0, its place in the list.
         problem: str, what it must have, and what was received.
         name: str, what precedes its number in the sentence.
+        side: int, 1 for the target of a pair.
     """
 
-    def __init__(self, number: int, problem: str, name: str = "Text"):
+    def __init__(self, number: int, problem: str, name: str = "Text", side: int = 0):
         super().__init__(f"{name} {number} {problem}")
-        self.number, self.problem = number, problem
+        self.number, self.problem, self.side = number, problem, side
 
 
 def check(holds: Any, expected: str, **received: Any) -> None:

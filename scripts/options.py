@@ -25,6 +25,7 @@ import tyro
 import keras_transformer as kt
 from keras_transformer import backend, data, distribution, training
 from keras_transformer.checks import (
+    TextError,
     check,
     check_above_0,
     check_at_least,
@@ -35,6 +36,7 @@ from keras_transformer.checks import (
 )
 from keras_transformer.configuration import TransformerConfig
 from keras_transformer.console import load_task
+from keras_transformer.data.lengths import LONGEST
 from keras_transformer.saved_files import ADDED_OPTIONS, FileSummary
 from keras_transformer.training import Run
 
@@ -184,12 +186,13 @@ class TrainingOptions(RunOptions):
 
     @property
     def budget(self) -> dict[str, int | None]:
-        """The sizes of batches."""
+        """The sizes of batches, and the longest text that the finished task reads."""
         return {
             "batch_size": self.batch_size,
             "tokens_per_batch": self.tokens_per_batch,
             "num_buckets": self.num_buckets,
             "rows_multiple": max(1, self.devices // self.model_parallel),
+            "max_length": self.model.max_length or LONGEST,
         }
 
     @property
@@ -476,6 +479,33 @@ def print_end(run: Run, script: str = "predict") -> None:
     print(f"The run is in {run.folder}. Try: {command}")
 
 
+@contextlib.contextmanager
+def naming_lines(options: RunOptions, split: str, *sides: Sequence) -> Iterator[None]:
+    """Names file and line of a text that is refused before training.
+
+    Args:
+        options: which name the files.
+        split: "training", "validation" or "test".
+        *sides: the texts, or lists of words; those of the target after those of the source.
+
+    Raises:
+        ValueError: Where and why.
+    """
+    try:
+        yield
+    except TextError as error:
+        names = ["train", "mix_in", "pairs", "source", "mix_pairs", "mix_source"]
+        before = {"validation": "valid", "test": "test"}.get(split)
+        if before:  # without data of their own, they are split off the training data
+            names = [before, f"{before}_pairs", f"{before}_source", *names]
+        if error.side:
+            names = [name.replace("source", "target") for name in names]
+        paths = [path for name in names if (path := getattr(options, name, None))]
+        line = data.find_line(paths, sides[error.side][error.number]) if sides else None
+        found = f"{line}: the text {error.problem}" if line else f"The {split} data: {error}"
+        raise ValueError(found) from None
+
+
 def set_up(options: TrainingOptions) -> None:
     """Determinism, memory, threads, devices, seed and precision; before the first operation."""
     if options.deterministic:
@@ -556,16 +586,18 @@ def prepare_words(
         kept = kt.word_dropout(word_ids, options.forget, (options.seed, epoch))
         return kept, character_ids, label_ids[0]
 
-    train = kt.WordBatches(
-        word_ids,
-        character_ids,
-        label_ids[0],
-        seed=options.seed,
-        resample=resample if options.forget else None,
-        **options.budget,
-    )
+    with naming_lines(options, "training", sentences[0]):
+        train = kt.WordBatches(
+            word_ids,
+            character_ids,
+            label_ids[0],
+            seed=options.seed,
+            resample=resample if options.forget else None,
+            **options.budget,
+        )
     encoded = vocabulary.encode(sentences[1])
-    valid = kt.WordBatches(*encoded, label_ids[1], shuffle=False, **options.budget)
+    with naming_lines(options, "validation", sentences[1]):
+        valid = kt.WordBatches(*encoded, label_ids[1], shuffle=False, **options.budget)
 
     sizes = vocabulary.num_words, vocabulary.num_characters, num_labels, vocabulary.max_characters
     model = model_class(*sizes, options.word_stddev, options.model)

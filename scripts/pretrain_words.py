@@ -24,7 +24,7 @@ from keras_transformer.checks import check
 from keras_transformer.distribution import leave, own_rows
 from keras_transformer.streams import standard_streams
 from keras_transformer.vocabulary import MASKED
-from options import errors_as_exits, make_optimizer, parse, print_end, set_up
+from options import errors_as_exits, make_optimizer, naming_lines, parse, print_end, set_up
 from recipes import PRETRAINING
 
 
@@ -99,6 +99,7 @@ def prepare(options, train, valid, initial):
         vocabulary = initial.vocabulary
     else:
         vocabulary = kt.WordVocabulary.learn(train, options.min_count, options.max_characters)
+    words = train, valid
     train, valid = vocabulary.encode(train), vocabulary.encode(valid)
 
     def masked(encoded, *seeds):
@@ -114,19 +115,20 @@ def prepare(options, train, valid, initial):
         number = sum(len(of_sentence) for of_sentence in labels)
         expected = f"The {name} data must have a known word that is masked; provide more of it"
         check(any(of_sentence.any() for of_sentence in labels), expected, words=number)
-    return (
-        kt.MaskFiller(model, vocabulary),
-        kt.WordBatches(
+    with naming_lines(options, "training", words[0]):
+        of_train = kt.WordBatches(
             *masked_train, seed=seed, resample=lambda epoch: masked(train, 1, epoch), **budget
-        ),
-        kt.WordBatches(*masked_valid, shuffle=False, **budget),
-    )
+        )
+    with naming_lines(options, "validation", words[1]):
+        of_valid = kt.WordBatches(*masked_valid, shuffle=False, **budget)
+    return kt.MaskFiller(model, vocabulary), of_train, of_valid
 
 
 def samples(filler, sentences):
     """Predictions for the middle word of three sentences."""
     lines = []
-    long = [words for words in sentences if len(words) > 4]
+    # Those with one mask, that of the middle, and not so long that they would be refused.
+    long = [words for words in sentences if 4 < len(words) < 100 and MASKED not in "".join(words)]
     for words in training.evenly_spaced(long, 3):
         middle = len(words) // 2
         text = " ".join([*words[:middle], MASKED, *words[middle + 1 :]])

@@ -29,6 +29,7 @@ from options import (
     errors_as_exits,
     known_labels,
     make_optimizer,
+    naming_lines,
     parse,
     prepare_words,
     print_end,
@@ -125,7 +126,12 @@ def prepare(options, splits, initial):
     model, vocabulary, train, valid = prepare_words(
         options, kt.ClassificationModel, words, label_ids, len(labels) + 1, initial
     )
-    return kt.Classifier(model, vocabulary, labels), train, valid
+    classifier = kt.Classifier(model, vocabulary, labels)
+    if splits.test:
+        test = [kt.split_words(text) for text in splits.test.texts]
+        with naming_lines(options, "test", test):
+            classifier.check_texts(test)
+    return classifier, train, valid
 
 
 def unknown(classifier, examples):

@@ -39,6 +39,7 @@ from options import (
     check_initial_vocabulary,
     errors_as_exits,
     make_optimizer,
+    naming_lines,
     parse,
     print_end,
     set_up,
@@ -159,15 +160,19 @@ def prepare(options, splits, initial):
     seed, budget, window = options.seed, options.budget, options.window
     if append_end:
         generator = kt.TextGenerator(model, tokenizer)
-        train = kt.TextBatches(train, seed=seed, **budget)
-        return generator, train, kt.TextBatches(valid, shuffle=False, **budget)
+        check_scored(options, generator, splits)
+        with naming_lines(options, "training", splits.train):
+            train = kt.TextBatches(train, seed=seed, **budget)
+        with naming_lines(options, "validation", splits.valid):
+            return generator, train, kt.TextBatches(valid, shuffle=False, **budget)
 
     def resample(epoch):  # every epoch cuts the text in other places
         start = np.random.default_rng((seed, epoch)).integers(window)
         return [kt.chunks(train[0], window, start)]
 
     generator = kt.TextGenerator(model, tokenizer, window, append_end=False)
-    settings = {"append_end": False, "multiple": 1, **budget}
+    check_scored(options, generator, splits)
+    settings = {"append_end": False, "multiple": 1, **budget, "max_length": window}
     return (
         generator,
         kt.TextBatches(*resample(0), seed=seed, resample=resample, **settings),
@@ -184,9 +189,20 @@ def prepare_corpora(options, splits, initial):
     else:
         model = kt.LanguageModel(tokenizer.vocabulary_size(), config=options.model)
     options.adapt(model)
-    train = options.prepared_batches(splits.train)
-    valid = kt.TextBatches(tokenizer.encode(splits.valid), shuffle=False, **options.budget)
-    return kt.TextGenerator(model, tokenizer), train, valid
+    with naming_lines(options, "training"):
+        train = options.prepared_batches(splits.train)
+    with naming_lines(options, "validation", splits.valid):
+        valid = kt.TextBatches(tokenizer.encode(splits.valid), shuffle=False, **options.budget)
+    generator = kt.TextGenerator(model, tokenizer)
+    check_scored(options, generator, splits)
+    return generator, train, valid
+
+
+def check_scored(options, generator, splits):
+    """Refuses texts that cannot be scored in the end."""
+    split, texts = ("test", splits.test) if splits.test else ("validation", splits.valid)
+    with naming_lines(options, split, texts):
+        generator.check_texts(texts)
 
 
 def score(generator, texts, overlap):

@@ -30,6 +30,7 @@ from options import (
     errors_as_exits,
     known_labels,
     make_optimizer,
+    naming_lines,
     parse,
     prepare_words,
     print_end,
@@ -128,7 +129,11 @@ def prepare(options, splits, initial):
     model, vocabulary, train, valid = prepare_words(
         options, kt.TaggingModel, words, tags, len(labels) + 1, initial
     )
-    return kt.Tagger(model, vocabulary, labels), train, valid
+    tagger = kt.Tagger(model, vocabulary, labels)
+    if splits.test:
+        with naming_lines(options, "test", splits.test.words):
+            tagger.check_texts(splits.test.words)
+    return tagger, train, valid
 
 
 def unknown(tagger, examples):

@@ -40,6 +40,7 @@ from options import (
     check_initial_vocabulary,
     errors_as_exits,
     make_optimizer,
+    naming_lines,
     parse,
     print_end,
     set_up,
@@ -194,9 +195,10 @@ def prepare(options, splits, tokenizers, initial=None):
     """A translator with initial weights, its training batches and its validation batches."""
     seed, alpha = options.seed, options.subword_alpha
 
-    def batches(examples, **settings):
+    def batches(split, examples, **settings):
         ids = [tokenizer.encode(side) for tokenizer, side in zip(tokenizers, examples, strict=True)]
-        return kt.TranslationBatches(*ids, **options.budget, **settings)
+        with naming_lines(options, split, *examples):
+            return kt.TranslationBatches(*ids, **options.budget, **settings)
 
     def resample(epoch):  # subword regularization: other ids in every epoch
         return [
@@ -205,10 +207,11 @@ def prepare(options, splits, tokenizers, initial=None):
         ]
 
     if options.prepared:
-        train = options.prepared_batches(splits.train, alpha or None)
+        with naming_lines(options, "training"):
+            train = options.prepared_batches(splits.train, alpha or None)
     else:
-        train = batches(splits.train, seed=seed, resample=resample if alpha else None)
-    valid = batches(splits.valid, shuffle=False)
+        train = batches("training", splits.train, seed=seed, resample=resample if alpha else None)
+    valid = batches("validation", splits.valid, shuffle=False)
     source, target = tokenizers
     if initial:
         transformer = initial.transformer.copy(**options.rates)
@@ -224,6 +227,9 @@ def prepare(options, splits, tokenizers, initial=None):
         length_penalty=options.length_penalty,
         **options.form,
     )
+    if splits.test:
+        with naming_lines(options, "test", splits.test.source):
+            translator.check_texts(splits.test.source)
     return translator, train, valid
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from keras_transformer import backend
+from keras_transformer.checks import TextError
 from keras_transformer.data import TextBatches, TranslationBatches, WordBatches, chunks
 from keras_transformer.data.lengths import (
     assign_buckets,
@@ -122,6 +123,38 @@ def test_there_are_no_more_shapes_than_buckets_asked_for(num_buckets):
     assert 1 <= len(seen) <= num_buckets
     if num_buckets > 1:
         assert len(seen) > 1  # a bucketing that makes one of all would pass the line above
+
+
+def test_no_example_is_longer_or_padded_further_than_the_model_reads():
+    texts = [[4] * n for n in (2, 9, 5, 3)]
+    batches = TextBatches(texts, max_length=10, multiple=4)
+    assert {shape[1] for shape in batches.shapes} == {4, 8, 10}  # not 12
+    for kind, examples, message in [
+        (TextBatches, [texts], "Example 1 must have at most 9 text tokens, .*received 10"),
+        (TranslationBatches, [texts, texts], "Example 1 must have at most 9 source tokens"),
+        (TranslationBatches, [texts, texts[::-1]], "Example 1 must have at most 9 source tokens"),
+        (TranslationBatches, [texts[:1], texts[1:2]], "Example 0 must have at most 9 target"),
+    ]:
+        with pytest.raises(TextError, match=message) as caught:
+            kind(*examples, max_length=9)
+        assert caught.value.number == int(len(examples[0]) > 1)
+    words, spelled = [np.full(n, 3) for n in (2, 10)], [np.full((n, 4), 3) for n in (2, 10)]
+    with pytest.raises(TextError, match="Example 1 must have at most 9 words; received 10"):
+        WordBatches(words, spelled, [1, 2], max_length=9)
+    assert WordBatches(words, spelled, [1, 2], max_length=10).shapes[-1] == (1, 10)
+
+
+def test_other_ids_of_an_epoch_that_are_too_long_are_not_read():
+    texts = [[4] * 5, [4] * 7]
+
+    def resample(epoch):
+        return [[[5] * 5, [5] * (7 + 4 * (epoch % 2))]]
+
+    batches = TextBatches(texts, max_length=9, multiple=1, resample=resample, shuffle=False)
+    for batches.epoch in range(4):
+        longest = max((batches[n][1] for n in range(len(batches))), key=lambda ids: ids.shape[1])
+        assert longest.shape[1] <= 9
+        assert longest[0, 0] == (4 if batches.epoch % 2 else 5)
 
 
 @pytest.mark.parametrize("multiple", [1, 3, 8])

@@ -16,6 +16,7 @@ from keras_transformer.data import (
     Examples,
     clean,
     dates,
+    find_line,
     read_files,
     read_json_lines,
     read_pairs,
@@ -542,3 +543,17 @@ def test_without_tensorflow_the_cure_is_named(folder):
             read_splits(folder)
     else:
         pytest.skip("TensorFlow is installed")
+
+
+def test_the_line_of_a_text_is_found_in_any_file_and_form(tmp_path):
+    plain, table, tagged = (tmp_path / name for name in ("a.txt", "b.tsv", "c.conllu"))
+    plain.write_text("one\n\nCafe\u0301  au lait\n", "utf-8")
+    table.write_text("x\tone\nx\tthe\u00a0two\n", "utf-8")
+    rows = ["# text", "1\tthree\t_", "2\tfour\t_", "", "1\tfive\t_", "2\tsix\t_"]
+    tagged.write_text("\n".join(rows), "utf-8")
+    paths = [plain, table, tagged]
+    assert find_line(paths, "caf\u00e9 au lait") == f"{plain}, line 3"
+    assert find_line(paths, ["the", "two"]) == f"{table}, line 2"
+    assert find_line(paths, ["three", "four"]) == f"{tagged}, line 1"
+    assert find_line(paths, ["five", "six"]) == f"{tagged}, line 5"
+    assert find_line(paths, "seven") is None and find_line([], "one") is None

@@ -25,6 +25,7 @@ from .examples import (
 )
 from .files import (
     expand_files,
+    find_line,
     format_of,
     iterate_conllu,
     iterate_files,
@@ -62,6 +63,7 @@ __all__ = [
     "clean",
     "dates",
     "expand_files",
+    "find_line",
     "format_of",
     "iterate_conllu",
     "iterate_files",

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..checks import check, check_at_least, check_optional
 from ..ids import END, PADDING, START, are_ints, check_ids, id_rows, int_rows
-from .lengths import assign_buckets, pad
+from .lengths import assign_buckets, check_lengths, pad
 
 FEW_EPOCHS = 4  # of resampled ids are measured to choose the shapes
 
@@ -135,6 +135,8 @@ class BucketedBatches(keras.utils.PyDataset):
         rows_multiple: int; so is the number of rows, by rows of padding, which weigh nothing.
         shuffle: bool, whether each epoch has an order of its own; False: bucket by bucket.
         seed: int from 0; the order is a function of seed and epoch alone.
+        max_length: int or None, the longest input that the model reads, in ids: a longer example is
+            refused, and none is padded further.
         resample: function of the epoch that returns other arguments of `make_rows` for the same
             examples; None: every epoch has the same. The shapes fit the first few epochs; an
             example that outgrows its bucket in a later one keeps its original ids.
@@ -153,6 +155,7 @@ class BucketedBatches(keras.utils.PyDataset):
         rows_multiple: int = 1,
         shuffle: bool = True,
         seed: int = 0,
+        max_length: int | None = None,
         resample: Callable[[int], Sequence] | None = None,
     ):
         super().__init__(workers=1)  # a batch is made in less time than threads would cost
@@ -164,6 +167,7 @@ class BucketedBatches(keras.utils.PyDataset):
         check_optional(1, tokens_per_batch=tokens_per_batch, batch_size=batch_size)
         check_at_least(1, num_buckets=num_buckets, multiple=multiple, rows_multiple=rows_multiple)
         check_at_least(0, seed=seed)
+        check_optional(1, max_length=max_length)
         self.sides = sides
         self.tokens_per_batch = tokens_per_batch
         self.batch_size = 64 if tokens_per_batch is None and batch_size is None else batch_size
@@ -171,10 +175,15 @@ class BucketedBatches(keras.utils.PyDataset):
         self._make_rows, self._resample = make_rows, resample
         self._rows = self._original = make_rows(*examples)
         longest = self._rows.lengths
+        limit = np.iinfo("int32").max if max_length is None else max_length
+        for number, side in enumerate(sides):
+            ids = "words" if side == "word" else f"{side} tokens, START or END included"
+            cure = "Split it, or leave it out, or read more with a larger max_length."
+            check_lengths(longest[:, number], limit, "Example", ids, cure, number)
         if resample is not None:
             for epoch in reversed(range(FEW_EPOCHS)):  # the first one is needed first
                 longest = np.maximum(longest, make_rows(*resample(epoch)).lengths)
-        rounded = np.maximum(1, -(-longest // multiple)) * multiple
+        rounded = np.minimum(np.maximum(1, -(-longest // multiple)) * multiple, limit)
         self._buckets = self._choose_buckets(rounded, num_buckets)
         self._rows.place(self._buckets)
         self._first_buckets = _most_different(self._buckets)
@@ -381,6 +390,8 @@ class TranslationBatches(BucketedBatches):
         multiple: int; lengths, START or END included, are rounded up to a multiple of it.
         rows_multiple: int; so is the number of rows, by rows of padding, which weigh nothing: as
             many as there are devices, for `keras.distribution.DataParallel`.
+        max_length: int or None, the longest input that the model reads, in ids: a longer sentence
+            is refused, and none is padded further. Give that of a model with learned positions.
         shuffle: bool, whether each epoch has an order of its own; False: bucket by bucket.
         seed: int from 0; the order is a function of seed and epoch alone.
         source_vocabulary_size: int or None; if given, larger ids are an error.
@@ -392,7 +403,7 @@ class TranslationBatches(BucketedBatches):
 
     Raises:
         ValueError: There are no examples, the sides differ in number, an argument is out of range,
-            or an id is special or not in the vocabulary (its row is named).
+            a sentence is too long, or an id is special or not in the vocabulary (its row is named).
 
     Source: Vaswani et al. 2017, section 5.1 (batches of similar lengths, a budget of tokens).
     Departs: counts target tokens with their padding, not source and target tokens without.

@@ -24,6 +24,7 @@ import lzma
 import os
 import re
 import sys
+import unicodedata
 import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -433,6 +434,37 @@ def expand_files(patterns: Iterable[str]) -> list[str]:
             raise FileNotFoundError(f"{pattern}: no such file. Check its name and folder.")
         paths += sorted(found)
     return paths
+
+
+def find_line(paths: Iterable[PathLike], text: str | list[str]) -> str | None:
+    """Where a text stands in files, for an error that names the place: "FILE, line 3".
+
+    Args:
+        paths: Iterable of PathLike, those that it may come from.
+        text: str, or list of its words, which a treebank has in lines of their own.
+
+    Returns:
+        str, the first place; None: none of the files has it, in whatever case and normal form.
+    """
+
+    def key(text):
+        return "".join(unicodedata.normalize("NFC", text).casefold().split())
+
+    wanted = key("".join(text))
+    for path in paths if wanted else ():
+        first, columns = 0, []  # of a block without a blank line
+        for number, line in enumerate(itertools.chain(iterate_lines(path), [""]), start=1):
+            if wanted in key(line):
+                return f"{path}, line {number}"
+            if line.strip():
+                columns.append(_columns(line)[:2])
+                first = first or number
+                continue
+            for column in zip(*(row for row in columns if len(row) == 2), strict=True):
+                if wanted in key("".join(column)):
+                    return f"{path}, line {first}"
+            first, columns = 0, []
+    return None
 
 
 def _open(path):

@@ -6,15 +6,39 @@ all lengths are known in advance, so the shapes are chosen to fit them.
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
+from ..checks import TextError
 from ..ids import PADDING
 
+LONGEST = 8192  # tokens of an input, if no learned positions limit it: memory grows as the square
 MOST_PAIRS = 2**24  # of tokens per batch, since each attends to each: 64 texts of 512
 FEW_TOKENS = 512  # padding that costs less than one more batch of one more shape
 MOST_CELLS = 1024  # combinations of lengths to start merging from; more would take seconds
 COUNTED_TOGETHER = 2**20  # examples whose lengths are counted at a time
+
+
+def check_lengths(
+    lengths: Any, most: int, name: str, of_what: str, cure: str, side: int = 0
+) -> None:
+    """Refuses texts that are longer than a model reads: before a run, and in each answer.
+
+    Args:
+        lengths: int, (texts,).
+        most: int, the limit.
+        name: str, what a text is called, before its number.
+        of_what: str, what is counted, and why there is a limit.
+        cure: str, a sentence.
+        side: int, see `TextError`.
+
+    Raises:
+        TextError: One is longer; the first is named.
+    """
+    for number in np.flatnonzero(np.asarray(lengths) > most)[:1].tolist():
+        problem = f"must have at most {most} {of_what}; received {int(lengths[number])}. {cure}"
+        raise TextError(number, problem, name, side)
 
 
 def bucket_length(n: int, limit: float = np.inf) -> int:

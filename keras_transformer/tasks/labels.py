@@ -76,8 +76,7 @@ class WordTask(Task):
         It is (labels,) for a model of texts, and (words, labels) for one of words, where rows of
         padding may follow.
         """
-        words, characters = self.vocabulary.encode(sentences)
-        self._check_lengths(words)
+        words, characters = self._encode(sentences)
         probabilities = [None] * len(words)
         lengths = [len(ids) for ids in words]
         batches = group_by_length(range(len(words)), lengths, self.batch_size, self.longest_input)
@@ -92,6 +91,12 @@ class WordTask(Task):
             for number, p in zip(numbers, _softmax(label_logits), strict=False):
                 probabilities[number] = p
         return probabilities
+
+    def _encode(self, sentences):
+        """The ids of words and of characters of each list of words, checked."""
+        words, characters = self.vocabulary.encode(sentences)
+        self._check_lengths(words)
+        return words, characters
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

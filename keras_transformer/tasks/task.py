@@ -7,11 +7,10 @@ from typing import Any
 import keras
 
 from ..atomic import atomic_write
-from ..checks import TextError, check
+from ..checks import check
+from ..data.lengths import LONGEST, check_lengths
 from ..saved_files import FORMAT_VERSION, check_version, seal
 from ..tokenizers import SentencePieceTokenizer
-
-LONGEST = 8192  # tokens of an input, if no learned positions limit it: memory grows as the square
 
 
 class Task(keras.Model):
@@ -97,14 +96,23 @@ class Task(keras.Model):
         """Refuses sequences that are longer than the model can read."""
         learned = self.model.max_length is not None
         reason = "the number of learned positions" if learned else "since attention needs memory"
-        for number, ids in enumerate(sequences):
-            if len(ids) > self.longest_input:
-                raise TextError(
-                    number,
-                    f"must have at most {self.longest_input} tokens, {reason}; received "
-                    f"{len(ids)}. Split it.",
-                    name,
-                )
+        lengths = [len(ids) for ids in sequences]
+        check_lengths(lengths, self.longest_input, name, f"tokens, {reason}", "Split it.")
+
+    def check_texts(self, texts: Any) -> None:
+        """Refuses texts that the task could not answer, without answering any.
+
+        Args:
+            texts: list of str; for a `Tagger`, `Classifier` or `MaskFiller` of lists of words.
+
+        Raises:
+            ValueError: As the methods.
+        """
+        self._encode(texts)
+
+    def _encode(self, texts):
+        """The ids of each text, checked."""
+        raise NotImplementedError
 
     @staticmethod
     def _check_tokenizer(tokenizer, vocabulary_size):

@@ -18,12 +18,12 @@ from ..checks import (
     check_rates,
 )
 from ..configuration import SamplingConfig
-from ..data.lengths import group_by_length, next_power_of_two, pad
+from ..data.lengths import LONGEST, group_by_length, next_power_of_two, pad
 from ..generation import Decoding
 from ..ids import END, PADDING
 from ..models import LanguageModel
 from ..tokenizers import Tokenizer, checked_texts
-from .task import LONGEST, Task
+from .task import Task
 
 CODE_POINTS = 0x110000 - 2048  # characters that Unicode can have: without the surrogates
 
@@ -220,9 +220,7 @@ class TextGenerator(Task):
         check_rates(overlap=overlap)
         texts = checked_texts(texts)
         sequences = self._encode(texts)
-        for number, ids in enumerate(sequences):
-            if not ids:
-                raise TextError(number, "must have a character to be scored; received text=''.")
+        self._check_scored(sequences)
         if self.append_end:
             sequences = [[*ids, END] for ids in sequences]
         windows = [
@@ -262,6 +260,16 @@ class TextGenerator(Task):
             last = min(new + step, length)
             spans.append((last - window, last, new))
         return spans
+
+    def check_texts(self, texts: Iterable[str]) -> None:
+        """As `Task.check_texts`, of texts to be scored: none may be empty."""
+        texts = checked_texts(texts)
+        self._check_scored(self._encode(texts))
+
+    def _check_scored(self, sequences):
+        for number, ids in enumerate(sequences):
+            if not ids:
+                raise TextError(number, "must have a character to be scored; received text=''.")
 
     def _encode(self, texts):
         self._check_tokenizer(self.tokenizer, self.model.target_vocabulary_size)

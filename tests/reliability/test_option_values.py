@@ -138,3 +138,60 @@ def test_options_of_the_commands(folder, monkeypatch, capsys, translator, name):
         capsys.readouterr()
         code, message = outcome(lambda words=words: console.main([name, *words]))
         check(code, capsys.readouterr().err + message, before, folder, [name, *words])
+
+
+SMALL = "--num-layers 1 --d-model 4 --num-heads 1 --d-ff 4 --threads 1 --output run".split()
+LIMITED = "--max-length 40 --vocabulary char --dropout 0".split()
+LINES = [*LIMITED, "--lines", "--no-rotary"]
+TEXTS = {  # options, what names each split, how a text becomes lines, the limit
+    "train_translation": (LIMITED, "--{}pairs", lambda text: f"{text}\tx\n", 40),
+    "train_tagger": ([], "--{}", lambda text: text.replace(" ", "\tA\n") + "\tA\n\n", 8192),
+    "train_classifier": ([], "--{}", lambda text: f"{text}\t1\n", 8192),
+    "train_language_model": (
+        [*LIMITED, "--lines", "--no-rotary"],
+        "--{}",
+        lambda text: f"{text}\n",
+        40,
+    ),
+    "pretrain_words": ([], "--{}", lambda text: f"{text}\n", 8192),
+}
+
+
+# A language model scores any text in windows; there is no test data of masked words.
+ACCEPTED = {("train_language_model", "test"), ("pretrain_words", "test")}
+
+
+@pytest.mark.parametrize(
+    "script", [pytest.param(n, marks=[pytest.mark.slow] * (n != "train_classifier")) for n in TEXTS]
+)
+def test_a_text_that_the_model_cannot_read_is_refused_before_the_run_begins(
+    folder, monkeypatch, capsys, script
+):
+    def accepted(*args, **kwargs):
+        raise Accepted
+
+    options, option, lines, limit = TEXTS[script]
+    monkeypatch.setattr(backend, "set_num_threads", lambda number: None)
+    module = importlib.import_module(script)
+    monkeypatch.setattr(module.training.Run, "begin", accepted)
+    short = [lines(f"a b {number} .") for number in range(9)]
+    number = sum(line.count("\n") for line in short[:4]) + 1
+    splits = ["train", "valid", "test"]
+    for long_split in [None, *splits]:
+        words = [*options, *SMALL]
+        for split in splits:
+            if (script, split) == ("pretrain_words", "test"):
+                continue
+            name = option.format("" if option.endswith("pairs") and split == "train" else split)
+            name = name.replace("dpairs", "d-pairs").replace("tpairs", "t-pairs")
+            long = lines(("w " * (1 + limit)).strip())
+            content = [*short[:4], long, *short[4:]] if split == long_split else short
+            (folder / f"{split}.tsv").write_text("".join(content), "utf-8")
+            words += [name, f"{split}.tsv"]
+        monkeypatch.setattr(sys, "argv", [f"{script}.py", *words])
+        code, message = outcome(module.main)
+        if long_split is None or (script, long_split) in ACCEPTED:
+            assert code == 0, message
+        else:
+            assert f"{long_split}.tsv, line {number}: the text must have at most {limit}" in message
+        assert not (folder / "run").exists()
