@@ -394,6 +394,8 @@ def _check_vocabulary(archive, task, model):
     expected = list(sizes.values())
     if task.get("target_tokenizer") and len(expected) == 1:  # two over one embedding
         expected *= 2
+    if not task.get("target_tokenizer"):  # one over two embeddings
+        expected = list(set(expected))
     found = [
         TOKENIZERS[posixpath.basename(name)](archive.read(name)).vocabulary_size()
         for name in archive.namelist()
@@ -409,7 +411,7 @@ def _check_vocabulary(archive, task, model):
 def _check_words(task, model):
     from .vocabulary import WordVocabulary
 
-    vocabulary = WordVocabulary(**task["vocabulary"]["config"])
+    vocabulary = WordVocabulary.from_config(task["vocabulary"]["config"])
     labels = task.get("labels", vocabulary.masked_labels)
     sizes = {**vocabulary.sizes, "num_labels": len(labels) + 1}
     for name, size in sizes.items():

@@ -1,32 +1,104 @@
 """Words and their characters as ids, for labels of words and of texts."""
 
 import collections
+import functools
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import keras
 import numpy as np
+import regex
 
 from .checks import check, check_at_least
 from .ids import PADDING, UNKNOWN
+from .normal_forms import check_form, normalized
 
 MASK, MASKED = 2, "[MASK]"  # the masked word or character as an id, and the word in a text
 FIRST = 3  # the first id of a known word or character
 
-WORD = re.compile(r"\w+(?:[.,'’-]\w+)*|[^\w\s]")
+
+class Segmentation:
+    """What a word is: an expression over classes of characters.
+
+    Args:
+        library: `re` or `regex`, which knows the classes.
+        flags: of the library.
+        classes: dict from a letter to a class of characters, as the library writes it.
+        expression: str, the letters in braces.
+    """
+
+    def __init__(self, library: Any, flags: int, classes: dict[str, str], expression: str):
+        self._classes, self._expression = classes, expression
+        self._compile = functools.partial(library.compile, flags=flags)
+        self.pattern = self._compile(expression.format(**classes))
+
+    @functools.cached_property
+    def portable(self) -> str:
+        """The same for any engine, since every class lists its characters: Unicode grows."""
+        points = (*range(0xD800), *range(0xE000, 0x110000))
+        everything = "".join(map(chr, points))
+
+        def listed(of_library):
+            spans = self._compile(f"{of_library}+").findall(everything)
+            parts = [(re.escape(span[0]), re.escape(span[-1])) for span in spans]
+            return f"[{''.join(a if a == b else f'{a}-{b}' for a, b in parts)}]"
+
+        return self._expression.format(**{key: listed(one) for key, one in self._classes.items()})
 
 
-def split_words(text: str) -> list[str]:
+# Letters before which a line may break without a blank (UAX #14): Chinese, kana, Thai, Khmer, ...
+_BLANKLESS = (
+    r"[[\p{LB=ID}\p{LB=CJ}\p{LB=NS}\p{LB=SA}\p{LB=AK}\p{LB=AP}\p{LB=AS}&&[\p{L}\p{Nl}]]"
+    "--[\\p{Latin}\\p{Hangul}\u0e33\u0eb3]]"  # the last two belong to the letter before them
+)
+_EXTENDING = "[\\p{M}\\p{WB=Extend}\\p{WB=Format}\u200b\u200d\u0e33\u0eb3]"
+_LETTER = rf"[[\p{{L}}\p{{M}}\p{{N}}\p{{WB=ALetter}}_]--{_BLANKLESS}]"
+
+SEGMENTATIONS = {
+    "unicode": Segmentation(
+        regex,
+        regex.VERSION1,  # sets within sets
+        {
+            "letter": _LETTER,
+            "inner": rf"[{_LETTER}||{_EXTENDING}]",
+            "blankless": _BLANKLESS,
+            "extending": _EXTENDING,
+            "linker": r"\p{InCB=Linker}",  # joins two letters of Khmer or Burmese
+            "flag": r"\p{Regional_Indicator}",
+            "mark": rf"[^\s\x1c-\x1f{_LETTER}{_BLANKLESS}{_EXTENDING}]",
+        },
+        "{letter}{inner}*(?:[.,'’·\u0387\u05f4-]{extending}*{letter}{inner}*)*"
+        "|{blankless}(?:{linker}{blankless}|{extending})*"
+        "|{flag}{{2}}{extending}*|{mark}(?:\u200d{mark}|{extending})*",
+    ),
+    "latin": Segmentation(
+        re, 0, {"letter": r"\w", "mark": r"[^\w\s]"}, "{letter}+(?:[.,'’-]{letter}+)*|{mark}"
+    ),
+}
+
+
+def split_words(text: str, segmentation: str = "unicode") -> list[str]:
     """The words and punctuation marks of a text: "It's 3.5 m." -> It's, 3.5, m, .
+
+    Vowel signs, accents and joiners belong to their word. In scripts without blanks, such as
+    Chinese, kana, Thai, Lao, Khmer and Burmese, a word is one character with its marks.
 
     Args:
         text: str.
+        segmentation: str, "unicode"; or "latin", the rule of files of version 0.1.0: marks are
+            words of their own, and a text without blanks is one word.
 
     Returns:
         List of str.
+
+    Source: Unicode Standard Annex #29, section 4.1, with the properties of the package `regex`.
+
+    Departs: a hyphen between letters joins them, and so do a full stop and a comma ("1,000");
+        kana are single, too; a zero-width space ends no word.
     """
-    return WORD.findall(text)
+    pattern = SEGMENTATIONS["latin" if text.isascii() else segmentation].pattern  # the same, faster
+    return pattern.findall(text)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -40,10 +112,26 @@ class WordVocabulary:
         words: List of str, lower case.
         characters: List of str of length 1.
         max_characters: int from 2, ids per word; a longer word keeps its first and its last ones.
+        normalization: str, the form that every word is brought into, see `data.normalized`.
+        segmentation: str, how a text is split, see `split_words`.
+
+    Raises:
+        ValueError: An argument is out of range.
     """
 
-    def __init__(self, words: Sequence[str], characters: Sequence[str], max_characters: int = 16):
+    def __init__(
+        self,
+        words: Sequence[str],
+        characters: Sequence[str],
+        max_characters: int = 16,
+        normalization: str | None = "NFC",
+        segmentation: str = "unicode",
+    ):
         check_at_least(2, max_characters=max_characters)
+        check_form(normalization)
+        expected = f"segmentation must be one of {', '.join(SEGMENTATIONS)}"
+        check(segmentation in SEGMENTATIONS, expected, segmentation=segmentation)
+        self.normalization, self.segmentation = normalization, segmentation
         self.words, self.characters = list(words), list(characters)
         self.max_characters = max_characters
         self._word_ids = {word: n for n, word in enumerate(self.words, start=FIRST)}
@@ -51,28 +139,37 @@ class WordVocabulary:
 
     @classmethod
     def learn(
-        cls, sentences: Iterable[Sequence[str]], min_count: int = 1, max_characters: int = 16
+        cls,
+        sentences: Iterable[Sequence[str]],
+        min_count: int = 1,
+        max_characters: int = 16,
+        normalization: str | None = "NFC",
+        segmentation: str = "unicode",
     ) -> "WordVocabulary":
         """The vocabulary of training sentences, most frequent first.
 
         Args:
             sentences: List of lists of str, words.
             min_count: int from 1; rarer words have no id. Every character has one.
-            max_characters: int from 2, see above.
+            max_characters, normalization, segmentation: see above.
 
         Raises:
-            ValueError: There is no word, or a sentence is not a list of words.
+            ValueError: There is no word, a sentence is not a list of words, or an argument is out
+                of range.
         """
         check_at_least(1, min_count=min_count)
+        vocabulary = cls([], [], max_characters, normalization, segmentation)
         sentences = checked_words(sentences)
         counts = collections.Counter(word for words in sentences for word in words)
         check(counts, "Expected at least one word to learn from", sentences=len(sentences))
         words, characters = collections.Counter(), collections.Counter()
         for word, count in counts.items():
+            word = vocabulary.normalized(word)
             words[word.lower()] += count
             characters.update(dict.fromkeys(word, count))
         frequent = [word for word in words if words[word] >= min_count]
-        return cls(_sorted_by(words, frequent), _sorted_by(characters, characters), max_characters)
+        learned = _sorted_by(words, frequent), _sorted_by(characters, characters)
+        return cls(*learned, max_characters, normalization, segmentation)
 
     @property
     def num_words(self) -> int:
@@ -100,8 +197,17 @@ class WordVocabulary:
 
     def unknown_share(self, sentences: Iterable[Sequence[str]]) -> float:
         """The fraction of the words of sentences that have no id, in [0, 1]."""
-        words = [word.lower() for words in checked_words(sentences) for word in words]
-        return sum(word not in self._word_ids for word in words) / max(1, len(words))
+        counts = collections.Counter(word for words in checked_words(sentences) for word in words)
+        unknown = sum(counts[word] for word in counts if self._word_id(word) == UNKNOWN)
+        return unknown / max(1, counts.total())
+
+    def normalized(self, text: str) -> str:
+        """A text or a word in the form of this vocabulary; a word is never empty."""
+        return text if text.isascii() else normalized(text, self.normalization) or text
+
+    def split(self, text: str) -> list[str]:
+        """The words of a text, each in the form of this vocabulary."""
+        return split_words(self.normalized(text), self.segmentation)
 
     def encode(
         self, sentences: Iterable[Sequence[str]]
@@ -135,18 +241,22 @@ class WordVocabulary:
             "words": self.words,
             "characters": self.characters,
             "max_characters": self.max_characters,
+            "normalization": self.normalization,
+            "segmentation": self.segmentation,
         }
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "WordVocabulary":
-        return cls(**config)
+        return cls(**{"normalization": None, "segmentation": "latin", **config})  # as 0.1.0 read
 
     def _word_id(self, word):
+        word = self.normalized(word)
         return MASK if word == MASKED else self._word_ids.get(word.lower(), UNKNOWN)
 
     def _spelling(self, word):
         if word == MASKED:
             return [MASK]
+        word = self.normalized(word)
         if len(word) > self.max_characters:
             half = self.max_characters // 2
             word = word[:half] + word[half - self.max_characters :]

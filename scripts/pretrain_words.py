@@ -36,7 +36,7 @@ def main():
         run = training.Run(options.output, options.resume, options.overwrite)
         set_up(options)
         initial = options.load_initial()
-        train_words, valid_words = load(options)
+        train_words, valid_words = load(options, initial)
         filler, train, valid = prepare(options, train_words, valid_words, initial)
         report = DataReport(
             data.Splits(train_words, valid_words, None),
@@ -81,7 +81,7 @@ def main():
     print_end(run)
 
 
-def load(options):
+def load(options, initial):
     """Sentences as lists of words, for training and validation."""
     if not options.has_data:
         train, valid, _ = generated_english.tagged_sentences(seed=options.seed)
@@ -89,7 +89,10 @@ def load(options):
     train, valid = options.read()
     if not valid:
         train, valid = data.train_valid_split(train, "sentences", "--valid")
-    return options.mix(train), valid
+    split = initial.vocabulary.split if initial else kt.split_words
+    sides = options.mix(train), valid
+    words = ((split(each) if isinstance(each, str) else each for each in side) for side in sides)
+    return [list(filter(None, sentences)) for sentences in words]
 
 
 def prepare(options, train, valid, initial):

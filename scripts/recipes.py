@@ -331,6 +331,9 @@ class PairOptions(PreparedOptions):
         return collect_complete(data.Examples, rows, name, drop=prefix != "test_")
 
 
+PREPARE_OPTION = "--{option} is an option of keras-transformer prepare; leave it out."
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CleaningOptions(PreparedOptions):
     """Normalization and filters.
@@ -377,9 +380,7 @@ class CleaningOptions(PreparedOptions):
         for name, value in provided.items():
             if getattr(self, name) not in (getattr(CleaningOptions, name), value):
                 option = name.replace("_", "-")
-                raise ValueError(
-                    f"--{option} is an option of keras-transformer prepare; leave it out."
-                )
+                raise ValueError(PREPARE_OPTION.format(option=option))
         separate = len(set(corpora[0].vocabularies)) > 1
         return options.replace(**provided, separate_vocabularies=separate)
 
@@ -726,8 +727,10 @@ class LanguageModelling(TokenizerOptions, FileOptions, PreparedOptions, FineTuni
         feature: Feature of --dataset that contains the text; none: the only one.
         prompt: Text that samples begin with.
         window: Context length of a text without --lines, in tokens.
+        normalization: Unicode normal form; NFKC also unifies full-width letters and the like.
     """
 
+    normalization: Literal["NFC", "NFKC", "none"] = "NFC"
     lines: bool = False
     feature: Name = None
     prompt: str = ""
@@ -753,6 +756,7 @@ class LanguageModelling(TokenizerOptions, FileOptions, PreparedOptions, FineTuni
         lines, window = summary.settings["append_end"], summary.settings["window"]
         return super().provided_by(summary) | {
             "vocabulary_size": size,
+            "normalization": summary.settings.get("normalization") or "none",
             "lines": lines,
             "window": window or self.window,
         }
@@ -766,7 +770,17 @@ class LanguageModelling(TokenizerOptions, FileOptions, PreparedOptions, FineTuni
 
     def of_corpora(self, corpora):
         options = super().of_corpora(corpora)
-        return options.replace(lines=True) if corpora else options
+        if not corpora:
+            return options
+        form = (corpora[0].cleaning or {}).get("normalization") or "none"
+        if not self.init_from and self.normalization not in ("NFC", form):
+            raise ValueError(PREPARE_OPTION.format(option="normalization"))
+        return options.replace(lines=True, normalization=form)
+
+    @property
+    def form(self) -> str | None:
+        """The normal form of every text, here and later in the generator."""
+        return None if self.normalization == "none" else self.normalization
 
     def mix(self, train):
         if self.lines or len(train) > 1 or not self.mix_in:
@@ -777,16 +791,20 @@ class LanguageModelling(TokenizerOptions, FileOptions, PreparedOptions, FineTuni
         return [f"{text}\n{other[start : start + number]}"]
 
     def read_dataset(self):
-        return data.read_text_splits(text=self.feature, **self.stored)
+        splits = data.read_text_splits(text=self.feature, **self.stored)
+        return data.Splits(*(side and self._normalized(side) for side in splits))
 
     def read_file(self, path):
         if self.lines:
-            return data.read_texts(path)
-        return [
-            data.read_text(path)
-            if data.format_of(path) is None
-            else "\n".join(data.read_texts(path))
-        ]
+            texts = data.read_texts(path)
+        elif data.format_of(path) is None:
+            texts = [data.read_text(path)]
+        else:
+            texts = ["\n".join(data.read_texts(path))]
+        return self._normalized(texts)
+
+    def _normalized(self, texts):
+        return [data.normalized(text, self.form) for text in texts]
 
 
 LANGUAGE_MODELLING = {
@@ -893,20 +911,20 @@ class Pretraining(WordOptions):
         rate = self.mask_rate
         check(0 < rate < 1, "mask_rate must be between 0 and 1", mask_rate=rate)
 
-    def read(self) -> list[list[list[str]] | None]:
-        """Sentences as lists of words, for training and validation; None without the latter."""
+    def read(self) -> list[list[str | list[str]] | None]:
+        """Lines, or sentences as lists of words, for training and validation; None without."""
         if not self.train:
             raise ValueError("No training data: give --train.")
         return [path and self.read_file(path) for path in (self.train, self.valid)]
 
-    def read_mix(self) -> list[list[str]] | None:
-        """The sentences of --mix-in; None without."""
+    def read_mix(self) -> list[str | list[str]] | None:
+        """The lines or sentences of --mix-in; None without."""
         return self.mix_in and self.read_file(self.mix_in)
 
     def read_file(self, path):
         if data.format_of(path) == TREEBANK:
             return data.read_conllu(path, "FORM").words
-        return [words for line in data.read_texts(path) if (words := kt.split_words(line))]
+        return data.read_texts(path)
 
 
 PRETRAINING = {

@@ -36,11 +36,27 @@ class ByteLevel:
         self.id_to_piece = library.id_to_token
 
 
+def settings_of(folder):
+    """What the export says of texts and ids."""
+    if not (folder / "settings.json").exists():  # a Marian model of other origin
+        return {}
+    return json.loads((folder / "settings.json").read_text("utf-8"))
+
+
+def normalized(text, settings):
+    """A text in the form of the training data."""
+    form = settings.get("normalization")
+    if settings.get("invisible"):  # a pattern
+        text = re.sub(settings["invisible"], "", text)
+    text = text.lower() if settings.get("lowercase") else text
+    return unicodedata.normalize(form, text) if form else text
+
+
 class Ids:
     """Texts to ids and back, by the files beside the graphs."""
 
     def __init__(self, folder):
-        self.settings = json.loads((folder / "settings.json").read_text("utf-8"))
+        self.settings = settings_of(folder)
         self.special = self.settings["special_ids"]
         self.end = self.special.get("end")
         vocabularies = {path.stem: str(path) for path in folder.glob("*.spm")}
@@ -59,14 +75,20 @@ class Ids:
         first = self.special["first"]
         return {string: n for n, string in enumerate(self.settings[name], start=first)}
 
+    def normalized(self, text):
+        """A text in the form of the training data."""
+        return normalized(text, self.settings)
+
     def of_source(self, text):
         """The ids of a text to translate; none if it is blank."""
+        text = self.normalized(text)
         if not text.strip():
             return []
-        text = text.lower() if self.settings["lowercase"] else text
-        if self.settings["normalization"]:
-            text = unicodedata.normalize(self.settings["normalization"], text)
         return [*self.vocabulary["source"].encode(text), self.end]
+
+    def of_prompt(self, text):
+        """The ids of a text to continue."""
+        return self.vocabulary["vocabulary"].encode(self.normalized(text))
 
     def text(self, ids, vocabulary):
         """The text of ids up to the end, without padding."""
@@ -76,16 +98,15 @@ class Ids:
 
     def continued(self, prompt, ids):
         """A prompt with its continuation."""
-        prompt_ids = self.vocabulary["vocabulary"].encode(prompt)
-        before = self.text(prompt_ids, "vocabulary")
-        return prompt + self.text(ids, "vocabulary")[len(before) :]
+        before = self.text(self.of_prompt(prompt), "vocabulary")
+        return self.normalized(prompt) + self.text(ids, "vocabulary")[len(before) :]
 
     def split(self, text):
         """The words of a text, [MASK] included where the task fills masks."""
         pattern = self.settings["word_pattern"]
         if self.settings["task"] == "MaskFiller":
             pattern = rf"\[MASK\]|{pattern}"
-        return re.findall(pattern, text)
+        return re.findall(pattern, self.normalized(text))
 
     def of_words(self, words):
         """The id of each word, and those of its characters."""
@@ -233,7 +254,7 @@ def by_ids(ids, run, options):
     elif task == "TextGenerator":
 
         def answer(texts):
-            prompts = pad([ids.vocabulary["vocabulary"].encode(text) for text in texts])
+            prompts = pad([ids.of_prompt(text) for text in texts])
             number = np.array(options.max_tokens, "int32")
             rows = run("generate", prompt_ids=prompts, max_tokens=number)["ids"]
             return [ids.continued(text, row) for text, row in zip(texts, rows, strict=True)]
@@ -285,7 +306,7 @@ def ctranslate2(folder, options):
         def answer(texts):
             answers = []
             for text in texts:
-                prompt_ids = vocabulary.encode(text)
+                prompt_ids = ids.of_prompt(text)
                 (found,) = generator.generate_batch(
                     [["<s>", *(vocabulary.id_to_piece(i) for i in prompt_ids)]],
                     max_length=options.max_tokens,
@@ -328,11 +349,13 @@ def marian(folder, options):
 
     torch.set_num_threads(options.threads)
     tokenizer = transformers.MarianTokenizer.from_pretrained(folder)
+    settings = settings_of(folder)
     model = transformers.MarianMTModel.from_pretrained(folder).eval()
     search = dict(num_beams=options.beams, do_sample=False)
     search |= dict(length_penalty=0.0) if options.beams > 1 else {}  # its penalty is another one
 
     def answer(texts):
+        texts = [normalized(text, settings) for text in texts]
         answers = [""] * len(texts)
         numbers = [n for n, text in enumerate(texts) if text.strip()]
         if numbers:

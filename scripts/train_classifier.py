@@ -120,7 +120,9 @@ def prepare(options, splits, initial):
     labels = known_labels(options, initial, set(splits.train.labels))
     ids = {label: number for number, label in enumerate(labels, start=1)}
     both = splits.train, splits.valid
-    words = [[kt.split_words(text) for text in side.texts] for side in both]
+    vocabulary = getattr(initial, "vocabulary", None)
+    split = vocabulary.split if vocabulary else kt.split_words
+    words = [[split(text) for text in side.texts] for side in both]
     # Padding, 0, for a label that is not in the training data.
     label_ids = [[ids.get(label, 0) for label in side.labels] for side in both]
     model, vocabulary, train, valid = prepare_words(

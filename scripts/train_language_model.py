@@ -159,7 +159,7 @@ def prepare(options, splits, initial):
     train, valid = (tokenizer.encode(texts) for texts in (splits.train, splits.valid))
     seed, budget, window = options.seed, options.budget, options.window
     if append_end:
-        generator = kt.TextGenerator(model, tokenizer)
+        generator = kt.TextGenerator(model, tokenizer, normalization=options.form)
         check_scored(options, generator, splits)
         with naming_lines(options, "training", splits.train):
             train = kt.TextBatches(train, seed=seed, **budget)
@@ -170,7 +170,8 @@ def prepare(options, splits, initial):
         start = np.random.default_rng((seed, epoch)).integers(window)
         return [kt.chunks(train[0], window, start)]
 
-    generator = kt.TextGenerator(model, tokenizer, window, append_end=False)
+    form = {"append_end": False, "normalization": options.form}
+    generator = kt.TextGenerator(model, tokenizer, window, **form)
     check_scored(options, generator, splits)
     settings = {"append_end": False, "multiple": 1, **budget, "max_length": window}
     return (
@@ -193,7 +194,7 @@ def prepare_corpora(options, splits, initial):
         train = options.prepared_batches(splits.train)
     with naming_lines(options, "validation", splits.valid):
         valid = kt.TextBatches(tokenizer.encode(splits.valid), shuffle=False, **options.budget)
-    generator = kt.TextGenerator(model, tokenizer)
+    generator = kt.TextGenerator(model, tokenizer, normalization=options.form)
     check_scored(options, generator, splits)
     return generator, train, valid
 

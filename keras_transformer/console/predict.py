@@ -11,11 +11,12 @@ r"""Ask a saved model of any task: one line of input, one line of output.
 
 Without TEXT it reads the standard input, or at a terminal asks for one line after another; lines
 that wait are answered together. A tagger splits text into words and punctuation, with --words at
-blanks only. A newline in an answer is written as \n. For a translation model the
-command translate has more options.
+spaces and tabs only. A newline in an answer is written as \n. For a translation model the command
+translate has more options.
 """
 
 import argparse
+import re
 
 from ..tasks import Classifier, MaskFiller, Tagger, TextGenerator, Translator
 from .files import check_used, load_task
@@ -25,7 +26,7 @@ from .lines import add_model_and_text, answer_lines
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options to a parser."""
     add_model_and_text(parser, "model of any task", "text to answer")
-    words = "tagger: splitting at blanks only (default: words and punctuation)"
+    words = "tagger: splitting at spaces and tabs only (default: words and punctuation)"
     parser.add_argument("--words", action="store_true", help=words)
     add = parser.add_argument_group("language model").add_argument
     max_tokens = "maximum new tokens per prompt (default: 100)"
@@ -55,7 +56,7 @@ def _translations(translator, texts, options):
 
 def _tags(tagger, texts, options):
     """One line per text: WORD/TAG WORD/TAG ..."""
-    sentences = [text.split() for text in texts] if options.words else texts
+    sentences = [re.findall("[^ \t]+", text) for text in texts] if options.words else texts
     return [" ".join(f"{word}/{tag}" for word, tag in pairs) for pairs in tagger.tag(sentences)]
 
 

@@ -63,7 +63,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     sample = f"examples to learn a vocabulary from (default: {DEFAULT_SAMPLE:,})"
     add("--sample", type=int, default=DEFAULT_SAMPLE, metavar="N", help=sample)
     forms = ("NFC", "NFKC", "none")
-    form = "Unicode normal form of pairs (default: NFC)"
+    form = "Unicode normal form (default: NFC)"
     add("--normalization", choices=forms, default="NFC", help=form)
     add("--lowercase", action="store_true", help="lower case for both sides")
     longest = "maximum length of a side, in characters (default: 1000)"
@@ -93,7 +93,7 @@ def run(options: argparse.Namespace) -> None:
             model_type=options.vocabulary,
             separate_vocabularies=options.separate_vocabularies,
             sample=options.sample,
-            cleaning=_cleaning(options) if kind == "pairs" else None,
+            cleaning=_cleaning(options, kind),
             num_processes=options.processes,
             overwrite=options.overwrite,
         )
@@ -177,8 +177,9 @@ def _dataset(options):
     return read, "pairs", origin
 
 
-def _cleaning(options):
-    cleaning = {name: getattr(options, name) for name in FILTERS}
+def _cleaning(options, kind):
+    names = FILTERS if kind == "pairs" else FILTERS[:1]
+    cleaning = {name: getattr(options, name) for name in names}
     if cleaning["normalization"] == "none":
         cleaning["normalization"] = None
     return cleaning

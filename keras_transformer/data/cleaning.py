@@ -3,14 +3,12 @@
 import hashlib
 import logging
 import sqlite3
-import unicodedata
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..checks import check, check_optional
+from ..normal_forms import check_form, normalized
 from .examples import Examples, collect
-
-FORMS = ("NFC", "NFKC", "NFD", "NFKD")
 
 
 def clean(
@@ -28,10 +26,7 @@ def clean(
 
     Args:
         examples: Examples.
-        normalization: str, a Unicode normal form: "NFC" (canonical: the same text in other
-            bytes), "NFKC" (also replaces full-width letters and the like by plain ones), "NFD" or
-            "NFKD"; None: none.
-        lowercase: bool, whether to convert everything to lower case.
+        normalization, lowercase: see `normalized`.
         max_characters: int from 1, maximum length of the longer side; None: no limit.
         max_ratio: float from 1, maximum length of the longer side / the shorter side, in
             characters; None: no limit.
@@ -75,11 +70,7 @@ class Cleaner:
         unique: bool = False,
         on_disk: bool = False,
     ):
-        check(
-            normalization in (None, *FORMS),
-            f"normalization must be one of {', '.join(FORMS)} or None",
-            normalization=normalization,
-        )
+        check_form(normalization)
         check_optional(1, max_characters=max_characters)
         within = max_ratio is None or max_ratio >= 1
         check(within, "max_ratio must be at least 1", max_ratio=max_ratio)
@@ -151,19 +142,3 @@ class _SeenOnDisk:
         digest = hashlib.blake2b(repr(pair).encode("utf-8", "surrogatepass"), digest_size=16)
         inserted = self._file.execute("INSERT OR IGNORE INTO seen VALUES (?)", (digest.digest(),))
         return bool(inserted.rowcount)
-
-
-def normalized(text: str, normalization: str | None = "NFC", lowercase: bool = False) -> str:
-    """One text as `clean` would return it.
-
-    Args:
-        text: str.
-        normalization, lowercase: see `clean`.
-
-    Returns:
-        str.
-    """
-    text = text.lower() if lowercase else text
-    if normalization is None:
-        return text
-    return unicodedata.normalize(normalization, text)  # type: ignore[arg-type]  # any str

@@ -272,14 +272,14 @@ def read_tagged_lines(path: PathLike) -> TaggedSentences:
     sentences = []
     for block in _blocks(path):
         for number, line in block:
-            fields = _columns(line)
+            fields = _columns(line, " ")
             if len(fields) != 2 or not all(fields):
                 raise ValueError(
                     f"{path}, line {number}: expected word TAB tag, received {line!r:.60}. "
                     "Separate the two with one TAB, and sentences with a blank line; the name of a "
                     "treebank in CoNLL-U must end in .conllu or .conll."
                 )
-        words, tags = zip(*(_columns(line) for _, line in block), strict=True)
+        words, tags = zip(*(_columns(line, " ") for _, line in block), strict=True)
         sentences.append((list(words), list(tags)))
     return _tagged(sentences, path)
 
@@ -311,7 +311,7 @@ def read_conllu(path: PathLike, column: str = "UPOS") -> TaggedSentences:
     for block in _blocks(path):
         words, tags = [], []
         for number, line in block:
-            fields = _columns(line)
+            fields = _columns(line, " ")
             if line.startswith("#") or re.fullmatch(r"\d+-\d+|\d+\.\d+", fields[0]):
                 continue
             _check_conllu(fields, len(words) + 1, column, f"{path}, line {number}")
@@ -539,8 +539,9 @@ def _same_file(one, other):
     return False
 
 
-def _columns(line):
-    return [field.strip() for field in line.split("\t")]
+def _columns(line, blanks=None):
+    """The fields of a line; of words, only spaces are removed, since a word may be a wide space."""
+    return [field.strip(blanks) for field in line.split("\t")]
 
 
 def _number_or_name(column):

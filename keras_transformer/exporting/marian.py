@@ -24,7 +24,7 @@ from ..importing.marian import (
 from ..importing.marian_weights import EMBEDDINGS, LOGITS_BIAS, in_halves, marian_weights
 from ..tasks import Translator
 from .safetensors import save_weights
-from .vocabularies import sentencepiece_model, write_json
+from .vocabularies import SETTINGS, sentencepiece_model, text_form, write_json
 
 MAX_LENGTH = 1024  # rows of the sinusoid table that their model makes
 FIRST_TOKEN = END + 1  # our id of the first token that is not special
@@ -36,7 +36,8 @@ def write(translator: Translator, folder: pathlib.Path, quantization: str | None
     Both models have the same logits, up to rounding, if `layer_norm_epsilon` is 1e-5, as it is in
     an imported model; Hugging Face's Marian has no other. A model trained here has 1e-6, which
     changes its logits by about 1e-4. Their padding is our START; our padding, which is never
-    written, has no counterpart. The weights are written in float32.
+    written, has no counterpart. The weights are written in float32. MarianTokenizer normalizes no
+    text: settings.json says how to.
 
     Args, raises: see `keras_transformer.exporting.export`.
     """
@@ -62,6 +63,7 @@ def write(translator: Translator, folder: pathlib.Path, quantization: str | None
             "separate_vocabs": False,
         },
     )
+    write_json(folder / SETTINGS, text_form(translator))
     save_weights(folder, _weights(translator.transformer, rows))
 
 

@@ -9,15 +9,14 @@ import hashlib
 import pathlib
 
 from ..ids import END, PADDING, UNKNOWN
+from ..normal_forms import INVISIBLE
 from ..tasks import Classifier, MaskFiller, Tagger, Task, TextGenerator, Translator
-from ..vocabulary import FIRST, MASK, MASKED, WORD
+from ..vocabulary import FIRST, MASK, MASKED, SEGMENTATIONS
 from . import graphs
 from .tracing import imported, quiet, save, traced
 from .vocabularies import sentencepiece_model
 
-WORD_CHARACTERS = r"\p{L}\p{N}_"  # \w and \s of Python, as RE2 knows them
-SPACES = r"\t-\r\x1c-\x20\x{85}\p{Z}"
-BLANK = f"[{SPACES}]*"
+BLANK = r"[\t-\r\x1c-\x20\x{85}\p{Z}]*"  # \s of Python, as RE2 knows it
 NUMBER = 5  # of predictions for a masked word
 
 
@@ -57,8 +56,8 @@ def _translation(translator, module):
     names[f"translate_beam{beams}"] = beams
 
     def translate(texts, search):
-        is_blank = tf.strings.regex_full_match(texts, BLANK)
         texts = _normalized(texts, translator.normalization, translator.lowercase)
+        is_blank = tf.strings.regex_full_match(texts, BLANK)
         ids = source.tokenize(texts).to_tensor(PADDING)
         _check_length(ids, translator.longest_input)
         ids = tf.where(is_blank[:, None], PADDING, ids)
@@ -79,6 +78,7 @@ def _generation(generator, module):
     search = graphs.continuation(generator)
 
     def generate(prompts, max_tokens):
+        prompts = _normalized(prompts, generator.normalization)
         prompt_ids = tokenizer.tokenize(prompts).to_tensor(PADDING)
         ids = search(prompt_ids, max_tokens)["ids"]
         # The prompt is not taken from its ids: they lack the characters that have none.
@@ -167,11 +167,13 @@ def _tokenizer(tokenizer, add_end=False):
     )
 
 
-def _normalized(texts, normalization, lowercase):
-    """`Translator.normalized`, as operations of TensorFlow."""
+def _normalized(texts, normalization, lowercase=False):
+    """`normal_forms.normalized`, as operations of TensorFlow."""
     import tensorflow as tf
     import tensorflow_text
 
+    if normalization is not None:
+        texts = tf.strings.regex_replace(texts, INVISIBLE, "")
     if lowercase:
         texts = tf.strings.lower(texts, "utf-8")
     return texts if normalization is None else tensorflow_text.normalize_utf8(texts, normalization)
@@ -194,7 +196,7 @@ def _check_length(ids, longest):
 
 
 class _WordReader:
-    """`split_words` and `WordVocabulary.encode` on tensors of strings."""
+    """`WordVocabulary.split` and `encode` on tensors of strings."""
 
     def __init__(self, task, module, masked=False):
         vocabulary = task.vocabulary
@@ -203,8 +205,8 @@ class _WordReader:
         self.words = _table(vocabulary.words, {MASKED.lower(): MASK} if masked else {})
         self.characters = _table(vocabulary.characters)
         self.masked = masked
-        word = WORD.pattern.replace(r"[^\w\s]", f"[^{WORD_CHARACTERS}{SPACES}]")
-        word = word.replace(r"\w", f"[{WORD_CHARACTERS}]")
+        self.normalization = vocabulary.normalization
+        word = SEGMENTATIONS[vocabulary.segmentation].portable
         self.word = rf"\[MASK\]|{word}" if masked else word
         module.tables = [self.words, self.characters]  # a SavedModel holds what it can reach
 
@@ -213,6 +215,7 @@ class _WordReader:
         import tensorflow as tf
         import tensorflow_text
 
+        texts = _normalized(texts, self.normalization)
         pieces = tensorflow_text.regex_split(texts, self.word, self.word)
         return tf.ragged.boolean_mask(pieces, tf.strings.regex_full_match(pieces, self.word))
 

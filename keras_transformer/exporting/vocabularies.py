@@ -6,9 +6,10 @@ import pathlib
 from typing import Any
 
 from ..ids import END, PADDING, START, UNKNOWN
+from ..normal_forms import INVISIBLE
 from ..tasks import Task, TextGenerator, Translator
 from ..tokenizers import SentencePieceTokenizer, Tokenizer
-from ..vocabulary import FIRST, MASK, WORD
+from ..vocabulary import FIRST, MASK, SEGMENTATIONS, WordVocabulary
 
 SETTINGS = "settings.json"
 
@@ -30,24 +31,31 @@ def write_vocabularies(task: Task, folder: pathlib.Path) -> None:
             tokenizer = getattr(task, f"{side}_tokenizer")
             suffix = pathlib.PurePath(tokenizer.vocabulary_file).suffix
             (folder / f"{side}{suffix}").write_bytes(tokenizer.serialized)
-        settings |= dict(normalization=task.normalization, lowercase=task.lowercase)
+        settings |= dict(text_form(task), lowercase=task.lowercase)
         settings |= dataclasses.asdict(task.config)
         settings |= dict(special_ids=dict(special, start=START, end=END))
     elif isinstance(task, TextGenerator):
         task.tokenizer.save_assets(str(folder))
-        settings |= dict(append_end=task.append_end, window=task.window)
+        settings |= dict(text_form(task), append_end=task.append_end, window=task.window)
         settings |= dict(special_ids=dict(special, start=START, end=END))
     else:
         vocabulary = task.vocabulary
         settings |= dict(
             labels=task.labels,  # in the order of the probabilities
-            word_pattern=WORD.pattern,
+            **text_form(vocabulary),
+            word_pattern=SEGMENTATIONS[vocabulary.segmentation].portable,
             max_characters=vocabulary.max_characters,
             special_ids=dict(special, masked=MASK, first=FIRST),
             words=vocabulary.words,  # the first one has the id `first`
             characters=vocabulary.characters,
         )
     write_json(folder / SETTINGS, settings)
+
+
+def text_form(task: Task | WordVocabulary) -> dict[str, str | None]:
+    """What is done to every text: characters to be removed, as a pattern, and a normal form."""
+    form = task.normalization
+    return dict(normalization=form, invisible=INVISIBLE if form else None)
 
 
 def sentencepiece_model(tokenizer: Tokenizer, engine: str) -> bytes:

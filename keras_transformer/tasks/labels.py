@@ -13,7 +13,7 @@ from ..data.lengths import group_by_length, pad
 from ..models.encoders import WordModel
 from ..models.functional import Programs
 from ..tokenizers import checked_texts
-from ..vocabulary import FIRST, MASKED, WordVocabulary, checked_words, split_words
+from ..vocabulary import FIRST, MASKED, WordVocabulary, checked_words
 from .task import Task
 
 
@@ -112,17 +112,19 @@ class Tagger(WordTask):
         """Labels each word.
 
         Args:
-            sentences: list of sentences. Each is a list of words, or a str, which `split_words`
-                splits.
+            sentences: list of sentences. Each is a list of words, or a str, which
+                `WordVocabulary.split` splits.
 
         Returns:
-            list of lists of (word, label), one per sentence.
+            list of lists of (word, label), one per sentence. Words of a list are as given; those
+            of a str are in the normal form of the vocabulary.
 
         Raises:
             ValueError: A sentence is neither, or longer than the model's learned positions.
         """
         if isinstance(sentences, Iterable) and not isinstance(sentences, (str, bytes)):
-            sentences = [split_words(s) if isinstance(s, str) else s for s in sentences]
+            split = self.vocabulary.split
+            sentences = [split(s) if isinstance(s, str) else s for s in sentences]
         sentences = checked_words(sentences)
         answers = []
         for words, p in zip(sentences, self._probabilities(sentences), strict=True):
@@ -169,7 +171,7 @@ class Classifier(WordTask):
 
         Raises: as `classify`.
         """
-        words = [split_words(text) for text in checked_texts(texts)]
+        words = [self.vocabulary.split(text) for text in checked_texts(texts)]
         return np.array(self._probabilities(words), "float32").reshape(-1, len(self.labels))
 
 
@@ -215,7 +217,10 @@ class MaskFiller(WordTask):
                 positions, or `number` is out of range.
         """
         check_at_least(1, number=number)
-        sentences = [_split_around_mask(n, text) for n, text in enumerate(checked_texts(texts))]
+        split = self.vocabulary.split
+        sentences = [
+            _split_around_mask(n, text, split) for n, text in enumerate(checked_texts(texts))
+        ]
         answers = []
         for words, p in zip(sentences, self._probabilities(sentences), strict=True):
             p = p[words.index(MASKED), FIRST - 1 :]  # neither unknown nor masked is an answer
@@ -224,11 +229,11 @@ class MaskFiller(WordTask):
         return answers
 
 
-def _split_around_mask(number, text):
+def _split_around_mask(number, text, split):
     before, *after = text.split(MASKED)
     if len(after) != 1:
         raise TextError(number, f"must have one {MASKED}; received {len(after)} in {text!r:.60}.")
-    return [*split_words(before), MASKED, *split_words(after[0])]
+    return [*split(before), MASKED, *split(after[0])]
 
 
 def _logits_of(model):

@@ -22,6 +22,7 @@ from ..data.lengths import LONGEST, group_by_length, next_power_of_two, pad
 from ..generation import Decoding
 from ..ids import END, PADDING
 from ..models import LanguageModel
+from ..normal_forms import check_form, normalized
 from ..tokenizers import Tokenizer, checked_texts
 from .task import Task
 
@@ -73,6 +74,8 @@ class TextGenerator(Task):
         append_end: bool, whether its training texts end with END; False: they were chunks of
             longer texts.
         batch_size: int, maximum number of texts per batch.
+        normalization: str, the form of the training data, which every text is brought into, see
+            `data.normalized`; None: texts stay as they are, as an imported GPT-2 reads them.
         **kwargs: name of `keras.Model`.
 
     Call arguments: those of `LanguageModel`: ids in, logits out.
@@ -83,7 +86,7 @@ class TextGenerator(Task):
     """
 
     parts = ("model", "tokenizer")
-    settings = ("window", "append_end", "batch_size")
+    settings = ("window", "append_end", "batch_size", "normalization")
 
     def __init__(
         self,
@@ -92,9 +95,11 @@ class TextGenerator(Task):
         window: int | None = None,
         append_end: bool = True,
         batch_size: int = 64,
+        normalization: str | None = None,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
+        check_form(normalization)
         window = model.max_length if window is None else window
         check_optional(2, window=window)
         check_at_least(1, batch_size=batch_size)
@@ -109,6 +114,7 @@ class TextGenerator(Task):
         self.window = window
         self.append_end = append_end
         self.batch_size = batch_size
+        self.normalization = normalization
 
     @property
     def _decoding(self):
@@ -141,7 +147,8 @@ class TextGenerator(Task):
                 alone, not on the rest of its batch.
 
         Returns:
-            list of str, each prompt with its continuation, in the same order.
+            list of str, each prompt with its continuation, in the same order and in the normal form
+            of the training data.
 
         Raises:
             ValueError: A prompt is not text, or an option is out of range.
@@ -150,7 +157,7 @@ class TextGenerator(Task):
         check_at_least(0, seed=seed)
         check_from_0(temperature=temperature)
         sampling = SamplingConfig(temperature, top_k, top_p) if temperature else None
-        prompts = checked_texts(prompts)
+        prompts = self.normalized(prompts)
         prompt_ids = self._encode(prompts)
         continuations = [_Continuation(n, ids, max_tokens) for n, ids in enumerate(prompt_ids)]
         self._continue(continuations, sampling, seed)
@@ -159,6 +166,14 @@ class TextGenerator(Task):
         after = self.tokenizer.decode([continuation.ids for continuation in continuations])
         texts = zip(prompts, before, after, strict=True)
         return [prompt + text[len(start) :] for prompt, start, text in texts]
+
+    def normalized(self, texts: Iterable[str]) -> list[str]:
+        """Texts in the form of the training data; `generate` and `score` do this themselves.
+
+        Raises:
+            ValueError: An item is not text.
+        """
+        return [normalized(text, self.normalization) for text in checked_texts(texts)]
 
     def _continue(self, continuations, sampling, seed):
         """Extends the continuations, window by window, until all are done."""
@@ -218,7 +233,7 @@ class TextGenerator(Task):
             ValueError: An item is not text, or empty; or `overlap` is out of range.
         """
         check_rates(overlap=overlap)
-        texts = checked_texts(texts)
+        texts = self.normalized(texts)
         sequences = self._encode(texts)
         self._check_scored(sequences)
         if self.append_end:

@@ -14,12 +14,12 @@ from .. import backend
 from ..attention import attention_scores
 from ..checks import check, check_at_least, check_optional
 from ..configuration import GenerationConfig, SamplingConfig
-from ..data import cleaning
 from ..data.lengths import group_by_length, pad
 from ..generation import Decoding
 from ..generation import length_penalty as penalty_of
 from ..ids import END, START
 from ..models import Transformer
+from ..normal_forms import check_form, normalized
 from ..tokenizers import Tokenizer, checked_texts
 from .task import Task
 
@@ -67,8 +67,8 @@ class Translator(Task):
         transformer: `Transformer`.
         source_tokenizer: `Tokenizer`, such as `train_tokenizer` returns.
         target_tokenizer: `Tokenizer`; None: that of the source.
-        normalization: str, the Unicode normal form of the training data, which every text of
-            either side is brought into, see `data.clean`; None: none.
+        normalization: str, the form of the training data, which every text of either side is
+            brought into, see `data.normalized`; None: texts stay as they are.
         lowercase: bool, whether every text is lowercased, as the training data was.
         config: `GenerationConfig`, the defaults of `translate`.
         name: str, name of the `keras.Model`.
@@ -101,6 +101,7 @@ class Translator(Task):
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer or source_tokenizer
         self._check_tokenizers()
+        check_form(normalization)
         self.normalization = normalization
         self.lowercase = lowercase
         self.config = (config or GenerationConfig()).replace(**changes)
@@ -378,13 +379,13 @@ class Translator(Task):
             texts: list of str.
 
         Returns:
-            list of str: in the Unicode normal form `normalization`, in lower case if `lowercase`.
+            list of str: in the form `normalization`, in lower case if `lowercase`.
 
         Raises:
             ValueError: An item is not text.
         """
         form = self.normalization, self.lowercase
-        return [cleaning.normalized(text, *form) for text in checked_texts(texts)]
+        return [normalized(text, *form) for text in checked_texts(texts)]
 
     def length_limits(
         self, lengths: Any, prefixes: Any = None, config: GenerationConfig | None = None
@@ -448,7 +449,8 @@ class Translator(Task):
             numbers: list of int, which texts.
             batch: dict, arguments of `Decoding.greedy`.
         """
-        ids = self._encode(texts)
+        texts = self.normalized(texts)
+        ids = self._source_ids(texts)
         if prefixes is not None:
             prefixes = self._encode_targets(prefixes, "Prefix")
             check(
@@ -474,8 +476,12 @@ class Translator(Task):
 
     def _encode(self, texts):
         """The ids of each source text, END included."""
+        return self._source_ids(self.normalized(texts))
+
+    def _source_ids(self, texts):
+        """The same for texts that are normalized."""
         self._check_tokenizers()
-        sequences = [[*ids, END] for ids in self.source_tokenizer.encode(self.normalized(texts))]
+        sequences = [[*ids, END] for ids in self.source_tokenizer.encode(texts)]
         self._check_lengths(sequences)
         return sequences
 

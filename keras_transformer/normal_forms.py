@@ -1,0 +1,43 @@
+"""One text, one form: Unicode's normal forms, without the characters that nobody sees."""
+
+import re
+import unicodedata
+
+from .checks import check
+
+FORMS = ("NFC", "NFKC", "NFD", "NFKD")
+
+# Soft hyphen, zero-width space, byte-order mark and word joiner, marks of direction, and the like,
+# as a class of characters. Zero-width joiners stay: they change letters of Persian, Hindi, ...
+INVISIBLE = (
+    "[\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb]"
+)
+_INVISIBLE = re.compile(INVISIBLE)
+
+
+def check_form(normalization: str | None) -> None:
+    """Raises a ValueError if there is no such normal form."""
+    expected = f"normalization must be one of {', '.join(FORMS)} or None"
+    check(normalization in (None, *FORMS), expected, normalization=normalization)
+
+
+def normalized(text: str, normalization: str | None = "NFC", lowercase: bool = False) -> str:
+    """One text in the form in which tasks read it, and `data.clean` returns it.
+
+    Args:
+        text: str.
+        normalization: str, a Unicode normal form: "NFC" (canonical: the same text in other bytes),
+            "NFKC" (also replaces full-width letters and the like by plain ones), "NFD" or "NFKD".
+            Invisible characters, such as soft hyphens and marks of direction, are removed. None:
+            all characters stay as they are.
+        lowercase: bool, whether to convert everything to lower case.
+
+    Returns:
+        str.
+    """
+    if normalization is not None and not text.isascii():
+        text = _INVISIBLE.sub("", text)
+    text = text.lower() if lowercase else text
+    if normalization is None:
+        return text
+    return unicodedata.normalize(normalization, text)  # type: ignore[arg-type]  # any str
