@@ -114,6 +114,15 @@ def test_an_invalid_line_of_a_treebank_is_named(write, content, column, message)
 # Lines of a word and its tag
 
 
+@pytest.mark.parametrize("blank", ["\u3000", "\u00a0", "\u2003"])
+def test_a_wide_space_is_a_word_as_others(write, blank):
+    treebank = write(ROW + ROW.replace("1\tHe\the", f"2\t{blank}\t_"))
+    assert read_conllu(treebank).words == [["He", blank]]
+    assert read_conllu(treebank).tags == [["PRON", "PRON"]]
+    lines = write(f"He \tPRON\n {blank}\tSYM\n{blank}\nHe\tPRON")
+    assert read_tagged_lines(lines).words == [["He", blank], ["He"]]
+
+
 def test_blank_lines_separate_the_sentences(write):
     path = write("\nI\tPRON\n saw \t VERB\r\n \n\n#\tSYM\n10 000\tNUM")
     assert read_tagged_lines(path) == (

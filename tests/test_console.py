@@ -415,6 +415,8 @@ def test_a_tagger_answers_word_slash_tag(command, models, small_tasks):
     (pairs,) = small_tasks["tagger"].tag([["The", "dog's", "cat"]])
     result = command("predict", models["tagger"], "--words", "The dog's cat")
     assert result.stdout == " ".join(f"{word}/{tag}" for word, tag in pairs) + "\n"
+    result = command("predict", models["tagger"], "--words", " a\u00a0b \t\u3000")
+    assert [one[:-1].split("/")[0] for one in result.stdout.split(" ")] == ["a\u00a0b", "\u3000"]
 
 
 def test_a_classifier_answers_label_tab_probability(command, models, small_tasks):

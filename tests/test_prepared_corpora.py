@@ -653,6 +653,13 @@ def test_texts_and_a_given_vocabulary(tmp_path, monkeypatch, command, small_task
     spm = ["--vocabulary-from", "one/vocabulary.spm"]
     out, errors, code = command("three", "--texts", "-", *spm, stdin=b"the dog")
     assert code is None and Corpus("three")[0][0].tolist() == corpus[0][0].tolist()
+    (tmp_path / "d.txt").write_text("de\u0301\u00adja\u0300\n", "utf-8")
+    for form, text in ("NFC", "d\u00e9j\u00e0"), ("none", "de\u0301\u00adja\u0300"):
+        options = ["--texts", "d.txt", "--vocabulary", "char", "--normalization", form]
+        command(form, *options)
+        (tokenizer,) = Corpus(form).tokenizers()
+        assert tokenizer.decode(Corpus(form)[0]) == [text]
+        assert Corpus(form).cleaning == {"normalization": None if form == "none" else form}
     out, errors, code = command("no", "--pairs", "a.txt", "--vocabulary-from", "generator.keras")
     assert "generator.keras holds no vocabulary for pairs" in errors and code
 

@@ -9,6 +9,8 @@ import keras
 import numpy as np
 import pytest
 
+import keras_transformer as kt
+
 SCRIPTS = pathlib.Path(__file__).parents[1] / "scripts"
 SIZES = ["--num-layers", "1", "--d-model", "16", "--num-heads", "2", "--d-ff", "16"]
 STEPS = ["--batch-size", "16", "--schedule", "paper", "--warmup-steps", "5"]
@@ -136,6 +138,24 @@ def test_a_language_model_of_chunks_is_scored_on_all_of_a_text_and_continues_pro
     (expected,) = generator.generate(["the "], 30, 0)
     assert answered.stdout == expected.replace("\n", "\\n") + "\n"
     assert len(generator.tokenizer.encode([expected])[0]) >= 34
+
+
+@pytest.mark.slow
+def test_a_language_model_learns_one_normal_form_and_keeps_it(inside, tmp_path):
+    text = "un cafe\u0301 de\u0301ja\u0300 la\u0300\n" * 60
+    (tmp_path / "text.txt").write_text(text, "utf-8")
+    options = ["--train", tmp_path / "text.txt", "--lines", "--vocabulary", "char"]
+    for form in ("NFC", "none"):
+        given = [*options, "--normalization", form]
+        trained(inside, "train_language_model", tmp_path / form, *given, epochs="1")
+    normal, raw = (kt.load(tmp_path / form / "model.keras") for form in ("NFC", "none"))
+    assert (normal.normalization, raw.normalization) == ("NFC", None)
+    typed, composed = ["cafe\u0301"], ["caf\u00e9"]
+    assert normal.generate(typed, 5, 0) == normal.generate(composed, 5, 0)
+    assert normal.tokenizer.unknown_share(composed) == 0 < raw.tokenizer.unknown_share(composed)
+    tuned = ["--init-from", tmp_path / "NFC" / "model.keras", "--train", tmp_path / "text.txt"]
+    trained(inside, "train_language_model", tmp_path / "tuned", *tuned, epochs="1")
+    assert kt.load(tmp_path / "tuned" / "model.keras").normalization == "NFC"
 
 
 @pytest.mark.slow

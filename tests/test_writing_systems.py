@@ -5,6 +5,7 @@ import itertools
 import json
 import unicodedata
 
+import keras
 import numpy as np
 import pytest
 import regex
@@ -218,7 +219,47 @@ def test_a_vocabulary_without_a_segmentation_reads_as_the_code_that_wrote_it():
         WordVocabulary([], [], normalization="nfc")
 
 
+@pytest.mark.once
+@pytest.mark.parametrize("script", WITHOUT_BLANKS)
+def test_every_character_of_a_long_text_without_blanks_is_read(script):
+    letters, _ = letters_and_marks(script)
+    text = "".join(np.random.default_rng(5).choice(letters[:30], 40))
+    vocabulary = WordVocabulary.learn([split_words(text), letters[:31]])
+    (given,), _ = vocabulary.encode([vocabulary.split(text)])
+    for place in range(40):
+        other = text[:place] + letters[30] + text[place + 1 :]
+        (changed,), _ = vocabulary.encode([vocabulary.split(other)])
+        assert (changed[: place + 1] != given[: place + 1]).any() or len(changed) != len(given)
+
+
 # Tasks
+
+
+@pytest.mark.slow
+def test_a_classifier_of_chinese_learns_what_is_in_the_middle_of_a_clause():
+    rng = np.random.default_rng(0)
+    characters = [*"天地人你我他上下左右中大小多少开关来去出入前后里外山水火土木日月星云雨风花草"]
+
+    def clauses(number):
+        labels = rng.integers(2, size=number)
+        ends = ("".join(row) for row in rng.choice(characters, (2 * number, 12)))
+        middles = (("很难看", "很好看")[label] for label in labels)
+        rows = zip(ends, middles, ends, strict=False)
+        return ["".join(row) for row in rows], [f"{label}" for label in labels]
+
+    texts, labels = clauses(1000)
+    words = [split_words(text) for text in texts]
+    vocabulary = WordVocabulary.learn(words)
+    sizes = dict(num_layers=1, d_model=32, num_heads=2, d_ff=64, dropout=0.0)
+    ids = vocabulary.num_words, vocabulary.num_characters
+    model = kt.ClassificationModel(*ids, 3, **sizes)
+    model.compile(optimizer=keras.optimizers.Adam(3e-3), loss=kt.TokenCrossEntropy())
+    label_ids = [1 + int(label) for label in labels]
+    model.fit(kt.WordBatches(*vocabulary.encode(words), label_ids, batch_size=32), epochs=6)
+    classifier = kt.Classifier(model, vocabulary, ["0", "1"])
+    texts, labels = clauses(200)
+    found = [each.label for each in classifier.classify(texts)]
+    assert np.mean(np.array(found) == labels) > 0.95
 
 
 @pytest.fixture(scope="module")
@@ -241,7 +282,9 @@ def world_tasks(randomize, restless):
         "generate": kt.TextGenerator(
             language, tokenizer, window=64, append_end=False, normalization="NFC"
         ),
-        "translate": restless_translator(tokenizer, restless, normalization="NFC"),
+        "translate": restless_translator(
+            tokenizer, restless, normalization="NFC", max_length_ratio=0.2
+        ),
     }
 
 
@@ -323,3 +366,15 @@ def test_engines_read_words_and_normal_forms_as_the_task_does(
     for texts in forms_of(made_up(number)).values():
         given = [f"[MASK] {text}" for text in texts] if kind == "fill" else texts
         assert_same(run_here(task, format, given, max_tokens=5), ask(kind, task, texts))
+
+
+@pytest.mark.slow
+def test_a_marian_folder_says_how_texts_are_normalized(world_tasks, randomize, run_here):
+    tokenizer = world_tasks["translate"].source_tokenizer
+    sizes = dict(num_layers=1, d_model=8, num_heads=2, d_ff=16)
+    model = randomize(kt.Transformer(tokenizer.vocabulary_size(), **sizes))
+    translator = kt.Translator(model, tokenizer, normalization="NFC")
+    forms = forms_of(made_up(20))
+    answers = [run_here(translator, "marian", texts) for texts in forms.values()]
+    assert answers == 3 * answers[:1]
+    assert len(set(answers[0])) > 5
