@@ -137,7 +137,7 @@ def prepare(options, splits, initial):
 
 
 def unknown(classifier, examples):
-    words = [kt.split_words(text) for text in examples.texts]
+    words = [classifier.vocabulary.split(text) for text in examples.texts]
     return {"words": classifier.vocabulary.unknown_share(words)}
 
 

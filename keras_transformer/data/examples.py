@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from ..checks import check_rates
+from ..normal_forms import normalized
 
 Record = TypeVar("Record", bound=tuple)
 FEWEST_DISTINCT = 10  # texts that can be split without losing kinds of them
@@ -201,7 +202,7 @@ def num_shared(examples: Any, others: Any) -> int:
 
 
 def text_key(item: Any) -> Any:
-    """What texts have in common that differ in case and blanks alone; of words, a tuple."""
+    """What texts share that differ in case, blanks and normal form alone; of words, a tuple."""
     if isinstance(item, (list, tuple)):
         return tuple(map(text_key, item))
-    return " ".join(item.split()).casefold() if isinstance(item, str) else item
+    return " ".join(normalized(item).split()).casefold() if isinstance(item, str) else item
