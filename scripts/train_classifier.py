@@ -130,7 +130,7 @@ def prepare(options, splits, initial):
     )
     classifier = kt.Classifier(model, vocabulary, labels)
     if splits.test:
-        test = [kt.split_words(text) for text in splits.test.texts]
+        test = [split(text) for text in splits.test.texts]
         with naming_lines(options, "test", test):
             classifier.check_texts(test)
     return classifier, train, valid

@@ -29,7 +29,7 @@ from ..tokenizers import MODEL_TYPES
 from .files import check_used, load_task
 
 SCANNED = 10_000  # examples in which unknown tokens are counted
-FILTERS = ("normalization", "lowercase", "max_characters", "max_ratio", "unique")
+FILTERS = ("lowercase", "max_characters", "max_ratio", "unique")  # of pairs
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -178,7 +178,7 @@ def _dataset(options):
 
 
 def _cleaning(options, kind):
-    names = FILTERS if kind == "pairs" else FILTERS[:1]
+    names = ("normalization", *(FILTERS if kind == "pairs" else ()))
     cleaning = {name: getattr(options, name) for name in names}
     if cleaning["normalization"] == "none":
         cleaning["normalization"] = None

@@ -24,12 +24,12 @@ import lzma
 import os
 import re
 import sys
-import unicodedata
 import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..checks import check, check_at_least
+from ..normal_forms import normalized
 from .examples import Examples, LabeledTexts, TaggedSentences, collect, collect_complete
 
 CONLLU_COLUMNS = "ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC".split()
@@ -448,7 +448,7 @@ def find_line(paths: Iterable[PathLike], text: str | list[str]) -> str | None:
     """
 
     def key(text):
-        return "".join(unicodedata.normalize("NFC", text).casefold().split())
+        return "".join(normalized(text).casefold().split())
 
     wanted = key("".join(text))
     for path in paths if wanted else ():

@@ -278,7 +278,7 @@ class TextGenerator(Task):
 
     def check_texts(self, texts: Iterable[str]) -> None:
         """As `Task.check_texts`, of texts to be scored: none may be empty."""
-        texts = checked_texts(texts)
+        texts = self.normalized(texts)
         self._check_scored(self._encode(texts))
 
     def _check_scored(self, sequences):
