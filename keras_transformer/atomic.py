@@ -1,70 +1,362 @@
-"""Atomic writes: a file or folder appears complete and on disk, or not at all."""
+"""How the package writes and removes files, one rule for runs, corpora, exports and all outputs.
+
+- A file or folder appears complete and on disk, or not at all; the old one stays until then.
+- Only a missing or a regular file is replaced. A link is followed and stays, a pipe or a device is
+  written to, a folder is refused. The new file has the permissions of the old one; another name of
+  the old one (a hard link) keeps the old content.
+- In a folder, only what the package can prove to have written is replaced or removed: the files
+  that the manifest of an export lists (`atomic_folder`), or those of a run or corpus by the names
+  that were free when it began (`OwnedFiles`). All other files stay; where they are in the way, the
+  first one is named before any work.
+- An output is neither an input nor another output (`check_files`), and it has a name: an empty one,
+  as that of an unset variable, is not the current folder.
+"""
 
 import contextlib
+import dataclasses
 import errno
+import glob
+import hashlib
+import itertools
+import json
 import os
 import pathlib
+import platform
 import shutil
-from collections.abc import Iterator
+import stat
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from .checks import check
+
+PathLike = str | os.PathLike
 
 NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)  # of an OSError: no space, or a limit met
+MANIFEST = ".keras_transformer.json"  # in an export, lists what else is in it
+LOCK = ".lock"
+TEMPORARY = f".unfinished-{'[0-9a-f]' * 16}-*"  # what `_temporary` names
+_numbers = itertools.count(1)
 
 
 @contextlib.contextmanager
-def atomic_write(path: str | os.PathLike) -> Iterator[pathlib.Path]:
+def atomic_write(path: PathLike) -> Iterator[pathlib.Path]:
     """Yields a temporary path to write to, which replaces `path` when the block has succeeded.
 
     If the block raises or the process is killed, `path` keeps its previous content. The new content
-    is flushed to disk before it replaces the old one.
+    is flushed to disk before it replaces the old one. A pipe or device receives it at the end.
 
     Args:
         path: Path of the file; its folder must exist.
+
+    Raises:
+        IsADirectoryError: It is a folder.
+        PermissionError: It may not be written to.
     """
-    path = pathlib.Path(path)
-    temporary = path.with_name(f".unfinished.{path.name}")
-    try:
-        with _naming(path):
+    path = named(path)
+    with _naming(path):
+        target = _target(path)
+        if target is None:
+            with tempfile.TemporaryDirectory(prefix="keras-transformer-") as folder:
+                temporary = pathlib.Path(folder, path.name)
+                yield temporary
+                _copy_into(temporary, path)
+            return
+        temporary = _temporary(target)
+        try:
             yield temporary
             _flush_to_disk(temporary)
-            os.replace(temporary, path)
-            _flush_to_disk(path.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
+            _replace(temporary, target)
+        finally:
+            _remove(temporary)
 
 
-def write_text(path: str | os.PathLike, text: str) -> None:
+def write_text(path: PathLike, text: str) -> None:
     """Writes a text file atomically, in UTF-8."""
     with atomic_write(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 @contextlib.contextmanager
-def atomic_folder(path: str | os.PathLike) -> Iterator[pathlib.Path]:
-    """Yields an empty temporary folder, which replaces `path` when the block has succeeded.
+def atomic_folder(path: PathLike, overwrite: bool = False) -> Iterator[pathlib.Path]:
+    """Yields an empty temporary folder, which becomes `path` when the block has succeeded.
 
-    If the block raises, `path` keeps its previous content.
+    If the block raises, `path` stays as it was. If the process is killed, so it does, or the next
+    call restores it. A manifest lists the files of the folder.
 
     Args:
         path: Path of the folder; folders above it are made.
+        overwrite: bool, whether it may replace a folder that this function wrote, and that holds
+            no other files.
+
+    Raises:
+        ValueError: See `check_folder`.
     """
-    path = pathlib.Path(path)
-    temporary = path.with_name(f".unfinished.{path.name}")
-    shutil.rmtree(temporary, ignore_errors=True)
+    folder = check_folder(path, overwrite=overwrite)
+    temporary, aside = _temporary(folder), _temporary(folder, ".replaced")
+    missing = [parent for parent in folder.parents if not parent.exists()]
     try:
         with _naming(path):
             temporary.mkdir(parents=True)
             yield temporary
-            for file in temporary.rglob("*"):
-                _flush_to_disk(file)
-            if path.is_dir():
-                shutil.rmtree(path)
-            os.replace(temporary, path)
-            _flush_to_disk(path.parent)
+            entries = [entry.relative_to(temporary).as_posix() for entry in _entries(temporary)]
+            content = {"written_by": "keras_transformer", "files": sorted(entries)}
+            (temporary / MANIFEST).write_text(json.dumps(content, indent=2) + "\n", "utf-8")
+            for entry in _entries(temporary):
+                _flush_to_disk(entry)
+            if check_folder(path, overwrite=overwrite).exists():  # once more: that took a while
+                _keep_permissions(folder, temporary)
+                os.rename(folder, aside)
+            try:
+                os.rename(temporary, folder)
+            except BaseException:
+                if aside.exists():
+                    os.rename(aside, folder)
+                raise
+            _flush_to_disk(folder.parent)
+            _remove_listed(aside)
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        _remove(temporary)
+        for parent in missing:  # innermost first; those that hold nothing
+            with contextlib.suppress(OSError):
+                parent.rmdir()
 
 
-def check_space(path: str | os.PathLike, num_bytes: int, number: int = 1) -> None:
+@dataclasses.dataclass(frozen=True)
+class OwnedFiles:
+    """The files that a run or a corpus may have in its folder, beside files of others.
+
+    What is proven: a marker is written into a folder that holds none of these names; from then on
+    they are the run's or the corpus's. Overwriting sets the old files aside, in a folder
+    .replaced-N, until new ones are complete.
+
+    Args:
+        kind: str, "run" or "corpus", for messages.
+        markers: names of JSON files, one of which makes a folder a run or a corpus.
+        keys: what such a file has, so that it is not one of another program.
+        patterns: the other names, relative, as `glob` takes them.
+        last: the name whose file is written when the others are complete.
+    """
+
+    kind: str
+    markers: tuple[str, ...]
+    keys: tuple[str, ...]
+    patterns: tuple[str, ...]
+    last: str
+
+    def are_in(self, folder: pathlib.Path) -> bool:
+        """Whether a folder holds such a run or corpus."""
+        return any(self.content(folder / name) is not None for name in self.markers)
+
+    def content(self, marker: pathlib.Path) -> dict[str, Any] | None:
+        """What a marker holds; None if it is missing, damaged, or of another program."""
+        content = _json(marker)
+        return content if all(key in content for key in self.keys) else None
+
+    def check(self, folder: PathLike) -> pathlib.Path:
+        """Refuses a folder that cannot be written, or in which files of others are in the way.
+
+        Returns:
+            pathlib.Path of the folder.
+
+        Raises:
+            FileExistsError: A file has a name of a run, and no marker proves that it is the run's.
+            NotADirectoryError, PermissionError: The folder cannot be written.
+            ValueError: It has no name.
+        """
+        given, folder = named(folder, "The folder"), pathlib.Path(os.path.realpath(folder))
+        check(folder != folder.parent, "The folder must not be the root", folder=str(given))
+        _check_writable(folder, given, f"the {self.kind} needs a folder")
+        foreign = None
+        if not self.are_in(folder) and self._interrupted(folder) is None:
+            foreign = next(iter(self._files(folder)), None)
+        with contextlib.suppress(FileNotFoundError):
+            lock = os.lstat(folder / LOCK)  # which is emptied when it is opened
+            if not stat.S_ISREG(lock.st_mode) or lock.st_size:
+                foreign = LOCK
+        if foreign:
+            raise FileExistsError(
+                f"{given} holds {foreign}, which does not belong to a {self.kind} and would be "
+                "replaced by one. Choose another --output, or an empty folder."
+            )
+        return given
+
+    def check_inputs(self, folder: PathLike, inputs: Iterable[PathLike]) -> None:
+        """Refuses inputs among the files that would be replaced.
+
+        Raises:
+            ValueError: One is.
+        """
+        folder = pathlib.Path(folder)
+        ours = {_identity(folder / name) for name in self._files(folder)}
+        for path in inputs:
+            check(
+                _identity(path) not in ours,
+                f"An input must not be a file of the {self.kind} that {folder} holds, which is "
+                "replaced; choose another --output",
+                input=str(path),
+            )
+
+    def set_aside(self, folder: pathlib.Path) -> None:
+        """Moves the files of a run to a folder .replaced-N in it; those of an unfinished one go.
+
+        A kill at any moment leaves the old run, or a folder that `check` accepts for a new one.
+
+        Raises:
+            FileExistsError: A file lies behind a link; nothing is moved.
+        """
+        names = self._files(folder)
+        for name in names:
+            for parent in pathlib.PurePath(name).parents:
+                if (folder / parent).is_symlink() and parent.name:
+                    raise FileExistsError(
+                        f"{folder / name} lies behind the link {parent} and is kept. Remove the "
+                        "link, or choose another --output."
+                    )
+        number = 1 + max(map(_number_of, folder.glob(".repl*-*")), default=0)
+        if not names and self._interrupted(folder) is None:
+            return
+        moving = self._interrupted(folder) or folder / f".replacing-{number}"
+        moving.mkdir(exist_ok=True)
+        for name in names:  # the markers first
+            (moving / name).parent.mkdir(parents=True, exist_ok=True)
+            os.rename(folder / name, moving / name)
+        _remove_empty(folder, names)
+        aside = moving.with_name(f".replaced-{_number_of(moving)}")
+        os.rename(moving, aside)
+        if os.path.lexists(aside / self.last):
+            self.remove_replaced(folder, but=aside)
+        else:
+            self._remove(aside)
+
+    def remove_replaced(self, folder: pathlib.Path, but: pathlib.Path | None = None) -> None:
+        """Removes what `set_aside` has kept, since something newer is complete."""
+        for aside in folder.glob(".replaced-[0-9]*"):
+            if aside != but and not aside.is_symlink() and self.are_in(aside):
+                self._remove(aside)
+
+    def _remove(self, folder):
+        names = self._files(folder)
+        for name in reversed(names):  # the markers last
+            os.unlink(folder / name)
+        _remove_empty(folder, names)
+        with contextlib.suppress(OSError):  # someone has put a file there
+            folder.rmdir()
+
+    def _interrupted(self, folder):
+        """Where an interrupted `set_aside` was moving files; None if there was none."""
+        found = sorted(folder.glob(".replacing-[0-9]*"))
+        return next((p for p in found if not p.is_symlink() and self.are_in(p)), None)
+
+    def _files(self, folder):
+        """The names in a folder that are a run's or corpus's, markers first."""
+        names = list(self.markers)
+        for pattern in self.patterns:
+            first, *others = pathlib.PurePath(pattern).parts
+            if others and os.path.lexists(folder / first) and not (folder / first).is_dir():
+                names.append(first)  # where a folder is needed
+            found = glob.glob(pattern, root_dir=folder, recursive=True, include_hidden=True)
+            names += sorted(found)
+        return [name for name in dict.fromkeys(names) if os.path.lexists(folder / name)]
+
+
+def named(path: PathLike, what: str = "The output") -> pathlib.Path:
+    """The path, unless it is empty: `pathlib.Path("")` is the current folder.
+
+    Raises:
+        ValueError: It is empty, as that of an unset variable is.
+    """
+    check(os.fspath(path), f"{what} must have a name", path=os.fspath(path))
+    return pathlib.Path(path)
+
+
+def check_files(
+    outputs: Mapping[str, PathLike | None], inputs: Mapping[str, PathLike | None] | None = None
+) -> None:
+    """Refuses, before the work, files that could not be written after it, or must not be.
+
+    Args:
+        outputs: the files to write, by the names of their options; None: not given.
+        inputs: the files to read, by the names of theirs; "-" is the standard input.
+
+    Raises:
+        ValueError: Two are one file, whatever they are called, or one has no name.
+        OSError: A file could not be written.
+    """
+    known = {_identity(path): name for name, path in (inputs or {}).items() if path}
+    for option, path in outputs.items():
+        if path is None:
+            continue
+        path = named(path, option)
+        target, identity = _target(path, option), _identity(path)
+        if target is not None and not target.parent.is_dir():
+            parent = target.parent if path.is_symlink() else path.parent
+            raise FileNotFoundError(
+                f"{option} must name a file in an existing folder; there is no {parent}."
+            )
+        if target is not None and not os.access(target.parent, os.W_OK):
+            raise PermissionError(
+                f"{option} must name a file in a writable folder; received {path}."
+            )
+        if identity and identity in known:
+            raise ValueError(
+                f"{option} must be another file than {known[identity]}; received {path} for both."
+            )
+        known[identity] = option
+
+
+def check_folder(
+    path: PathLike,
+    option: str = "folder",
+    overwrite: bool = False,
+    inputs: Iterable[PathLike] = (),
+) -> pathlib.Path:
+    """Refuses, before the work, a folder that `atomic_folder` could not write, or must not.
+
+    Args:
+        path: the folder.
+        option: str, what to choose instead, for the sentence.
+        overwrite: bool, whether it may be replaced.
+        inputs: files to read, which must not be in it.
+
+    Returns:
+        pathlib.Path, links followed.
+
+    Raises:
+        ValueError: It exists and is neither empty nor to be replaced, holds a file that is not of
+            an earlier export, an input, or the current folder, or has no name.
+        NotADirectoryError, PermissionError: It cannot be written.
+    """
+    given, folder = named(path, option), pathlib.Path(os.path.realpath(path))
+    _restore(folder)
+    here = pathlib.Path(os.path.realpath("."))
+    if folder in (here, *here.parents) or os.path.ismount(folder):
+        raise ValueError(
+            f"{given} cannot be replaced as a whole: it is or holds the current folder, or is a "
+            f"mounted disk. Choose another {option}, such as {given / 'export'}."
+        )
+    _check_writable(folder.parent, given, f"{option} needs a folder")
+    if not os.path.lexists(folder):
+        return folder
+    if not folder.is_dir():
+        raise NotADirectoryError(f"{given} is a file; choose another {option}.")
+    if any(os.scandir(folder)) and not overwrite:
+        how = "--overwrite" if option.startswith("--") else "overwrite=True"
+        raise ValueError(f"{given} exists; choose another {option}, or pass {how}.")
+    foreign = _first_foreign(folder)
+    if foreign is not None:
+        raise ValueError(
+            f"{given} holds {foreign}, which does not belong to an export and would be removed. "
+            f"Choose another {option}, or an empty folder."
+        )
+    for each in inputs:
+        if folder in pathlib.Path(os.path.realpath(each)).parents:
+            raise ValueError(f"{given} holds the input {each}. Choose another {option}.")
+    return folder
+
+
+def check_space(path: PathLike, num_bytes: int, number: int = 1) -> None:
     """Refuses files for which there is no room, before a library begins to write them.
 
     HDF5 ends the process when a disk is full.
@@ -77,11 +369,11 @@ def check_space(path: str | os.PathLike, num_bytes: int, number: int = 1) -> Non
     Raises:
         OSError: There is less space, or a limit for the size of a file is lower.
     """
-    path = pathlib.Path(path)
-    probes = [path.with_name(f".unfinished.{n}.{path.name}") for n in range(number)]
+    path = pathlib.Path(os.path.realpath(path))
+    probes = [_temporary(path) for _ in range(number)]
     try:
         for probe in probes:
-            with open(probe, "wb") as file:
+            with open(probe, "xb") as file:
                 if hasattr(os, "posix_fallocate"):  # not on macOS and Windows
                     os.posix_fallocate(file.fileno(), 0, num_bytes)
     except OSError as error:
@@ -95,7 +387,13 @@ def check_space(path: str | os.PathLike, num_bytes: int, number: int = 1) -> Non
         ) from error
     finally:
         for probe in probes:
-            probe.unlink(missing_ok=True)
+            _remove(probe)
+
+
+def rename_damaged(path: pathlib.Path) -> None:
+    """Renames a file to damaged-NAME, or damaged-N-NAME, so that nothing is replaced."""
+    names = (f"damaged-{number}{path.name}" for number in ("", *(f"{n}-" for n in range(2, 1000))))
+    path.rename(next(p for p in map(path.with_name, names) if not os.path.lexists(p)))
 
 
 @contextlib.contextmanager
@@ -107,6 +405,194 @@ def _naming(path):
         if error.errno and not error.filename:
             error.filename = str(path)
         raise
+
+
+def _target(path, option="The output"):
+    """The regular or missing file behind a path, links followed; None: to be written in place."""
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return pathlib.Path(os.path.realpath(path))
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(f"{option} must name a file; received the folder {path}.")
+    if not os.access(path, os.W_OK) or stat.S_ISSOCK(mode):
+        raise PermissionError(f"{option} must name a file that can be written; received {path}.")
+    if not stat.S_ISREG(mode) or _descriptor(path) is not None or os.path.ismount(path):
+        return None
+    return pathlib.Path(os.path.realpath(path))
+
+
+def _descriptor(path):
+    """The number of the open file that a path such as /dev/stdout stands for; else None."""
+    path = os.fspath(path)
+    for _ in range(40):  # as many links as Linux follows
+        folder = os.path.realpath(os.path.dirname(path) or ".")
+        path = os.path.join(folder, os.path.basename(path))
+        if folder == f"/proc/{os.getpid()}/fd":
+            return int(os.path.basename(path))
+        if not os.path.islink(path):
+            break
+        path = os.path.join(folder, os.readlink(path))
+    return None
+
+
+def _copy_into(temporary, path):
+    """Writes a file into a pipe, a device or an open file, after what was printed before."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    number = _descriptor(path)
+    with (
+        open(temporary, "rb") as content,
+        open(path if number is None else os.dup(number), "wb") as file,
+    ):
+        shutil.copyfileobj(content, file)
+
+
+def _temporary(path, prefix=".unfinished"):
+    """A path beside another one that nobody else uses; what dead processes left there goes."""
+    if prefix == ".unfinished":
+        for left in _left_behind(path, prefix):
+            _remove(left)
+    own = f"{_start(path, prefix)}{os.getpid()}-{next(_numbers)}"
+    return path.with_name(own + "".join(path.suffixes[-2:]))
+
+
+def _start(path, prefix):
+    """How the names of temporary files for a path begin, on this computer."""
+    name = os.fsencode(f"{platform.node()}/{path.name}")
+    return f"{prefix}-{hashlib.blake2b(name, digest_size=8).hexdigest()}-"
+
+
+def _left_behind(path, prefix):
+    """The temporary files for a path whose process did not live to remove them."""
+    start = _start(path, prefix)
+    for left in path.parent.glob(f"{start}*"):
+        number = left.name.removeprefix(start).partition("-")[0]
+        if number.isdecimal() and not _is_alive(int(number)):
+            yield left
+
+
+def _is_alive(process):
+    if os.name == "nt":  # there, signal 0 is Control-C
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        pass
+    return True
+
+
+def _replace(temporary, target):
+    """Renames onto a missing or regular file alone, even if it has changed meanwhile."""
+    for path in (temporary, target):
+        if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode):
+            raise FileExistsError(f"{target}: a regular file replaces a regular file alone.")
+    _keep_permissions(target, temporary)
+    os.replace(temporary, target)
+    _flush_to_disk(target.parent)
+
+
+def _keep_permissions(old, new):
+    with contextlib.suppress(FileNotFoundError):
+        status = os.stat(old)
+        with contextlib.suppress(OSError, AttributeError):  # the owner, if it may be given
+            os.chown(new, status.st_uid, status.st_gid)
+        os.chmod(new, stat.S_IMODE(status.st_mode))
+
+
+def _restore(folder):
+    """Ends what a killed `atomic_folder` began: without a new folder, the old one comes back."""
+    for left in _left_behind(folder, ".replaced"):
+        if os.path.lexists(folder):
+            _remove_listed(left)
+        else:
+            os.rename(left, folder)
+
+
+def _entries(folder):
+    """All that is in a folder, at any depth; links are not followed."""
+    for root, folders, files in os.walk(folder):
+        for name in sorted([*folders, *files]):
+            yield pathlib.Path(root, name)
+
+
+def _listed(folder):
+    """The names that the manifest of a folder lists."""
+    content = _json(folder / MANIFEST)
+    if content.get("written_by") != "keras_transformer":
+        return set()
+    return {MANIFEST, *map(str, content["files"])}
+
+
+def _json(path):
+    """The object in a JSON file; an empty one if there is no such file or object."""
+    try:
+        content = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _first_foreign(folder):
+    """The first entry of a folder that its manifest does not list, or None."""
+    listed = _listed(folder)
+    names = (entry.relative_to(folder).as_posix() for entry in _entries(folder))
+    return next((name for name in names if name not in listed), None)
+
+
+def _remove_listed(folder):
+    """Removes what the manifest of a folder lists, and the folder unless it holds more."""
+    listed = _listed(folder)
+    for entry in reversed(list(_entries(folder))):
+        if entry.relative_to(folder).as_posix() in listed - {MANIFEST}:
+            with contextlib.suppress(OSError):
+                entry.rmdir() if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+    if listed:
+        (folder / MANIFEST).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+
+
+def _remove(path):
+    """Removes a temporary file or folder, if it is there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _remove_empty(folder, names):
+    """Removes the folders of files that are gone, where they hold no others."""
+    parents = {parent for name in names for parent in pathlib.PurePath(name).parents if parent.name}
+    for parent in sorted(parents, reverse=True):
+        with contextlib.suppress(OSError):
+            (folder / parent).rmdir()
+
+
+def _number_of(path):
+    number = path.name.rpartition("-")[2]
+    return int(number) if number.isdecimal() else 0
+
+
+def _check_writable(folder, given, needs):
+    while not folder.exists():
+        folder = folder.parent
+    if not folder.is_dir():
+        raise NotADirectoryError(f"{folder} is a file; {needs}. Choose another.")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionError(f"{folder} is not writable; choose another folder than {given}.")
+
+
+def _identity(path) -> Any:
+    """Equal for two names of one file, which may be missing; None for a pipe or a device."""
+    try:
+        status = os.fstat(0) if os.fspath(path) == "-" else os.stat(path)
+    except OSError:
+        return os.path.realpath(path)
+    return (status.st_dev, status.st_ino) if stat.S_ISREG(status.st_mode) else None
 
 
 def _flush_to_disk(path):

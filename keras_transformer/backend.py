@@ -20,6 +20,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from .atomic import named
 from .checks import check_at_least
 from .masks import add_look_ahead
 from .shards.processes import num_cores
@@ -693,9 +694,10 @@ def keep_programs(folder: str | os.PathLike) -> None:
         folder: path; it is made when the first program is kept.
 
     Raises:
-        ValueError: On TensorFlow and PyTorch.
+        ValueError: On TensorFlow and PyTorch; or the folder has no name.
         NotADirectoryError: It is a file.
     """
+    named(folder, "The folder for compiled programs")
     if os.path.exists(folder) and not os.path.isdir(folder):
         raise NotADirectoryError(f"{folder} is a file; name a folder for compiled programs.")
     if name() != "jax":

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow's start-up notices
 
@@ -18,6 +19,7 @@ from benchmarks import (
     starting,
     training,
 )
+from keras_transformer.atomic import check_files
 from keras_transformer.streams import standard_streams
 
 HELP = """\
@@ -52,6 +54,11 @@ def main():
     for command in (*of_training, generation, sentences, lengths, exports):
         command.add_command(commands, formatter)
     args = parser.parse_args()
+    values = {f"--{name}": each for name, each in vars(args).items() if isinstance(each, str)}
+    try:
+        check_files({"--json": values.pop("--json", None)}, values)
+    except (OSError, ValueError) as error:
+        sys.exit(f"{error}")
     args.run(args)
 
 

@@ -39,6 +39,7 @@ from keras_transformer.console import load_task
 from keras_transformer.data.lengths import LONGEST
 from keras_transformer.saved_files import ADDED_OPTIONS, FileSummary
 from keras_transformer.training import Run
+from keras_transformer.training.run import FILES
 
 Folder = Annotated[str | None, tyro.conf.arg(metavar="FOLDER")]
 
@@ -299,6 +300,8 @@ def parse(description: str, recipes: dict[str, Any]) -> Any:
     without_help = [word for word in words if word not in ("-h", "--help")]
     blank = recipes[without_data].replace(**unset, output=None)
     given = _read(without_help, blank, recipes)
+    empty = [n for n, v in given.items() if v in ("", ("",)) and v != blank.flat()[n]]
+    check(not empty, "Each option must have a value, or be left out", empty=_flags(empty))
     has_data = any(given[name] for name in blank.FILES)
     initial = None if given["resume"] else _check_initial(given["init_from"], blank)
     default = others[0] if others and has_data else without_data
@@ -326,6 +329,10 @@ def parse(description: str, recipes: dict[str, Any]) -> Any:
             raise ValueError(
                 f"{_flags([name])} would not be used: it needs {unused[name]}. Leave it out."
             )
+    if options.overwrite:
+        values = (each if isinstance(each, tuple) else [each] for each in options.flat().values())
+        inputs = [each for value in values for each in value if isinstance(each, str)]
+        FILES.check_inputs(options.output, inputs)
     return options
 
 

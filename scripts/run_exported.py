@@ -411,6 +411,8 @@ def main():
     sys.stdout.reconfigure(encoding="utf-8")  # whatever the locale is
     texts = sys.stdin.buffer.read().decode().removesuffix("\n").split("\n")
     folder = pathlib.Path(options.folder)
+    if options.json and folder.resolve() in pathlib.Path(options.json).resolve().parents:
+        sys.exit(f"--json must not be in the exported model; received {options.json}.")
     answer = engine_of(folder)(folder, options)
     answers_of(answer, texts[: 2 * BATCH_SIZE])  # the first calls prepare
     start = time.perf_counter()

@@ -145,12 +145,15 @@ def test_an_activation_that_the_engine_lacks_is_named(restless_translator, tmp_p
 
 
 def test_a_folder_that_exists_is_replaced_only_if_asked(dates_translator, tmp_path):
-    kept = tmp_path / "model" / "kept"
-    kept.parent.mkdir()
-    kept.write_text("mine")
+    folder = tmp_path / "model"
+    folder.mkdir()
+    exporting.export(dates_translator, folder, "ctranslate2")  # into an empty one
     with pytest.raises(ValueError, match="exists"):
-        exporting.export(dates_translator, tmp_path / "model", "ctranslate2")
-    assert kept.read_text() == "mine"
-    exporting.export(dates_translator, tmp_path / "model", "ctranslate2", overwrite=True)
-    assert not kept.exists()
+        exporting.export(dates_translator, folder, "marian")
+    exporting.export(dates_translator, folder, "safetensors", overwrite=True)
+    assert not (folder / "model.bin").exists() and (folder / "model.safetensors").exists()
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    (folder / "kept").write_text("mine")
+    with pytest.raises(ValueError, match="holds kept, which does not belong to an export"):
+        exporting.export(dates_translator, folder, "ctranslate2", overwrite=True)
+    assert (folder / "kept").read_text() == "mine" and (folder / "model.safetensors").exists()

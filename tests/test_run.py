@@ -1,5 +1,6 @@
 """The folder of a training run: not lost by accident, resumed as it was started, ended rightly."""
 
+import contextlib
 import csv
 import json
 import os
@@ -82,8 +83,9 @@ def test_nothing_is_written_before_a_run_begins(tmp_path):
 
 OF_AN_OLD_RUN = [
     "checkpoint/epoch-0001.weights.h5",
-    "teachers/forward-1/model.keras",
-    "tensorboard/train/events",
+    "teachers/forward-1/settings.json",
+    "teachers/forward-1/checkpoint/epoch-0001.weights.h5",
+    "tensorboard/train/events.out.tfevents.17.host.v2",
     "history.csv",
     "model.keras",
     "average-3.keras",
@@ -94,13 +96,33 @@ OF_AN_OLD_RUN = [
     "calibration.png",
     "sample.txt",
 ]
+OF_OTHERS = ["notes.txt", "checkpoint/best.pt", "teachers/forward-1/mine.txt", "teachers/notes.txt"]
 
 
-def test_a_run_is_refused_and_overwritten_only_on_demand_and_then_completely(tmp_path):
+def written(folder, names, text="old"):
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+def files_in(folder):
+    """The names of all files in a folder, but for locks."""
+    found = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    return sorted(name for name in found if not name.endswith(".lock"))
+
+
+class Saved:
+    """A task that writes a file."""
+
+    model = None
+
+    def save(self, path):
+        path.write_text("new")
+
+
+def test_a_run_is_refused_and_overwritten_only_on_demand_and_files_of_others_stay(tmp_path):
     started(tmp_path)
-    for name in [*OF_AN_OLD_RUN, "notes.txt"]:
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text("old")
+    written(tmp_path, [*OF_AN_OLD_RUN, *OF_OTHERS])
     with pytest.raises(
         FileExistsError, match="already contains a run: use --resume .* --overwrite"
     ):
@@ -108,38 +130,112 @@ def test_a_run_is_refused_and_overwritten_only_on_demand_and_then_completely(tmp
     replacement = Run(tmp_path, overwrite=True)
     assert (tmp_path / "history.csv").exists()  # until it begins
     replacement.begin({"seed": 4}, DATA)
-    assert visible(tmp_path) == ["notes.txt", "settings.json"]
     assert replacement.settings["arguments"] == {"seed": 4}
+    kept = [f".replaced-1/{name}" for name in ("settings.json", *OF_AN_OLD_RUN)]
+    assert files_in(tmp_path) == sorted([*kept, *OF_OTHERS, "settings.json"])
+    assert json.loads((tmp_path / kept[0]).read_text())["arguments"] == ARGUMENTS
+    replacement.save(Saved())  # the new one is whole
+    assert files_in(tmp_path) == sorted([*OF_OTHERS, "settings.json", "model.keras"])
 
 
-@pytest.mark.parametrize("kill_at", range(len(OF_AN_OLD_RUN) + 2))
-def test_a_kill_while_a_run_is_overwritten_leaves_no_mixture(tmp_path, monkeypatch, kill_at):
+def test_a_run_without_a_model_is_not_kept_but_the_one_before_it_is(tmp_path):
+    started(tmp_path)
+    written(tmp_path, ["model.keras"])
+    for seed in (4, 5):
+        Run(tmp_path, overwrite=True).begin({"seed": seed}, DATA)
+        written(tmp_path, ["history.csv"], "new")
+    kept = [".replaced-1/model.keras", ".replaced-1/settings.json"]
+    assert files_in(tmp_path) == [*kept, "history.csv", "settings.json"]
+
+
+@pytest.mark.parametrize("kill_at", range(2 * len(OF_AN_OLD_RUN) + 6))
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_kill_while_a_run_is_overwritten_leaves_no_mixture(tmp_path, monkeypatch, kill_at, whole):
     folder = tmp_path / "run"
     started(folder)
-    for name in OF_AN_OLD_RUN:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text("old")
+    old = [name for name in OF_AN_OLD_RUN if whole or name != "model.keras"]
+    written(folder, [*old, *OF_OTHERS])
+    before = files_in(folder)
     replacement = Run(folder, overwrite=True)
     steps = iter(range(100))
 
-    def killed_at(step, function):
+    def killed(function):
         def call(*args, **kwargs):
-            if next(steps) == step:
+            if next(steps) == kill_at:
                 raise KeyboardInterrupt
             return function(*args, **kwargs)
 
         return call
 
-    for module, name in ((run_module, "_remove"), (run_module, "_write_json")):
-        monkeypatch.setattr(module, name, killed_at(kill_at, getattr(module, name)))
-    try:
+    for name in ("rename", "unlink"):
+        monkeypatch.setattr(os, name, killed(getattr(os, name)))
+    monkeypatch.setattr(run_module, "_write_json", killed(run_module._write_json))
+    with contextlib.suppress(KeyboardInterrupt):
         replacement.begin({"seed": 4}, DATA)
-    except KeyboardInterrupt:
-        monkeypatch.undo()
+    monkeypatch.undo()
+    if (folder / "settings.json").exists() and replacement.settings["arguments"] == ARGUMENTS:
+        assert files_in(folder) == before  # the old run
+        Run(folder, overwrite=True).begin({"seed": 4}, DATA)
+    elif not (folder / "settings.json").exists():
         with pytest.raises(FileNotFoundError, match="no run to resume"):
             Run(folder, resume=True)
         Run(folder).begin({"seed": 4}, DATA)
-    assert visible(folder) == ["settings.json"]
+    kept = [f".replaced-1/{name}" for name in ("settings.json", *old)] if whole else []
+    left = [name.replace(".replaced-2", ".replaced-1") for name in files_in(folder)]
+    left = [name for name in left if whole or not name.startswith(".replaced")]
+    assert left == sorted([*kept, *OF_OTHERS, "settings.json"])
+    replacement.save(Saved())
+    assert files_in(folder) == sorted([*OF_OTHERS, "model.keras", "settings.json"])
+
+
+@pytest.mark.parametrize("name", ["settings.json", *OF_AN_OLD_RUN])
+def test_files_that_no_run_wrote_are_kept_and_named(tmp_path, name):
+    written(tmp_path, [name])
+    for options in ({}, {"overwrite": True}):
+        with pytest.raises(FileExistsError, match=f"holds {name}, .* an empty folder"):
+            Run(tmp_path, **options)
+    assert files_in(tmp_path) == [name] and (tmp_path / name).read_text() == "old"
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", "{", '{"editor.fontSize": 12}'])
+def test_settings_of_another_program_are_no_run(tmp_path, content):
+    (tmp_path / "settings.json").write_text(content)
+    with pytest.raises(ValueError, match="expected the settings of a run"):
+        Run(tmp_path, resume=True)
+    with pytest.raises(FileExistsError, match="holds settings.json"):
+        Run(tmp_path, overwrite=True)
+
+
+def test_a_run_without_its_settings_is_not_replaced(tmp_path):
+    started(tmp_path)
+    (tmp_path / "settings.json").unlink()
+    (tmp_path / "model.keras").write_text("of days")
+    with pytest.raises(FileExistsError, match="holds model.keras"):
+        Run(tmp_path, overwrite=True)
+    assert (tmp_path / "model.keras").read_text() == "of days"
+
+
+def test_a_run_begins_in_an_empty_folder_and_beside_files_of_others(tmp_path):
+    started(tmp_path)
+    written(tmp_path / "mine", OF_OTHERS)
+    started(tmp_path / "mine")
+    assert files_in(tmp_path / "mine") == sorted([*OF_OTHERS, "settings.json"])
+
+
+def test_files_behind_a_link_are_kept(tmp_path):
+    started(tmp_path / "run")
+    written(tmp_path, ["other/epoch-0001.weights.h5"])
+    (tmp_path / "run" / "checkpoint").symlink_to(tmp_path / "other")
+    with pytest.raises(FileExistsError, match="behind the link checkpoint"):
+        Run(tmp_path / "run", overwrite=True).begin(ARGUMENTS, DATA)
+    assert files_in(tmp_path / "other") == ["epoch-0001.weights.h5"]
+    assert Run(tmp_path / "run", resume=True).settings["arguments"] == ARGUMENTS
+
+
+@pytest.mark.parametrize("name", ["", "/"])
+def test_a_run_folder_has_a_name(name):
+    with pytest.raises(ValueError, match="folder must"):
+        Run(name)
 
 
 def test_a_resumed_run_keeps_its_settings_and_its_data(tmp_path):

@@ -13,9 +13,10 @@ import pathlib
 import sys
 
 from .. import training
+from ..atomic import check_files
 from ..saved_files import first_line
 from ..training.run import read_settings
-from .files import check_output, load_task
+from .files import load_task
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +30,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Writes the mean as a model file."""
     if options.output is not None and not options.output.endswith(".keras"):
-        options.usage_error(f"--output must end in .keras; received {options.output}.")
+        options.usage_error(f"--output must end in .keras; received {options.output!r}.")
     folder = pathlib.Path(options.run)
     paths = training.checkpoint_paths(folder / "checkpoint")
     last = len(paths) if options.last is None else options.last
@@ -39,9 +40,12 @@ def run(options: argparse.Namespace) -> None:
             "--average N to keep the last N."
         )
     paths = paths[-last:]
-    output = options.output or folder / f"average-{last}.keras"
-    check_output("--output", output)
-    task = load_task(folder / "model.keras")
+    output, model = options.output or folder / f"average-{last}.keras", folder / "model.keras"
+    try:
+        check_files({"--output": output}, {"the model of the run": model})
+    except (ValueError, OSError) as error:
+        sys.exit(f"{error}")
+    task = load_task(model)
     try:
         training.average_checkpoints(_trained_model(task, folder), paths)
     except (ValueError, OSError, KeyError) as error:

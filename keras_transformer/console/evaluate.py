@@ -24,7 +24,7 @@ from .. import data, evaluation
 from ..atomic import write_text
 from ..data.examples import collect_complete
 from ..tasks import Translator
-from .files import MODEL, check_output, load_task
+from .files import MODEL, check_outputs, load_task
 from .lines import one_line
 from .translate import add_search_options
 
@@ -49,9 +49,7 @@ def run(options: argparse.Namespace) -> None:
     """Prints and writes scores; what could go wrong at the end is checked before the work."""
     if options.worst < 0:
         options.usage_error(f"--worst must be at least 0; received {options.worst}.")
-    for name in ("json", "translations"):
-        if getattr(options, name) is not None:
-            check_output(f"--{name}", getattr(options, name))
+    check_outputs(options, ("json", "translations"), ("source", "reference"))
     try:
         evaluation.check_bleu_tokenizer(options.tokenize)
         names = f"{options.source} and {options.reference}"

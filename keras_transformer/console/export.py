@@ -17,11 +17,11 @@ backend trained the model.
 
 import argparse
 import os
-import pathlib
 import subprocess
 import sys
 
-from .. import backend
+from .. import backend, pretrained
+from ..atomic import check_folder
 from ..exporting import FORMATS, checked_format, export
 from .files import MODEL, load_task
 
@@ -36,15 +36,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     kinds = sorted({kind for format in FORMATS.values() for kind in format.quantizations})
     add("--quantize", choices=kinds, help="number type of the weights (default: float32)")
     add("--output", metavar="PATH", help="folder to write (default: MODEL.FORMAT)")
-    add("--overwrite", action="store_true", help="replacement of an existing output")
+    add("--overwrite", action="store_true", help="replacement of an earlier export")
 
 
 def run(options: argparse.Namespace) -> None:
     """Writes the model in the format."""
-    output = pathlib.Path(options.output or f"{options.model}.{options.format}")
-    if output.exists() and not options.overwrite:
-        sys.exit(f"{output} exists; choose another --output, or pass --overwrite.")
+    output = options.output
+    if output is None:
+        output = f"{options.model}.{options.format}"
     try:
+        model = pretrained.find(options.model)
+        check_folder(output, "--output", options.overwrite, inputs=[model])
         format = checked_format(options.format, options.quantize)
         if format.backend not in (None, backend.name()):
             _run_again(options, output, format)
@@ -58,7 +60,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _run_again(options, output, format):
     """Runs the same command in a process with the backend that the format needs."""
-    arguments = ["export", options.model, "--format", options.format, "--output", str(output)]
+    arguments = ["export", options.model, "--format", options.format, "--output", output]
     arguments += ["--quantize", options.quantize] if options.quantize else []
     arguments += ["--overwrite"] if options.overwrite else []
     environment = {**os.environ, "KERAS_BACKEND": format.backend, "TF_CPP_MIN_LOG_LEVEL": "3"}

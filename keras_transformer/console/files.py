@@ -2,11 +2,11 @@
 
 import argparse
 import os
-import pathlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from .. import pretrained
+from ..atomic import check_files
 from ..saved_files import load
 from ..tasks import Classifier, MaskFiller, Tagger, Task, TextGenerator, Translator
 
@@ -57,20 +57,22 @@ def check_used(options: argparse.Namespace, unused: Mapping[str, str]) -> None:
             options.usage_error(f"{option} would not be used: it needs {unused[name]}.")
 
 
-def check_output(option: str, path: str | os.PathLike) -> None:
-    """Ends the process before the work if a file could not be written after it.
+def check_outputs(
+    options: argparse.Namespace, outputs: Sequence[str], inputs: Sequence[str] = ()
+) -> None:
+    """Ends the process before the work if a file could not or must not be written after it.
 
     Args:
-        option: str, the name of the option, for the sentence.
-        path: the file to write.
+        options: the options, of which "model" is an input, too.
+        outputs: the names of those that name files to write.
+        inputs: the names of those that name files to read.
 
     Raises:
-        SystemExit: the path is a folder, or not in a folder with write access.
+        SystemExit: see `atomic.check_files`.
     """
-    path = pathlib.Path(path)
-    if path.is_dir():
-        sys.exit(f"{option} must name a file; received the folder {path}.")
-    if not path.parent.is_dir():
-        sys.exit(f"{option} must name a file in an existing folder; there is no {path.parent}.")
-    if not os.access(path.parent, os.W_OK):
-        sys.exit(f"{option} must name a file in a writable folder; received {path}.")
+    read = {f"--{name}": getattr(options, name) for name in inputs}
+    read["the model"] = pretrained.find(options.model)
+    try:
+        check_files({f"--{name}": getattr(options, name) for name in outputs}, read)
+    except (ValueError, OSError) as error:
+        sys.exit(f"{error}")

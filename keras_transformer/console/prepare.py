@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 from .. import data
-from ..data.corpus import SIDES
-from ..data.preparation import DEFAULT_SAMPLE, read_tokenizer
+from ..data.corpus import CORPUS_FILE, SIDES
+from ..data.preparation import DEFAULT_SAMPLE, FILES, read_tokenizer
 from ..ids import UNKNOWN
 from ..tokenizers import MODEL_TYPES
 from .files import check_used, load_task
@@ -81,6 +81,14 @@ def run(options: argparse.Namespace) -> None:
     try:
         read, kind, origin = _input(options)
         check_used(options, _unused(options, kind))
+        if options.overwrite:
+            paths = [path for path in origin if isinstance(path, str)]
+            if options.vocabulary_from is not None:
+                paths += [
+                    options.vocabulary_from,
+                    os.path.join(options.vocabulary_from, CORPUS_FILE),
+                ]
+            FILES.check_inputs(options.output, paths)
         corpus = data.prepare_corpus(
             options.output,
             read,

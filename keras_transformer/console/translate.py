@@ -26,7 +26,7 @@ import sys
 
 from ..atomic import atomic_write
 from ..tasks import Translator
-from .files import check_output, load_task
+from .files import check_outputs, load_task
 from .lines import add_model_and_text, answer_lines, one_line
 
 
@@ -64,7 +64,7 @@ def _check_attention(options):
         options.usage_error(f"--attention draws one TEXT; received {len(options.text)}.")
     if options.scores or options.n_best is not None:
         options.usage_error("--attention shows one translation; leave out --scores and --n-best.")
-    check_output("--attention", options.attention)
+    check_outputs(options, ("attention",))
     formats = FigureCanvasBase.get_supported_filetypes()
     if pathlib.Path(options.attention).suffix[1:].lower() not in formats:
         options.usage_error(

@@ -6,14 +6,13 @@ import itertools
 import json
 import logging
 import os
-import pathlib
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import filelock
 
-from ..atomic import atomic_write, write_text
+from ..atomic import LOCK, TEMPORARY, OwnedFiles, atomic_write, write_text
 from ..checks import check, check_at_least, check_optional
 from ..pieces import SAMPLED_TOGETHER
 from ..shards.files import Shard
@@ -33,6 +32,19 @@ from .corpus import (
 
 PREPARATION_FILE = "preparation.json"
 DEFAULT_SAMPLE = 200_000
+VOCABULARY = "vocabulary.spm"  # shared by the sides, or one per side
+FILES = OwnedFiles(
+    "corpus",
+    (PREPARATION_FILE, CORPUS_FILE),
+    ("format_version", "kind", "shard_size"),
+    (
+        VOCABULARY,
+        *(f"{side}.spm" for sides in SIDES.values() for side in sides),
+        "shard-[0-9]*.array_record",
+        TEMPORARY,
+    ),
+    CORPUS_FILE,
+)
 
 
 def prepare_corpus(
@@ -78,13 +90,15 @@ def prepare_corpus(
         shard_size: int from 1, examples per shard. With the default, random segmentations equal
             those of `SentencePieceTokenizer.encode` for the whole corpus.
         num_processes: int from 1, processes that tokenize and write; None: one per core.
-        overwrite: bool, whether a corpus in the folder may be replaced.
+        overwrite: bool, whether a corpus in the folder may be replaced; it is kept in a folder
+            .replaced-N in it until the new one is complete.
 
     Returns:
         `Corpus`.
 
     Raises:
-        FileExistsError: The folder holds a complete corpus, or one of other settings.
+        FileExistsError: The folder holds a complete corpus, or one of other settings, or a file
+            that is no corpus's, with a name that a corpus uses.
         BlockingIOError: Another process prepares the corpus.
         ValueError: An argument is out of range, a tokenizer is none of SentencePiece, or no
             example is left.
@@ -107,7 +121,7 @@ def prepare_corpus(
         "files": {os.fspath(path): _digest_of_file(path) for path in files if os.path.isfile(path)},
     }
     settings = json.loads(json.dumps(settings))  # lists for tuples, as they are read again
-    folder = pathlib.Path(folder)
+    folder = FILES.check(folder)
     with _only_process(folder):
         _begin(folder, settings, overwrite)
         if tokenizers is None:
@@ -141,6 +155,7 @@ def prepare_corpus(
             "shards": shards,
         }
         write_text(folder / CORPUS_FILE, json.dumps(content, indent=2) + "\n")
+        FILES.remove_replaced(folder)
     return Corpus(folder)
 
 
@@ -197,9 +212,9 @@ def _check_vocabularies(tokenizers, sides):
 
 @contextlib.contextmanager
 def _only_process(folder):
-    folder.mkdir(parents=True, exist_ok=True)
+    os.makedirs(os.path.realpath(folder), exist_ok=True)
     try:
-        with filelock.FileLock(folder / ".lock", timeout=0):
+        with filelock.FileLock(folder / LOCK, timeout=0):
             yield
     except filelock.Timeout as error:
         raise BlockingIOError(
@@ -210,7 +225,7 @@ def _only_process(folder):
 def _begin(folder, settings, overwrite):
     """Continues what is in the folder, or makes room for a new corpus."""
     path, complete = folder / PREPARATION_FILE, folder / CORPUS_FILE
-    for unfinished in folder.glob(".unfinished.*"):  # of a process that was killed
+    for unfinished in folder.glob(TEMPORARY):  # of a process that was killed
         unfinished.unlink()
     if (path.exists() or complete.exists()) and not overwrite:
         _check_same(folder, settings)
@@ -222,11 +237,7 @@ def _begin(folder, settings, overwrite):
                     f"{folder} already holds this corpus, complete; use it, or overwrite it."
                 )
         return
-    for old in (complete, path):  # first: they make the folder a corpus
-        old.unlink(missing_ok=True)
-    for pattern in ("shard-*.array_record", "*.spm"):
-        for old in folder.glob(pattern):
-            old.unlink()
+    FILES.set_aside(folder)
     write_text(path, json.dumps(settings, indent=2) + "\n")
 
 
@@ -266,8 +277,8 @@ def _digest_of_file(path):
 def _saved_tokenizers(folder, kind):
     """The vocabularies of an interrupted preparation, one per side; None without any."""
     paths = [folder / f"{side}.spm" for side in SIDES[kind]]
-    if (folder / "vocabulary.spm").exists():
-        paths = [folder / "vocabulary.spm"] * len(paths)
+    if (folder / VOCABULARY).exists():
+        paths = [folder / VOCABULARY] * len(paths)
     if not all(path.exists() for path in paths):
         return None
     of_path = {path: read_tokenizer(path) for path in paths}
@@ -287,7 +298,7 @@ def read_tokenizer(path: str | os.PathLike) -> SentencePieceTokenizer:
 def _save_vocabularies(folder, tokenizers, kind):
     """Writes the vocabularies, and returns the name of the file of each side."""
     one = len({each.proto for each in tokenizers}) == 1
-    names = ["vocabulary.spm"] * len(tokenizers) if one else [f"{s}.spm" for s in SIDES[kind]]
+    names = [VOCABULARY] * len(tokenizers) if one else [f"{s}.spm" for s in SIDES[kind]]
     for name, tokenizer in zip(names, tokenizers, strict=True):
         if not (folder / name).exists():
             with atomic_write(folder / name) as temporary:

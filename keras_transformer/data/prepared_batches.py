@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..atomic import named
 from ..checks import check
 from ..ids import END, PADDING, START
 from ..shards.processes import ShardWriters
@@ -66,6 +67,8 @@ class PreparedBatches(BucketedBatches):
         resample = None
         if subword_alpha is not None:
             check(0 <= subword_alpha <= 1, "subword_alpha must be in [0, 1]", alpha=subword_alpha)
+            if cache is not None:
+                named(cache, "cache")
             self._folder = tempfile.TemporaryDirectory(prefix="keras-transformer-", dir=cache)
             resample = self._sample
         super().__init__(

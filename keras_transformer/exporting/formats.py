@@ -6,11 +6,10 @@
 
 import importlib
 import os
-import pathlib
 from typing import NamedTuple
 
 from .. import backend
-from ..atomic import atomic_folder
+from ..atomic import atomic_folder, check_folder
 from ..checks import check
 from ..tasks import Task, TextGenerator, Translator
 
@@ -64,12 +63,12 @@ def export(
         folder: where the files go.
         format: str, a name in `FORMATS`.
         quantization: str, number type of the weights, such as "int8"; None: float32.
-        overwrite: bool, whether to replace an existing folder.
+        overwrite: bool, whether to replace a folder that holds an earlier export and nothing else.
 
     Raises:
         ImportError: A package that the format needs is not installed.
-        ValueError: The folder exists, the format cannot hold this task or quantization, or it needs
-            another backend.
+        ValueError: The folder exists, or holds files of others; or the format cannot hold this task
+            or quantization, or it needs another backend.
     """
     to = checked_format(format, quantization)
     kinds = " or ".join(kind.__name__ for kind in to.tasks)
@@ -85,11 +84,9 @@ def export(
         "Export the model as it was before it was quantized; a format has number types of its own",
         quantized_layers=len(quantized),
     )
-    folder = pathlib.Path(folder)
-    if folder.exists() and not overwrite:
-        raise ValueError(f"{folder} exists; choose another folder, or pass overwrite=True.")
+    check_folder(folder, overwrite=overwrite)
     module = importlib.import_module(f".{to.module}", __package__)
-    with atomic_folder(folder) as unfinished:
+    with atomic_folder(folder, overwrite) as unfinished:
         module.write(task, unfinished, quantization)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from ..atomic import atomic_write
+from ..atomic import atomic_write, named
 from ..checks import check
 from ..data.lengths import LONGEST, check_lengths
 from ..saved_files import FORMAT_VERSION, check_version, seal
@@ -42,21 +42,34 @@ class Task(keras.Model):
         Args:
             filepath: str or pathlib.Path, ends in ".keras".
             overwrite: bool, whether an existing file is replaced.
-            **kwargs: of `keras.Model.save`.
+            **kwargs: of `keras.Model.save`, but for `zipped`: a task is one file.
 
         Raises:
-            ValueError: The file exists and `overwrite` is False.
+            ValueError: The file exists and `overwrite` is False, its name does not end in ".keras",
+                or `zipped` is False.
         """
-        if pathlib.Path(filepath).exists() and not overwrite:
+        path = named(filepath, "The file of a task")
+        check(path.suffix == ".keras", "The file of a task must end in .keras", filepath=str(path))
+        zipped = kwargs.pop("zipped", None)
+        check(zipped in (None, True), "A task is one file, so leave out zipped", zipped=zipped)
+        if path.exists() and not overwrite:
             raise ValueError(f"{filepath} exists; choose another name, or pass overwrite=True.")
-        optimizer = getattr(self.model, "optimizer", None)
-        self.model.optimizer = None
-        try:
-            with atomic_write(filepath) as temporary:
-                super().save(temporary, **kwargs)
-                seal(temporary)
-        finally:
-            self.model.optimizer = optimizer
+        with atomic_write(path) as temporary:
+            keras.Model.save(self._without_optimizer(), temporary, **kwargs)
+            seal(temporary)
+
+    def _without_optimizer(self):
+        """A twin with the same weights; this task stays as it is, for other threads use it."""
+
+        def twin(x, changed):
+            other = object.__new__(type(x))
+            vars(other).update(vars(x) | changed)
+            return other
+
+        model = twin(self.model, {"optimizer": None})
+        changed = {name: model for name in self.parts if getattr(self, name) is self.model}
+        layers = [model if layer is self.model else layer for layer in self._layers]
+        return twin(self, changed | {"_layers": layers})
 
     def get_config(self) -> dict[str, Any]:
         config = {"name": self.name, "format_version": FORMAT_VERSION}

@@ -13,11 +13,17 @@ import numpy as np
 from keras import ops
 
 from .. import backend, distribution
-from ..atomic import atomic_write, check_space, write_text
-from ..checks import check_at_least, check_optional
+from ..atomic import atomic_write, check_space, named, rename_damaged, write_text
+from ..checks import check, check_at_least, check_optional
 from .callbacks import ResumableEarlyStopping
 from .fine_tuning import adapted_layers
-from .weight_files import add_checksum, check_weights, read_state, set_damaged_aside
+from .weight_files import (
+    add_checksum,
+    check_weights,
+    read_state,
+    remove_written,
+    set_damaged_aside,
+)
 
 PathLike = str | os.PathLike
 
@@ -78,7 +84,7 @@ class EpochCheckpoint(keras.callbacks.Callback):
         super().__init__()
         check_at_least(1, keep=keep)
         check_optional(1, every=every)
-        self.folder = pathlib.Path(folder)
+        self.folder = named(folder, "The folder of checkpoints")
         self.batches = batches
         self.seed = seed
         self.keep = max(2, keep)  # should the last one be damaged, there is one before it
@@ -165,8 +171,7 @@ class EpochCheckpoint(keras.callbacks.Callback):
                 variables = [*self._seeds(), *self.model.metrics_variables]
                 values = [ops.convert_to_numpy(variable) for variable in variables]
                 self._save(path, {"variables": values, "dropout": dropout_state})
-            for path in before:
-                path.unlink()
+            remove_written(before)
         distribution.wait_for_all()
         return True
 
@@ -198,11 +203,8 @@ class EpochCheckpoint(keras.callbacks.Callback):
         if distribution.is_first_process():
             with distribution.alone(self.model):
                 self._save(self._path(epoch))
-            for path in self.paths[: -self.keep]:
-                if path != self.best_path:
-                    path.unlink()
-            for path in self._paths_within(epoch):
-                path.unlink()
+            remove_written([path for path in self.paths[: -self.keep] if path != self.best_path])
+            remove_written(self._paths_within(epoch))
         distribution.wait_for_all()
         if self._splits_epochs:
             self.batches.first_batch = 0
@@ -301,6 +303,9 @@ class ResumableCSVLogger(keras.callbacks.CSVLogger):
         path: the CSV file; an empty one, as a run killed in its first epoch leaves it, is none.
         initial_epoch: int, number of finished epochs; the rows of later ones are dropped.
 
+    Raises:
+        ValueError: The file is not a log of epochs.
+
     Attributes:
         past: list of dict of str, the rows of the finished epochs.
     """
@@ -310,13 +315,20 @@ class ResumableCSVLogger(keras.callbacks.CSVLogger):
         path = pathlib.Path(path)
         lines = path.read_text("utf-8").splitlines() if path.exists() else []
         has_rows = bool(lines) and lines[0].startswith("epoch,")
+        first = lines[0].partition(",")[0] if lines else ""
+        check(
+            "epoch".startswith(first) or first.isdecimal(),
+            f"{path} must be a log of epochs, whose first column is epoch, or be empty",
+            first_column=first[:80],
+        )
         rows = list(csv.DictReader(lines if has_rows else ["epoch"]))
         num_finished = sum(int(row["epoch"]) < initial_epoch for row in rows)
         self.past = rows[:num_finished]
         distribution.wait_for_all()  # until each has read it
         self._writes = distribution.is_first_process()
         if self._writes and not has_rows:
-            path.unlink(missing_ok=True)
+            if lines:
+                rename_damaged(path)
         elif self._writes and len(rows) > num_finished:
             write_text(path, "\n".join([*lines[: 1 + num_finished], ""]))
 

@@ -8,7 +8,6 @@ import json
 import os
 import pathlib
 import platform
-import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -17,7 +16,7 @@ import filelock
 import keras
 
 from .. import backend, distribution
-from ..atomic import write_text
+from ..atomic import LOCK, TEMPORARY, OwnedFiles, atomic_write, named, write_text
 from ..distribution import SynchronizedGradients
 from .callbacks import FiniteLoss, Progress, ResumableEarlyStopping
 from .checkpoints import (
@@ -28,16 +27,27 @@ from .checkpoints import (
 )
 from .interruptions import SaveOnSignal, command_line
 
-RESULTS = (
+_RESULTS = (
     "average-*.keras",
-    "checkpoint",
+    "checkpoint/damaged-*epoch-*.weights.h5",
+    "checkpoint/epoch-*.weights.h5",
+    f"checkpoint/{TEMPORARY}",
+    "damaged-*history.csv",
     "history.csv",
     "model.keras",
     "sample.txt",
     "scores.json",
-    "teachers",
-    "tensorboard",
+    "tensorboard/**/events.out.tfevents.*",
+    TEMPORARY,
     *(f"{name}.png" for name in ("attention", "calibration", "confusion", "learning_curve")),
+)
+_OF_TEACHERS = (LOCK, "settings.json", "translations.json", *_RESULTS)
+FILES = OwnedFiles(
+    "run",
+    ("settings.json",),
+    ("arguments", "data", "versions"),
+    (*_RESULTS, *(f"teachers/*ward-[0-9]*/{name}" for name in _OF_TEACHERS)),
+    "model.keras",
 )
 
 
@@ -55,31 +65,36 @@ class Run:
     last complete epoch. Nothing is written before `begin`. Of several processes that train together
     (`distribution`) the first one writes, in a folder that all of them see.
 
+    Files of others in the folder stay. Those of a run that is overwritten are kept in a folder
+    .replaced-N in it until `save`.
+
     Args:
         folder: path of the folder.
         resume: bool, whether to continue the run in the folder.
         overwrite: bool, whether a run in the folder may be replaced.
 
     Raises:
-        FileExistsError: If the folder contains a run and neither `resume` nor `overwrite` is given.
+        FileExistsError: If the folder contains a run and neither `resume` nor `overwrite` is given,
+            or a file that is no run's, with a name that a run uses.
         FileNotFoundError: If there is no run to resume.
         NotADirectoryError, PermissionError: If the folder cannot be written.
+        ValueError: If the folder has no name.
     """
 
     def __init__(self, folder: str | os.PathLike, resume: bool = False, overwrite: bool = False):
-        self.folder, self.resume = pathlib.Path(folder), resume
+        named(folder, "The run folder")
+        self.folder, self.resume, self._overwrite = pathlib.Path(folder), resume, overwrite
         self._settings_path = self.folder / "settings.json"
-        _check_writable(self.folder)
-        if resume and not self._settings_path.exists():
+        if resume and not self._settings_path.is_file():
             raise FileNotFoundError(
                 f"There is no run to resume in {folder}: {self._settings_path} does not exist. "
                 "Check the folder, or start a run without --resume."
             )
-        if self._settings_path.exists() and not (resume or overwrite):
-            raise FileExistsError(
-                f"{folder} already contains a run: use --resume to continue it, --overwrite to "
-                "replace it, or another --output."
-            )
+        if resume:
+            read_settings(self._settings_path)
+        FILES.check(self.folder)
+        if not (resume or overwrite):
+            self._refuse_a_run()
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -91,7 +106,7 @@ class Run:
         return read_settings(self._settings_path)
 
     def begin(self, arguments: Mapping[str, Any], data: Any, validation_data: Any = None) -> None:
-        """Removes the results of an earlier run and writes settings.json; a resumed run stays.
+        """Sets the files of an earlier run aside and writes settings.json; a resumed run stays.
 
         Interrupted at any point, it leaves either the old run or a folder without a run.
 
@@ -102,6 +117,7 @@ class Run:
 
         Raises:
             ValueError: If a resumed run has other training or validation data than before.
+            FileExistsError: If there are files in the way; see `Run`.
             BlockingIOError: If another process runs in this folder.
         """
         distribution.wait_for_all()  # until each has seen the folder as it is
@@ -129,10 +145,10 @@ class Run:
                         "or start a new run."
                     )
             return
-        self._settings_path.unlink(missing_ok=True)  # first: it is what makes the folder a run
-        for pattern in RESULTS:
-            for path in self.folder.glob(pattern):
-                _remove(path)
+        FILES.check(self.folder)
+        if not self._overwrite:
+            self._refuse_a_run()
+        FILES.set_aside(self.folder)
         settings = {
             "command": command_line(),
             "arguments": dict(arguments),
@@ -144,10 +160,17 @@ class Run:
         }
         _write_json(self._settings_path, settings)
 
+    def _refuse_a_run(self):
+        if FILES.are_in(self.folder):
+            raise FileExistsError(
+                f"{self.folder} already contains a run: use --resume to continue it, --overwrite "
+                "to replace it, or another --output."
+            )
+
     def _lock(self):
         """Keeps other processes out of the folder until this one ends, in whatever way."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self._file_lock = filelock.FileLock(self.folder / ".lock", timeout=0, is_singleton=True)
+        os.makedirs(os.path.realpath(self.folder), exist_ok=True)
+        self._file_lock = filelock.FileLock(self.folder / LOCK, timeout=0, is_singleton=True)
         try:
             self._file_lock.acquire()
         except filelock.Timeout as error:
@@ -240,7 +263,7 @@ class Run:
             model.optimizer.finalize_variable_values(model.trainable_variables)
 
     def save(self, task: Any) -> None:
-        """Saves a trained task as model.keras.
+        """Saves a trained task as model.keras, and removes a run that was set aside for this one.
 
         Args:
             task: a `Translator`, `TextGenerator`, `Tagger`, `Classifier` or `MaskFiller`.
@@ -248,6 +271,7 @@ class Run:
         if distribution.is_first_process():
             with distribution.alone(task.model):
                 task.save(self.folder / "model.keras")
+            FILES.remove_replaced(self.folder)
 
     def write_scores(self, scores: Mapping[str, Any]) -> None:
         """Writes scores as scores.json; NaN becomes null, a named tuple an object."""
@@ -264,7 +288,8 @@ class Run:
     def draw(self, figure: Any, name: str) -> None:
         """Writes a figure of `plots`, with a name such as "attention.png"."""
         if distribution.is_first_process():
-            figure.savefig(self.folder / name, dpi=150)
+            with atomic_write(self.folder / name) as unfinished:
+                figure.savefig(unfinished, dpi=150)
 
     def draw_learning_curve(self) -> None:
         """Draws history.csv as learning_curve.png."""
@@ -286,23 +311,6 @@ def read_settings(path: pathlib.Path) -> dict[str, Any]:
             "copy, or start a new run."
         )
     return settings
-
-
-def _check_writable(folder):
-    existing = folder
-    while not existing.exists():
-        existing = existing.parent
-    if not existing.is_dir():
-        raise NotADirectoryError(f"{existing} is a file; the run needs a folder. Choose another.")
-    if not os.access(existing, os.W_OK | os.X_OK):
-        raise PermissionError(f"{existing} is not writable; choose another folder for the run.")
-
-
-def _remove(path):
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink()
 
 
 def _digest(data):

@@ -1,5 +1,6 @@
 """Files of weights with a checksum: what was written is what is read, and all of it is finite."""
 
+import contextlib
 import hashlib
 import os
 import pathlib
@@ -7,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+
+from ..atomic import rename_damaged
 
 PathLike = str | os.PathLike
 CHECKSUM, STATE = "sha256", "training_state"
@@ -63,6 +66,18 @@ def check_weights(path: PathLike) -> None:
         raise FloatingPointError(f"{wrong[0]} became infinite or not a number.")
 
 
+def remove_written(paths: Sequence[pathlib.Path]) -> None:
+    """Removes those of the files that have a checksum, which `add_checksum` has written."""
+    import h5py
+
+    for path in paths:
+        ours = False
+        with contextlib.suppress(OSError), h5py.File(path, "r") as file:
+            ours = CHECKSUM in file.attrs
+        if ours:
+            path.unlink()
+
+
 def set_damaged_aside(paths: Sequence[pathlib.Path]) -> None:
     """Renames the last files, up to the last whole one, and says so.
 
@@ -75,7 +90,7 @@ def set_damaged_aside(paths: Sequence[pathlib.Path]) -> None:
             return
         except ValueError as error:
             print(f"{error} Going on from the checkpoint before it.")
-            path.replace(path.with_name(f"damaged-{path.name}"))
+            rename_damaged(path)
 
 
 def _arrays(group) -> Iterator[tuple[str, np.ndarray]]:

@@ -18,6 +18,7 @@ import time
 import keras
 import numpy as np
 
+from keras_transformer.atomic import write_text
 from keras_transformer.shards.processes import num_cores
 
 SIZES = {
@@ -155,7 +156,7 @@ def report(args, rows, **circumstances):
     if args.json:
         content = strict({**where, "rows": rows})
         text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
-        pathlib.Path(args.json).write_text(f"{text}\n", encoding="utf-8")
+        write_text(args.json, f"{text}\n")
 
 
 def strict(content):
