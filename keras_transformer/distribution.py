@@ -44,9 +44,8 @@ _together = False  # whether what this process computes is part of a batch of al
 def use_devices(number: int, model_parallel: int = 1) -> None:
     """Splits every batch over several devices, those of all processes together.
 
-    Each device has all of the weights, and an equal share of the rows of each batch; their number
-    must be a multiple of that of the shares (`rows_multiple` of the batches). Call it before a
-    model is made.
+    Each device has all of the weights, and an equal share of the rows of each batch, to which the
+    batches of this package add rows of padding. Call it before a model and batches are made.
 
     On JAX, one process has all devices of its host. Several processes are told about each other by
     Keras's variables KERAS_DISTRIBUTION_JOB_ADDRESSES, KERAS_DISTRIBUTION_NUM_PROCESSES and
@@ -185,6 +184,22 @@ def _join(index, number):
 # Processes
 
 
+def num_shares() -> int:
+    """int from 1, the parts that the rows of a batch are split into: one per replica of the model.
+
+    They are those of `use_devices`, of `keras.distribution.set_distribution`, or of the strategy of
+    TensorFlow in whose scope it is called.
+    """
+    if backend.name() == "tensorflow":
+        import tensorflow as tf
+
+        return tf.distribute.get_strategy().num_replicas_in_sync
+    distribution = keras.distribution.distribution()
+    if distribution is None:
+        return _number if _together else 1
+    return distribution.num_model_replicas
+
+
 def is_first_process() -> bool:
     """Whether this process is the one that writes files; the only one, unless there are several."""
     return _index == 0
@@ -227,7 +242,7 @@ class _OwnRows(keras.utils.PyDataset):
     def _own(self, rows):
         check(
             len(rows) % _number == 0,
-            f"The rows of a batch must be a multiple of the {_number} processes (rows_multiple)",
+            f"The rows of a batch must be a multiple of the {_number} processes",
             rows=len(rows),
         )
         share = len(rows) // _number

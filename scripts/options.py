@@ -192,7 +192,6 @@ class TrainingOptions(RunOptions):
             "batch_size": self.batch_size,
             "tokens_per_batch": self.tokens_per_batch,
             "num_buckets": self.num_buckets,
-            "rows_multiple": max(1, self.devices // self.model_parallel),
             "max_length": self.model.max_length or LONGEST,
         }
 

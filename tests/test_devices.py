@@ -44,6 +44,32 @@ def test_a_budget_holds_with_rows_in_multiples_where_it_can():
     assert {len(labels) for _, labels in batches} == {4}
 
 
+def of_every_kind():
+    """Batches of each kind, of odd rows."""
+    texts = [[5, 6, 7], [8], [9, 5]] * 5
+    words = [np.array(ids) for ids in texts]
+    characters = [np.full((len(ids), 4), 3) for ids in texts]
+    return [
+        lambda: kt.TranslationBatches(texts, texts, batch_size=7, num_buckets=1),
+        lambda: kt.TextBatches(texts, batch_size=7, num_buckets=1),
+        lambda: kt.WordBatches(words, characters, texts, batch_size=7, num_buckets=1),
+    ]
+
+
+def test_batches_round_their_rows_to_the_devices_that_share_them(monkeypatch):
+    for make in of_every_kind():
+        before = make()
+        assert {len(labels) % 2 for _, labels in before} == {1}
+        monkeypatch.setattr(distribution, "num_shares", lambda: 4)
+        for batches in (make(), before):  # planned for four devices, and for one
+            for inputs, labels in batches:
+                rows = {len(array) for array in (*inputs.values(), labels)}
+                assert len(rows) == 1 and rows.pop() % 4 == 0
+            real = sum(labels.any(axis=1).sum() for _, labels in batches)
+            assert real == batches.num_examples
+        monkeypatch.undo()
+
+
 def test_processes_share_the_rows_of_a_batch_and_each_row_has_one_process(monkeypatch):
     batches = kt.TranslationBatches(IDS, IDS, rows_multiple=4, shuffle=False)
     assert distribution.own_rows(batches) is batches
@@ -59,7 +85,7 @@ def test_processes_share_the_rows_of_a_batch_and_each_row_has_one_process(monkey
         sources = np.concatenate([part[0]["source_ids"] for part in parts])
         np.testing.assert_array_equal(sources, inputs["source_ids"])
     assert len(distribution.own_rows(batches)) == len(batches)
-    odd = kt.TranslationBatches(IDS[:3], IDS[:3])
+    odd = [np.zeros((3, 2), "int32")]  # of one's own
     with pytest.raises(ValueError, match="must be a multiple of the 4 processes"):
         distribution.own_rows(odd)[0]
 
@@ -129,6 +155,36 @@ def result_of(process):
     output, errors = process.communicate(timeout=600)
     assert process.returncode == 0, errors
     return json.loads(output.splitlines()[-1])
+
+
+DATA_PARALLEL = """
+import keras, numpy as np, keras_transformer as kt
+
+texts = [[5, 6, 7], [8], [9, 5]] * 5
+def evaluated(weights=None):
+    batches = kt.TextBatches(texts, batch_size=16, num_buckets=1, shuffle=False)
+    model = kt.LanguageModel(12, num_layers=1, d_model=8, num_heads=2, d_ff=8, dropout=0.0)
+    model.set_weights(weights or model.get_weights())
+    weights = [array.copy() for array in model.get_weights()]
+    model.compile("sgd", kt.TokenCrossEntropy(), metrics=[kt.TokenAccuracy()])
+    model.fit(batches, validation_data=batches, shuffle=False, verbose=0)
+    return weights, model.evaluate(batches, verbose=0)
+
+weights, one = evaluated()
+before = kt.TextBatches(texts, batch_size=16)
+keras.distribution.set_distribution(keras.distribution.DataParallel())
+assert keras.distribution.distribution().num_model_replicas == 2
+np.testing.assert_allclose(evaluated(weights)[1], one, rtol=1e-5)
+assert {len(labels) % 2 for _, labels in before} == {0}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(backend.name() != "jax", reason="Keras's distributions need JAX")
+def test_a_distribution_of_keras_takes_batches_of_odd_rows():
+    flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"
+    command = [sys.executable, "-c", DATA_PARALLEL]
+    subprocess.run(command, check=True, env={**os.environ, "XLA_FLAGS": flags}, cwd=ROOT)
 
 
 def start_two(folder, ways):

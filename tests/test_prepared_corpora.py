@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer import backend, console, data
+from keras_transformer import backend, console, data, distribution
 from keras_transformer.byte_level import ByteLevelTokenizer, BytePairs
 from keras_transformer.data import Corpus, PreparedBatches, prepare_corpus
 from keras_transformer.data import preparation as preparation_module
@@ -449,6 +449,15 @@ def test_batches_equal_those_of_memory(corpus, options):
     in_memory = kt.TranslationBatches(*ids_of(corpus), **options)
     assert_same_batches(PreparedBatches(corpus, **options), in_memory)
     assert len(in_memory.shapes) > 3
+
+
+def test_devices_that_come_after_the_plan_have_equal_shares(corpus, monkeypatch):
+    batches = PreparedBatches(corpus, batch_size=7, num_buckets=2)
+    monkeypatch.setattr(distribution, "num_shares", lambda: 4)
+    for inputs, labels in batches:
+        assert {len(array) for array in (*inputs.values(), labels)} == {len(labels)}
+        assert len(labels) % 4 == 0
+    assert sum(labels.any(axis=1).sum() for _, labels in batches) == len(corpus)
 
 
 def test_batches_of_texts_equal_those_of_memory(tmp_path):

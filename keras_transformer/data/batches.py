@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import keras
 import numpy as np
 
+from .. import distribution
 from ..checks import check, check_at_least, check_optional
 from ..ids import END, PADDING, START, are_ints, check_ids, id_rows, int_rows
 from .lengths import assign_buckets, check_lengths, pad
@@ -132,7 +133,8 @@ class BucketedBatches(keras.utils.PyDataset):
         batch_size: int or None, maximum number of examples per batch; 64 if neither is given.
         num_buckets: int, maximum number of shapes.
         multiple: int; lengths are rounded up to a multiple of it.
-        rows_multiple: int; so is the number of rows, by rows of padding, which weigh nothing.
+        rows_multiple: int; so is the number of rows, by rows of padding, which weigh nothing. None:
+            the devices that share a batch, see `distribution.num_shares`.
         shuffle: bool, whether each epoch has an order of its own; False: bucket by bucket.
         seed: int from 0; the order is a function of seed and epoch alone.
         max_length: int or None, the longest input that the model reads, in ids: a longer example is
@@ -152,7 +154,7 @@ class BucketedBatches(keras.utils.PyDataset):
         batch_size: int | None = None,
         num_buckets: int = 8,
         multiple: int = 4,
-        rows_multiple: int = 1,
+        rows_multiple: int | None = None,
         shuffle: bool = True,
         seed: int = 0,
         max_length: int | None = None,
@@ -165,13 +167,15 @@ class BucketedBatches(keras.utils.PyDataset):
                 f"tokens_per_batch={tokens_per_batch}, batch_size={batch_size}."
             )
         check_optional(1, tokens_per_batch=tokens_per_batch, batch_size=batch_size)
-        check_at_least(1, num_buckets=num_buckets, multiple=multiple, rows_multiple=rows_multiple)
+        check_optional(1, rows_multiple=rows_multiple)
+        check_at_least(1, num_buckets=num_buckets, multiple=multiple)
         check_at_least(0, seed=seed)
         check_optional(1, max_length=max_length)
         self.sides = sides
         self.tokens_per_batch = tokens_per_batch
         self.batch_size = 64 if tokens_per_batch is None and batch_size is None else batch_size
-        self.rows_multiple, self.shuffle, self.seed = rows_multiple, shuffle, seed
+        self.rows_multiple = rows_multiple or distribution.num_shares()
+        self.shuffle, self.seed = shuffle, seed
         self._make_rows, self._resample = make_rows, resample
         self._rows = self._original = make_rows(*examples)
         longest = self._rows.lengths
@@ -270,6 +274,8 @@ class BucketedBatches(keras.utils.PyDataset):
             self._served.append(index)
             index += self.first_batch  # outside, Keras looks at the first two for their shapes
         bucket, rows = self._order()[index]
+        missing = -len(rows) % distribution.num_shares()  # devices that came after the plan
+        rows = np.append(rows, np.full(missing, len(self._buckets[bucket].examples), rows.dtype))
         inputs = self._rows.take(bucket, rows)
         labels = inputs.pop("labels")
         return inputs, labels
@@ -388,8 +394,9 @@ class TranslationBatches(BucketedBatches):
         batch_size: int or None, maximum number of examples per batch; 64 if neither is given.
         num_buckets: int, maximum number of shapes.
         multiple: int; lengths, START or END included, are rounded up to a multiple of it.
-        rows_multiple: int; so is the number of rows, by rows of padding, which weigh nothing: as
-            many as there are devices, for `keras.distribution.DataParallel`.
+        rows_multiple: int; so is the number of rows, by rows of padding, which weigh nothing. None:
+            the devices that share a batch, those of `keras.distribution.DataParallel`, of
+            TensorFlow's strategy, or of `distribution.use_devices`.
         max_length: int or None, the longest input that the model reads, in ids: a longer sentence
             is refused, and none is padded further. Give that of a model with learned positions.
         shuffle: bool, whether each epoch has an order of its own; False: bucket by bucket.

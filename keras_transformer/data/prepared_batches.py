@@ -159,7 +159,7 @@ class _RowsOnDisk:
         examples = examples[rows[rows < len(examples)]]
         lengths = self.lengths[examples] - 1
         sides = self._ids(examples, lengths)
-        padded = [(shape[0], length) for length in shape[1:]]
+        padded = [(len(rows), length) for length in shape[1:]]
         if len(sides) == 1:
             return {
                 "token_ids": _with_start(sides[0], lengths[:, 0], padded[0]),

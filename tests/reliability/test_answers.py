@@ -48,6 +48,7 @@ def ask(translator, small_tasks):
         "tag": small_tasks["tagger"].tag,
         "classify": small_tasks["classifier"].classify,
         "fill": lambda texts: small_tasks["filler"].fill([f"{text} [MASK]" for text in texts]),
+        "fill as it is": small_tasks["filler"].fill,
         "generate": lambda texts: small_tasks["generator"].generate(texts, 2, temperature=0),
     }
 
@@ -68,15 +69,16 @@ def test_every_odd_text_has_its_answer(ask, name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["translate", "tag", "classify"])
+@pytest.mark.parametrize("name", ["translate", "score", "tag", "classify", "fill"])
 def test_a_text_of_ten_megabytes_is_one_sentence(ask, name):
-    with pytest.raises(ValueError, match=rf"Text 1 must have at most {LONGEST} tokens, since"):
+    with pytest.raises(ValueError, match=rf"1 must have at most {LONGEST} tokens, since"):
         ask[name](["a", "ab " * 3_500_000])
 
 
 NO_TEXTS, NO_LISTS = [[None], ["\ud800"], [b"bytes"]], ["one text", None, 3]
-WRONG = [(name, wrong) for name in ("translate", "classify", "generate") for wrong in NO_LISTS]
-WRONG += [(name, wrong) for name in ("translate", "classify", "generate") for wrong in NO_TEXTS]
+LISTS = "translate", "classify", "generate", "fill as it is"
+WRONG = [(name, wrong) for name in LISTS for wrong in NO_LISTS]
+WRONG += [(name, wrong) for name in LISTS for wrong in NO_TEXTS]
 WRONG += [("score", wrong) for wrong in NO_TEXTS]  # `ask` needs a list for it
 WRONG += [("tag", wrong) for wrong in (*NO_LISTS, [None], [b"bytes"])]  # any characters are a word
 
@@ -90,7 +92,7 @@ def test_what_is_no_list_of_texts_is_one_sentence(ask, name, wrong):
 
 
 def test_a_generator_is_read_once(ask):
-    for name in ("translate", "tag", "classify", "generate"):
+    for name in ("translate", "tag", "classify", "fill", "generate"):
         texts = ["ab", "cd"]
         assert ask[name](text for text in texts) == ask[name](texts)
 
@@ -144,37 +146,123 @@ def test_two_batches_at_a_time_are_answered_as_one_by_one(randomize, monkeypatch
     assert answers() == one_by_one
 
 
-@pytest.mark.slow
-def test_threads_that_translate_for_the_first_time_together(randomize):
-    tokenizer = kt.train_tokenizer(["abcdef gh"], model_type="char")
-    model = randomize(kt.Transformer(tokenizer.vocabulary_size(), **SIZES))
-    texts = [["abc", "d"], ["fed cba abc def"], ["a b c d e f", "g", "h"], ["hgf" * 9]]
+# Threads, and weights that change: every task
 
-    def translator():
-        return kt.Translator(model, tokenizer, max_length_ratio=0.2)
 
-    expected = [translator().translate(each) for each in texts]
-    together = translator()
+@pytest.fixture(scope="module")
+def tasks(translator, small_tasks):
+    return {"translator": translator, **small_tasks}
+
+
+def of_model(task, model):
+    """A task that has compiled nothing, of a model and all else that `task` has."""
+    given = {name: getattr(task, name) for name in (*task.parts, *task.settings)}
+    if isinstance(task, kt.Translator):
+        return kt.Translator(**{**given, "transformer": model, "config": task.config})
+    return type(task)(**{**given, "model": model})
+
+
+def numbers_of(task, texts=("a dog", "the cat")):
+    """What a task computes for texts, as arrays."""
+    match task:
+        case kt.Translator():
+            return np.array(task.score(texts, ["ab"] * len(texts)))
+        case kt.TextGenerator():
+            return np.array([score.nats for score in task.score(texts)])
+        case kt.Tagger():
+            return task._probabilities([text.split() for text in texts])[0]
+        case kt.Classifier():
+            return task.probabilities(texts)
+        case kt.MaskFiller():
+            filled = task.fill([f"{text} [MASK]" for text in texts], number=100)
+            return np.array([sorted((p.label, p.probability) for p in each) for each in filled])
+
+
+def quick(*names):
+    """Every task; all but some of them are slow."""
+    every = "translator", "generator", "tagger", "classifier", "filler"
+    return [pytest.param(name, marks=[pytest.mark.slow] * (name not in names)) for name in every]
+
+
+@pytest.mark.parametrize("name", quick("tagger"))
+def test_threads_that_ask_together_get_the_answers_of_one(tasks, name):
+    texts = ["a", "the dog", "it sees a cat", "a dog a cat a dog"]
+    alone, together = (of_model(tasks[name], tasks[name].model) for _ in range(2))
+    expected = [numbers_of(alone, [text]) for text in texts]
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(together.translate, texts)) == expected
+        found = list(pool.map(lambda n: numbers_of(together, [texts[n % 4]]), range(40)))
+    for number, each in enumerate(found):
+        np.testing.assert_array_equal(each, expected[number % 4])
 
 
-@pytest.mark.parametrize("change", ["lora", pytest.param("int8", marks=pytest.mark.slow)])
-def test_a_tagger_answers_with_its_present_weights(small_tasks, randomize, change):
-    old = small_tasks["tagger"]
-    model = randomize(kt.TaggingModel.from_config(old.model.get_config()))
-    tagger = kt.Tagger(model, old.vocabulary, old.labels)
-    sentence = [["The", "dog", "barks", "."]]
-    before = tagger._probabilities(sentence)[0]
-    if change == "lora":
-        for layer in model._flatten_layers():
-            if layer.name in ("query", "value", "inner"):
-                layer.enable_lora(2)
-        randomize(model, seed=1)
-    else:
-        with pytest.warns(UserWarning, match="does not have a `quantize`"):
-            model.quantize("int8")
-    after = tagger._probabilities(sentence)[0]
-    fresh = kt.Tagger(model, old.vocabulary, old.labels)._probabilities(sentence)[0]
-    assert np.abs(after - before).max() > 1e-6
-    np.testing.assert_allclose(after, fresh, atol=1e-6)
+def given_weights(model, randomize):
+    randomize(model, seed=1)
+
+
+def given_lora(model, randomize):
+    for layer in model._flatten_layers():
+        if layer.name in ("query", "value", "inner"):
+            layer.enable_lora(2)
+    randomize(model, seed=1)  # Keras begins with a product of zero
+
+
+def quantized(model, randomize):
+    with pytest.warns(UserWarning, match="does not have a `quantize`"):
+        model.quantize("int8")
+
+
+def trained(model, randomize):
+    sizes = 2, 3, model.input["character_ids"].shape[-1] if "character_ids" in model.input else 0
+    inputs = {name: np.full(sizes[: len(x.shape)], 3) for name, x in model.input.items()}
+    labels = np.ones(sizes[: len(model.output.shape) - 1], "int32")
+    model.compile("adam", kt.TokenCrossEntropy())
+    model.fit(inputs, labels, epochs=2, verbose=0)
+
+
+@pytest.mark.parametrize(
+    "name, change",
+    [
+        ("tagger", given_lora),
+        ("classifier", given_weights),
+        *(
+            pytest.param(name, change, marks=pytest.mark.slow)
+            for name in ("translator", "generator", "tagger", "classifier", "filler")
+            for change in (given_weights, given_lora, quantized, trained)
+        ),
+    ],
+)
+def test_a_task_answers_with_its_present_weights(tasks, randomize, name, change):
+    task = of_model(tasks[name], tasks[name].model.copy())
+    before = numbers_of(task)
+    change(task.model, randomize)
+    after = numbers_of(task)
+    assert np.any(after != before)
+    np.testing.assert_array_equal(after, numbers_of(of_model(task, task.model)))
+
+
+@pytest.mark.parametrize("name", quick("tagger"))
+def test_a_replaced_model_is_not_asked_any_more(tasks, randomize, name):
+    task = of_model(tasks[name], tasks[name].model)
+    before, other = numbers_of(task), randomize(task.model.copy(), seed=1)
+    setattr(task, "transformer" if name == "translator" else "model", other)
+    after = numbers_of(task)
+    assert np.any(after != before)
+    np.testing.assert_array_equal(after, numbers_of(of_model(task, other)))
+
+
+def test_attention_scores_in_one_thread_change_no_call_in_another(randomize):
+    model = randomize(kt.LanguageModel(12, **SIZES))
+    ids = [np.random.default_rng(n).integers(4, 12, (2, 4)) for n in range(4)]
+
+    def logits(n):
+        return backend.ops.convert_to_numpy(model({"token_ids": ids[n]}))
+
+    def scores(n):
+        (found,) = kt.attention_scores(model, {"token_ids": ids[n]}).values()
+        return backend.ops.convert_to_numpy(found)
+
+    expected = [(logits(n), scores(n)) for n in range(4)]
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        found = pool.map(lambda n: (logits, scores)[n % 2](n // 2 % 4), range(64))
+        for n, each in enumerate(found):
+            np.testing.assert_array_equal(each, expected[n // 2 % 4][n % 2])
