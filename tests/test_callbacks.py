@@ -80,6 +80,55 @@ def test_the_mean_is_that_of_the_weights_of_the_epochs(batches, tmp_path, make):
         np.testing.assert_allclose(keras.ops.convert_to_numpy(variable), expected, atol=1e-6)
 
 
+def test_the_mean_is_over_all_checkpoints_that_are_given(tmp_path):
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    for value in (1.0, 2.0, 6.0):
+        model.set_weights([np.full((1, 1), value), np.array([value])])
+        model.save_weights(tmp_path / f"{value}.weights.h5")
+    average_checkpoints(model, sorted(tmp_path.iterdir()))
+    np.testing.assert_allclose(np.concatenate(model.get_weights(), None), 3)
+
+
+def test_it_saves_within_an_epoch_whenever_a_multiple_was_passed(tmp_path, batches):
+    checkpoint, saved = EpochCheckpoint(tmp_path, batches, every=4), []
+    checkpoint.save_within = lambda epoch, batch: saved.append(batch + 1)
+    checkpoint._epoch, checkpoint._done = 0, 0
+    for batch in (2, 5, 8, 11, 14, 15):  # as with steps_per_execution=3
+        checkpoint.on_train_batch_end(batch)
+    assert saved == [6, 9, 12, 16]
+
+
+def test_after_the_rest_of_an_epoch_training_continues_from_its_weights_not_their_average(
+    batches, tmp_path
+):
+    def averaged():
+        model = small_model()
+        optimizer = keras.optimizers.Adam(0.1, use_ema=True, ema_momentum=0.9)
+        model.compile(optimizer, kt.TokenCrossEntropy(), run_eagerly=not backend.prefers_jit())
+        return model
+
+    class Interrupt(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            checkpoint.save_within(0, batch)
+            raise KeyboardInterrupt
+
+    checkpoint, model = EpochCheckpoint(tmp_path, batches), averaged()
+    span = next(checkpoint.restore(model, 2))
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(batches, **span, shuffle=False, verbose=0, callbacks=[checkpoint, Interrupt()])
+    model, checkpoint = averaged(), EpochCheckpoint(tmp_path, batches)
+    spans = checkpoint.restore(model, 2)
+    model.fit(batches, **next(spans), shuffle=False, verbose=0, callbacks=[checkpoint])
+    average = model.get_weights()
+    next(spans)
+    now, saved = model.get_weights(), averaged()
+    saved.optimizer.build(saved.trainable_variables)
+    saved.load_weights(tmp_path / "epoch-0001.weights.h5")
+    for one, other in zip(now, saved.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert any((one != other).any() for one, other in zip(now, average, strict=True))
+
+
 def test_the_mean_of_no_checkpoint_is_an_error():
     with pytest.raises(ValueError, match="at least one checkpoint to average; received none"):
         average_checkpoints(small_model(), [])

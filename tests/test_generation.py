@@ -487,6 +487,26 @@ def test_an_answer_has_its_own_minimum_of_tokens_before_the_end():
         np.testing.assert_array_equal((answers > 0).sum(axis=1), least + 1)
 
 
+def test_a_forbidden_end_never_counts_as_finished_however_wide_the_beam():
+    decoding = kt.Decoding(towards(kt.END, size=6))  # three ids may be written before END
+    found = decoding.beam_search(
+        padded([[5, 3]]), 5, beams=16, length_penalty=10, n_best=16, min_length=3
+    )
+    lengths = (found.ids == kt.END).argmax(axis=-1)[found.finished]
+    assert len(lengths) and (lengths >= 3).all()
+    assert (found.scores[found.finished] > -1e3).all()
+
+
+def test_a_stream_is_read_on_in_larger_caches(monkeypatch):
+    def next_logits(position, ids):
+        peak = keras.ops.one_hot(4 + position % 7, VOCABULARY)
+        return 9 * peak + keras.ops.zeros((*ids.shape, VOCABULARY))
+
+    monkeypatch.setattr(decoding_module, "FIRST_LENGTH", 2)
+    streamed = [int(ids[0]) for ids in kt.Decoding(Scripted(next_logits)).stream([[5, 3]], 11)]
+    assert streamed == [4 + n % 7 for n in range(11)]
+
+
 @pytest.mark.slow
 def test_a_prefix_is_written_and_the_rest_is_the_best_after_it(transformer, decoding):
     sources = some_sources()

@@ -368,6 +368,16 @@ def test_a_resumed_run_ends_as_the_uninterrupted_one(tmp_path, capsys):
     assert (whole.folder / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_the_mean_of_one_epoch_is_the_last_one(tmp_path):
+    model, seen = doubling(), []
+    remember = keras.callbacks.LambdaCallback(
+        on_epoch_end=lambda epoch, logs: seen.append(model.get_weights()[0])
+    )
+    fit(started(tmp_path), model, 3, [remember], average=1)
+    assert (seen[1] != seen[2]).any()
+    np.testing.assert_array_equal(model.get_weights()[0], seen[2])
+
+
 def test_a_run_killed_in_its_first_epoch_is_resumed(tmp_path):
     whole, model = started(tmp_path / "whole"), doubling()
     fit(whole, model, 2)

@@ -505,6 +505,16 @@ def test_lengths_relative_to_the_source_are_kept(translator, dates):
         assert all(len(translation) >= int(1.5 * n) for translation, n in pairs)
 
 
+def test_an_answer_may_end_whatever_the_ratios_of_its_length(translator):
+    limited = with_learned_positions(translator, 12)
+    for least, most in ((0, 0.1), (2, 2), (0.5, 3), (9, 9), (1e30, 1e30)):
+        config = kt.GenerationConfig(min_length_ratio=least, max_length_ratio=most)
+        for task in (translator, limited):
+            shortest, longest = task.length_limits(range(1, 13), config=config)
+            assert (shortest >= 1).all() and (shortest < longest).all()
+            assert (longest <= task.longest_input).all()
+
+
 def test_the_batch_size_changes_no_translation(translator, dates):
     texts = ["May 5, 2019 " * 12, *dates.test.source[:20]]
     expected = translator.translate(texts)

@@ -55,6 +55,25 @@ def test_beyond_its_window_a_text_is_continued_from_the_last_half_of_it(generato
     assert len({answer[-10:] for answer in answers}) > 2
 
 
+def test_each_window_begins_with_the_last_half_and_has_random_numbers_of_its_own(generator):
+    model = kt.LanguageModel(generator.tokenizer.vocabulary_size(), config=generator.model.config)
+    for weight in model.weights:
+        weight.assign(keras.ops.zeros(weight.shape))  # every token is as probable as any other
+    uniform = kt.TextGenerator(model, generator.tokenizer, window=7, append_end=False)
+    contexts, request = [], uniform._request
+
+    def remembered(batch, prefixes, *rest):
+        contexts.extend(list(prefix) for prefix in prefixes)
+        return request(batch, prefixes, *rest)
+
+    uniform._request = remembered
+    uniform.generate(["a"], max_tokens=18, seed=3)
+    (first,) = uniform.tokenizer.encode(["a"])
+    assert [len(context) for context in contexts] == [len(first), 3, 3, 3]
+    drawn = contexts[1:]  # written at the same positions of a window
+    assert drawn[0] != drawn[1] != drawn[2] != drawn[0]
+
+
 @pytest.mark.slow
 def test_a_sampled_continuation_depends_on_seed_and_number_alone(generator):
     options = dict(max_tokens=12, temperature=2.0)
