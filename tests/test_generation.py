@@ -488,13 +488,18 @@ def test_an_answer_has_its_own_minimum_of_tokens_before_the_end():
 
 
 def test_a_forbidden_end_never_counts_as_finished_however_wide_the_beam():
-    decoding = kt.Decoding(towards(kt.END, size=6))  # three ids may be written before END
-    found = decoding.beam_search(
-        padded([[5, 3]]), 5, beams=16, length_penalty=10, n_best=16, min_length=3
+    """With four ids one may be written; the forbidden ones, END too, fill the rest of the beam."""
+    first, then = np.array([[-1000, 0, -1000, -1000], [-1000, -1000, -1000, 0]], "float32")
+
+    def next_logits(position, ids):
+        logits = keras.ops.where(position < 1, first, then)
+        return logits + keras.ops.zeros((*ids.shape, 4))
+
+    found = kt.Decoding(Scripted(next_logits)).beam_search(
+        padded([[1, 3]]), 2, beams=4, length_penalty=10, n_best=4, min_length=2
     )
-    lengths = (found.ids == kt.END).argmax(axis=-1)[found.finished]
-    assert len(lengths) and (lengths >= 3).all()
-    assert (found.scores[found.finished] > -1e3).all()
+    assert not found.finished.any() and found.ids[0, 0].tolist() == [1, 1]
+    assert found.scores[0, 0] > -1000
 
 
 def test_a_stream_is_read_on_in_larger_caches(monkeypatch):
