@@ -503,9 +503,11 @@ def test_a_forbidden_end_never_counts_as_finished_however_wide_the_beam():
 
 
 def test_a_stream_is_read_on_in_larger_caches(monkeypatch):
+    peaks = 9 * np.eye(VOCABULARY, dtype="float32")[4:11]
+
     def next_logits(position, ids):
-        peak = keras.ops.one_hot(4 + position % 7, VOCABULARY)
-        return 9 * peak + keras.ops.zeros((*ids.shape, VOCABULARY))
+        peak = keras.ops.take(peaks, position % 7, axis=0)
+        return peak + keras.ops.zeros((*keras.ops.shape(ids), VOCABULARY))
 
     monkeypatch.setattr(decoding_module, "FIRST_LENGTH", 2)
     streamed = [int(ids[0]) for ids in kt.Decoding(Scripted(next_logits)).stream([[5, 3]], 11)]

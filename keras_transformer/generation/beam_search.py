@@ -89,7 +89,7 @@ class BeamSearch:
 
     def length(self, state):
         """The number of positions that the state has room for."""
-        return state.tokens.shape[1]
+        return ops.shape(state.tokens)[1]
 
     def grow(self, state, more, decoded):
         """The state with `more` positions, and a cache that has them."""

@@ -48,7 +48,7 @@ class GreedySearch:
 
     def length(self, state):
         """The number of positions that the state has room for."""
-        return state.answers.shape[1]
+        return ops.shape(state.answers)[1]
 
     def grow(self, state, more, decoded):
         """The state with `more` positions, and a cache that has them."""
