@@ -40,6 +40,11 @@ class DataReport:
         if not prepared:
             named = {"training": splits.train} | evaluated
             shared = {n: data.num_shared(each, splits.train) for n, each in evaluated.items()}
+            sizes = _size(splits.train), _size(splits.valid)
+            if sizes[0] < sizes[1]:
+                print(
+                    f"{sizes[0]} training texts, but {sizes[1]} for validation: are they swapped?"
+                )
         shares = {name: unknown(each) for name, each in named.items()}
         for what in shares["validation"]:
             listed = (f"{of[what]:.2%} of the {name} data" for name, of in shares.items())
@@ -67,6 +72,10 @@ class DataReport:
         return f" ({'; '.join(parts)})" if parts else ""
 
 
+def _size(examples):
+    return len(examples[0] if isinstance(examples, tuple) else examples)
+
+
 def _label_counts(examples):
     labels = examples[1]
     nested = bool(labels) and isinstance(labels[0], list)
@@ -92,4 +101,4 @@ def _print_similar(labels):
     for group in groups.values():
         if len(group) > 1:
             names = ", ".join(map(repr, group))
-            print(f"These labels are different ones, though case or blanks alone differ: {names}.")
+            print(f"Labels that differ in case, blanks or Unicode form alone: {names}.")

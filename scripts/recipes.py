@@ -185,10 +185,10 @@ class TokenizerOptions(RunOptions):
             raise ValueError("Give --logits-in-pieces or --r-drop, not both.")
 
     def unused(self, initial):
-        given = initial or self.prepared
-        learned = ("vocabulary", "vocabulary_size") if given else ()
+        # A vocabulary_size that --init-from contradicts is refused with the other sizes.
         reason = "a vocabulary to learn, without --init-from and --prepared"
-        return super().unused(initial) | dict.fromkeys(learned, reason)
+        given = bool(initial or self.prepared)
+        return super().unused(initial) | ({"vocabulary": reason} if given else {})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

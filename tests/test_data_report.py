@@ -90,4 +90,8 @@ def test_labels_of_which_none_is_trained_on_are_refused(report):
 def test_labels_that_differ_in_case_or_blanks_alone_are_named(report, capsys):
     train = labeled(("x", "Good"), ("y", "good"), ("z", "bad"), ("w", "very  good"))
     report(data.Splits(train, train, None), none_unknown, sorted(set(train.labels)))
-    assert "case or blanks alone differ: 'Good', 'good'.\n" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "differ in case, blanks or Unicode form alone: 'Good', 'good'.\n" in printed
+    assert "swapped" not in printed
+    report(data.Splits(labeled(("x", "Good")), train, None), none_unknown, ["Good"])
+    assert "1 training texts, but 4 for validation: are they swapped?" in capsys.readouterr().out

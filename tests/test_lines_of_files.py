@@ -100,7 +100,7 @@ LABELED = "".join(f"text number {n}\t{('good', 'bad')[n % 2]}\n" for n in range(
 
 
 def test_a_first_line_of_names_is_no_class(write):
-    with pytest.raises(ValueError, match="line 1: .* names of columns, it seems: 'label' is the o"):
+    with pytest.raises(ValueError, match="line 1: .*names of the columns, it seems: 'label'"):
         data.read_labeled(write("t", "sentence\tlabel\n" + LABELED))
     path = write("t", "文本\t标签\n" + LABELED)
     with pytest.raises(ValueError, match="'标签' is the only label of 3 that occurs once"):
@@ -109,6 +109,13 @@ def test_a_first_line_of_names_is_no_class(write):
     assert len(data.read_labeled(write("t", LABELED)).texts) == 20
     rare = write("t", "one text\trare\nanother text\trarer\n" + LABELED)
     assert set(data.read_labeled(rare).labels) == {"good", "bad", "rare", "rarer"}
+
+
+def test_a_first_line_of_names_is_no_tag(write):
+    rows = "the\tDET\ndog\tNOUN\n\n" * 9
+    with pytest.raises(ValueError, match="line 1: .*names of the columns, it seems: 'pos' is the"):
+        data.read_tagged(write("t", "token\tpos\n\n" + rows))
+    assert len(data.read_tagged(write("t", rows + "runs\tVERB\n")).tags) == 10
 
 
 def test_a_first_line_of_names_among_pairs_is_reported(write, caplog):
@@ -202,6 +209,12 @@ def test_a_text_that_fills_the_data_is_trained_on():
     examples = ["the same"] * 500 + [f"text {n}" for n in range(20)]
     train, valid = data.train_valid_split(examples)
     assert valid == ["text 0"] and len(train) == 519
+
+
+def test_a_text_is_the_same_in_every_form():
+    forms = ["The  café", "the cafe\u0301", "\ufeffTHE CAF\u00c9 ", "the\u3000café"]
+    assert len(set(map(data.text_key, forms))) == 1
+    assert data.text_key(["The", "café"]) == ("the", "café") != data.text_key("the café")
 
 
 def test_few_distinct_texts_are_split_by_their_places():

@@ -11,6 +11,7 @@ import traceback
 import pytest
 
 from keras_transformer import data
+from keras_transformer.checks import TextError
 from keras_transformer.tokenizers import train_tokenizer
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -136,7 +137,7 @@ def test_malformed_files_end_in_one_sentence_or_in_a_count(group, tmp_path, capl
 
 
 def check_error(error, number):
-    assert type(error) in (ValueError, FileNotFoundError), f"corpus {number}: {error!r}"
+    assert type(error) in (ValueError, FileNotFoundError, TextError), f"corpus {number}: {error!r}"
     raised_in = traceback.extract_tb(error.__traceback__)[-1].filename
     assert str(ROOT) in raised_in, f"corpus {number}: {error}, raised in {raised_in}"
     check_message(str(error), number)

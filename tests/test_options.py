@@ -232,7 +232,7 @@ UNUSED = [
     ("TRANSLATION", "--pairs a.tsv --mix-share 0.5", "data to mix in"),
     ("TRANSLATION", "--mix-pairs a.tsv", "training data"),
     ("TRANSLATION", "--dataset tfds:x --valid-pairs a.tsv", "files, without --dataset"),
-    ("TRANSLATION", "--prepared a --vocabulary-size 90", "a vocabulary to learn"),
+    ("TRANSLATION", "--prepared a --vocabulary char", "a vocabulary to learn"),
     ("TAGGING", "--train a.tsv --column XPOS", "a treebank"),
     ("TAGGING", "--train a.conllu --tokens words", "--dataset"),
     ("CLASSIFICATION", "--columns 2 1", "--train or --dataset"),

@@ -6,6 +6,7 @@ installed, `FileNotFoundError` if the dataset has not been prepared and `downloa
 `ValueError` if there is no such dataset, training split or feature.
 """
 
+import logging
 import os
 from collections.abc import Iterator
 
@@ -114,7 +115,15 @@ def read_labeled_splits(
     label_of = _reader(builder, name, label)
 
     def read(rows, split):
-        pairs = [(text_of(row).strip(), label_of(row)) for row in rows if row[label] != -1]
+        known = [(row, row[label] != -1) for row in rows]
+        pairs = [(text_of(row).strip(), label_of(row)) for row, is_known in known if is_known]
+        if 0 < len(pairs) < len(known):
+            logging.getLogger(__name__).warning(
+                "%s: dropped %d of %d texts without a label.",
+                split,
+                len(known) - len(pairs),
+                len(known),
+            )
         return collect_complete(LabeledTexts, pairs, split) if pairs else None
 
     return _splits(builder, name, read)

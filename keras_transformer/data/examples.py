@@ -139,9 +139,8 @@ def train_valid_split(
 ) -> tuple[Any, Any]:
     """Splits off validation data: 2 % of the distinct texts, or fewer: about 1,000.
 
-    All examples of a text are on the same side, whatever its case and blanks; of pairs the source
-    is that text. Where no text repeats, or fewer than ten are distinct, every 50th example is for
-    validation.
+    All examples of a text are on the same side (see `text_key`); of pairs the source is that text.
+    Where no text repeats, or fewer than ten are distinct, every 50th example is for validation.
 
     Args:
         examples: list, or NamedTuple of lists of one length.
@@ -167,8 +166,12 @@ def train_valid_split(
     counts = collections.Counter(texts)
     keys = list(counts)
     step = max(50, len(keys) // 1000)
-    blocks = (keys[start : start + step] for start in range(0, len(keys), step))
-    chosen = {min(block, key=counts.__getitem__) for block in blocks}  # the first of the rarest
+    most = max(1, number // 50)  # examples of one text: a frequent one is trained on
+    chosen = set()
+    for start in range(0, len(keys), step):
+        block = keys[start : start + step]
+        rare = (key for key in block if counts[key] <= most)
+        chosen.add(next(rare, min(block, key=counts.__getitem__)))
     is_valid = [text in chosen for text in texts]
     if len(keys) < number:
         logging.getLogger(__name__).warning(
@@ -190,7 +193,7 @@ def train_valid_split(
 
 
 def num_shared(examples: Any, others: Any) -> int:
-    """The number of examples whose text others have, too, whatever its case and blanks.
+    """The number of examples whose text others have, too; see `text_key`.
 
     Args:
         examples: list, or NamedTuple of lists, of which the first one counts.
@@ -202,7 +205,14 @@ def num_shared(examples: Any, others: Any) -> int:
 
 
 def text_key(item: Any) -> Any:
-    """What texts share that differ in case, blanks and normal form alone; of words, a tuple."""
+    """What texts have in common that differ in case, blanks and Unicode form alone.
+
+    Args:
+        item: str, or a list of words, whose key is a tuple; others are their own key.
+    """
     if isinstance(item, (list, tuple)):
         return tuple(map(text_key, item))
-    return " ".join(normalized(item).split()).casefold() if isinstance(item, str) else item
+    if not isinstance(item, str):
+        return item
+    item = normalized(item, "NFKC").replace("\u200b", "").replace("\ufeff", "")
+    return " ".join(item.split()).casefold()

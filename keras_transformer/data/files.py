@@ -267,7 +267,8 @@ def read_tagged_lines(path: PathLike) -> TaggedSentences:
         TaggedSentences.
 
     Raises:
-        ValueError: The file contains no word, or a line is not a word and its tag.
+        ValueError: The file contains no word, a line is not a word and its tag, or the first one
+            names the columns.
     """
     sentences = []
     for block in _blocks(path):
@@ -281,6 +282,7 @@ def read_tagged_lines(path: PathLike) -> TaggedSentences:
                 )
         words, tags = zip(*(_columns(line, " ") for _, line in block), strict=True)
         sentences.append((list(words), list(tags)))
+    _check_first_label([tag for _, tags in sentences for tag in tags], path)
     return _tagged(sentences, path)
 
 
@@ -609,9 +611,9 @@ def _check_first_label(labels, path):
     once = [label for label, count in counts.items() if count == 1]
     if len(labels) >= _FEWEST_ROWS and once == labels[:1]:
         raise ValueError(
-            f"{path}, line 1: expected a text and its label, received names of columns, it seems: "
-            f"{labels[0]!r} is the only label of {len(counts)} that occurs once. Give the columns "
-            "by their names, remove the line, or move it down if it is an example."
+            f"{path}, line 1: expected an example, received the names of the columns, it seems: "
+            f"{labels[0]!r} is the only label of {len(counts)} that occurs once. Remove the line, "
+            "give the columns by their names, or if it is an example, move it down."
         )
 
 
