@@ -391,7 +391,7 @@ class CleaningOptions(PreparedOptions):
         return data.Splits(
             splits.train and data.clean(splits.train, **limits, **filters),
             splits.valid and data.clean(splits.valid, **limits),
-            splits.test and data.clean(splits.test, **self.form),
+            splits.test and data.clean(splits.test, **self.form, keep_blank=True),
         )
 
     def read_mix(self) -> data.Examples | None:

@@ -403,6 +403,14 @@ def test_repeated_pairs_are_counted_and_kept_unless_unique_is_set(caplog):
     assert clean(pairs, unique=True) == (["a", "a"], ["b", "c"])
 
 
+def test_a_pair_that_has_invisible_characters_alone_is_dropped_and_counted(caplog):
+    pairs = Examples(["a", "\u200b", "c", ""], ["A", "B", "\u00ad", "D"])
+    with caplog.at_level(logging.WARNING):
+        assert clean(pairs) == (["a", ""], ["A", "D"])
+    assert "Of 4 pairs: 2 dropped, invisible characters alone on one side" in caplog.text
+    assert clean(pairs, keep_blank=True) == (["a", "", "c", ""], ["A", "B", "", "D"])
+
+
 def test_equal_in_normal_form_is_equal():
     pairs = Examples(["\u00e9", "e\u0301"], ["b", "b"])
     assert clean(pairs, unique=True) == (["\u00e9"], ["b"])

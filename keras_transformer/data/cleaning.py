@@ -18,11 +18,12 @@ def clean(
     max_characters: int | None = None,
     max_ratio: float | None = None,
     unique: bool = False,
+    keep_blank: bool = False,
 ) -> Examples:
     """Normalizes both sides, and drops pairs that are too long, too unequal or repeated.
 
-    The number of dropped pairs is logged with the reasons; so is the number of repeated pairs
-    that are kept.
+    So are pairs of which a side has invisible characters alone. The number of dropped pairs is
+    logged with the reasons; so is the number of repeated pairs that are kept.
 
     Args:
         examples: Examples.
@@ -31,6 +32,8 @@ def clean(
         max_ratio: float from 1, maximum length of the longer side / the shorter side, in
             characters; None: no limit.
         unique: bool, whether to keep only the first of pairs that are equal on both sides.
+        keep_blank: bool, whether a side may be blank afterwards, as in test data, whose lines all
+            count.
 
     Returns:
         Examples.
@@ -38,7 +41,9 @@ def clean(
     Raises:
         ValueError: An argument is out of range, or no pair is left.
     """
-    cleaner = Cleaner(normalization, lowercase, max_characters, max_ratio, unique)
+    cleaner = Cleaner(
+        normalization, lowercase, max_characters, max_ratio, unique, keep_blank=keep_blank
+    )
     kept = list(cleaner.iterate(zip(*examples, strict=True)))
     report = cleaner.log_report()
     if not kept:
@@ -50,7 +55,7 @@ class Cleaner:
     """What `clean` does, to a stream of pairs.
 
     Args:
-        normalization, lowercase, max_characters, max_ratio, unique: see `clean`.
+        normalization, lowercase, max_characters, max_ratio, unique, keep_blank: see `clean`.
         on_disk: bool, whether pairs are remembered in a temporary file instead of in memory, and
             only if they must be unique: those that are kept are then not counted.
 
@@ -69,6 +74,7 @@ class Cleaner:
         max_ratio: float | None = None,
         unique: bool = False,
         on_disk: bool = False,
+        keep_blank: bool = False,
     ):
         check_form(normalization)
         check_optional(1, max_characters=max_characters)
@@ -76,9 +82,9 @@ class Cleaner:
         check(within, "max_ratio must be at least 1", max_ratio=max_ratio)
         self.normalization, self.lowercase = normalization, lowercase
         self.max_characters, self.max_ratio, self.unique = max_characters, max_ratio, unique
-        self._counts_repeated = unique or not on_disk
+        self._counts_repeated, self._keep_blank = unique or not on_disk, keep_blank
         self._seen = _SeenOnDisk() if on_disk else _Seen()
-        self.total = self._too_long = self._too_unequal = self._repeated = 0
+        self.total = self._invisible = self._too_long = self._too_unequal = self._repeated = 0
 
     def iterate(self, pairs: Iterable[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
         """Yields the pairs that are kept, normalized."""
@@ -86,7 +92,10 @@ class Cleaner:
             self.total += 1
             pair = tuple(normalized(text, self.normalization, self.lowercase) for text in texts)
             shorter, longer = min(map(len, pair)), max(map(len, pair))
-            if self.max_characters is not None and longer > self.max_characters:
+            emptied = any(t.strip() and not f.strip() for t, f in zip(texts, pair, strict=True))
+            if emptied and not self._keep_blank:
+                self._invisible += 1
+            elif self.max_characters is not None and longer > self.max_characters:
                 self._too_long += 1
             elif self.max_ratio is not None and longer > self.max_ratio * shorter:
                 self._too_unequal += 1
@@ -100,6 +109,7 @@ class Cleaner:
     def log_report(self) -> str:
         """Logs how many pairs were dropped or repeated, if any, and returns that part."""
         counts = {
+            "dropped, invisible characters alone on one side": self._invisible,
             f"dropped, longer than {self.max_characters} characters": self._too_long,
             f"dropped, one side over {self.max_ratio} times as long": self._too_unequal,
             f"repeated ({'dropped' if self.unique else 'kept'})": self._repeated,
