@@ -38,7 +38,8 @@ class Cache:
         self.memory = memory
         self.positions = positions
         first, number = backend.known_int(slot), positions.shape[0]
-        slots = min((values.shape[2] for _, values in self.decoded.values()), default=None)
+        sizes = (values.shape[2] for _, values in self.decoded.values())  # None in some graphs
+        slots = min((size for size in sizes if size is not None), default=None)
         if first is not None and slots is not None:
             holds = 0 <= first <= slots - number
             check(holds, f"A cache of {slots} slots must fit the tokens", slot=first, tokens=number)
