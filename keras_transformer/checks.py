@@ -22,7 +22,7 @@ class TextError(ValueError):
 
     def __init__(self, number: int, problem: str, name: str = "Text", side: int = 0):
         super().__init__(f"{name} {number} {problem}")
-        self.number, self.problem, self.side = number, problem, side
+        self.number, self.problem, self.name, self.side = number, problem, name, side
 
 
 def check(holds: Any, expected: str, **received: Any) -> None:

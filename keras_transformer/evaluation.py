@@ -5,7 +5,7 @@ chrF are from 0 to 100, as sacreBLEU reports them.
 """
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,11 +28,11 @@ class Score(NamedTuple):
         return f"{self.value:.2f} ({self.signature})"
 
 
-def exact_match(predictions: Sequence[str], references: Sequence[str]) -> float:
+def exact_match(predictions: Iterable[str], references: Iterable[str]) -> float:
     """Share of the predictions that equal their reference, character for character.
 
     Args:
-        predictions: List of str, the model's outputs.
+        predictions: List or other iterable of str, the model's outputs.
         references: List of str, one expected output per prediction.
 
     Returns:
@@ -41,14 +41,14 @@ def exact_match(predictions: Sequence[str], references: Sequence[str]) -> float:
     Raises:
         ValueError: If a list is empty, holds anything but str, or is longer than the other.
     """
-    _check_pairs(predictions, references)
+    predictions, references = _checked_pairs(predictions, references)
     equal = [p == r for p, r in zip(predictions, references, strict=True)]
     return sum(equal) / len(equal)
 
 
 def bleu(
-    predictions: Sequence[str],
-    references: Sequence[str],
+    predictions: Iterable[str],
+    references: Iterable[str],
     tokenize: str = "13a",
     lowercase: bool = False,
 ) -> Score:
@@ -58,7 +58,7 @@ def bleu(
     papers that state the same signature.
 
     Args:
-        predictions: List of str, the model's outputs.
+        predictions: List or other iterable of str, the model's outputs.
         references: List of str, one translation per prediction.
         tokenize: str, sacreBLEU's tokenizer: "13a" (European languages), "zh" (Chinese), "intl",
             "char", "none" (split on spaces), ...
@@ -75,7 +75,7 @@ def bleu(
         Papineni et al. (2002), "BLEU: a Method for Automatic Evaluation of Machine
         Translation"; Post (2018), "A Call for Clarity in Reporting BLEU Scores".
     """
-    _check_pairs(predictions, references)
+    predictions, references = _checked_pairs(predictions, references)
     return _score(_bleu_metric(tokenize, lowercase), predictions, references)
 
 
@@ -92,14 +92,14 @@ def check_bleu_tokenizer(name: str) -> None:
     _bleu_metric(name)
 
 
-def chrf(predictions: Sequence[str], references: Sequence[str], lowercase: bool = False) -> Score:
+def chrf(predictions: Iterable[str], references: Iterable[str], lowercase: bool = False) -> Score:
     """Corpus chrF: F-score of the character n-grams, n = 1 to 6, with recall weighted by beta = 2.
 
     It needs no tokenizer, which makes it the more robust metric for Chinese and for morphologically
     rich languages.
 
     Args:
-        predictions: List of str, the model's outputs.
+        predictions: List or other iterable of str, the model's outputs.
         references: List of str, one translation per prediction.
         lowercase: bool, whether to ignore case.
 
@@ -114,12 +114,12 @@ def chrf(predictions: Sequence[str], references: Sequence[str], lowercase: bool 
     """
     from sacrebleu.metrics import CHRF
 
-    _check_pairs(predictions, references)
+    predictions, references = _checked_pairs(predictions, references)
     return _score(CHRF(lowercase=lowercase), predictions, references)
 
 
 def sentence_chrf(
-    predictions: Sequence[str], references: Sequence[str], lowercase: bool = False
+    predictions: Iterable[str], references: Iterable[str], lowercase: bool = False
 ) -> list[float]:
     """chrF of each sentence, to rank sentences; the mean of these is not the corpus chrF.
 
@@ -134,7 +134,7 @@ def sentence_chrf(
     """
     from sacrebleu.metrics import CHRF
 
-    _check_pairs(predictions, references)
+    predictions, references = _checked_pairs(predictions, references)
     metric = CHRF(lowercase=lowercase)
     pairs = zip(predictions, references, strict=True)
     return [metric.sentence_score(prediction, [reference]).score for prediction, reference in pairs]
@@ -160,14 +160,19 @@ def _score(metric, predictions, references):
     return Score(float(score.score), f"{score.name}|{metric.get_signature()}")
 
 
-def _check_pairs(predictions, references):
+def _checked_pairs(predictions, references):
+    """Both as lists, iterators read once."""
+    lists = {}
     for name, texts in (("predictions", predictions), ("references", references)):
         rule = f"{name} must be a list of str"
         # A lone str is a sequence of str too: it would be scored letter by letter.
         check(not isinstance(texts, str), f"{rule}, not one str", **{name: texts})
-        for index, text in enumerate(texts):
+        check(isinstance(texts, Iterable), rule, **{name: texts})
+        lists[name] = list(texts)
+        for index, text in enumerate(lists[name]):
             check(isinstance(text, str), rule, **{f"{name}[{index}]": text})
-    _check_lengths(predictions=predictions, references=references)
+    _check_lengths(**lists)
+    return lists.values()
 
 
 def _check_lengths(**lists):
@@ -217,10 +222,10 @@ class TaggingScores(NamedTuple):
 
 
 def tagging_scores(
-    predicted: Sequence[Sequence[str]],
-    expected: Sequence[Sequence[str]],
-    words: Sequence[Sequence[str]],
-    known: Collection[str],
+    predicted: Iterable[Iterable[str]],
+    expected: Iterable[Iterable[str]],
+    words: Iterable[Iterable[str]],
+    known: Iterable[str],
 ) -> TaggingScores:
     """Accuracy over all and over unseen words, scores of each tag, and the confusion matrix.
 
@@ -238,6 +243,9 @@ def tagging_scores(
     """
     from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
+    sides = predicted, expected, words
+    predicted, expected, words = ([list(sentence) for sentence in side] for side in sides)
+    known = set(known)
     _check_sentences(predicted, expected, words)
     predicted, expected, words = (
         np.array([item for sentence in side for item in sentence])
@@ -255,7 +263,10 @@ def tagging_scores(
         unseen_accuracy=float(hits[unseen].mean()) if unseen.any() else math.nan,
         num_words=len(words),
         num_unseen=int(unseen.sum()),
-        tags={label: TagScore(*row) for label, row in zip(labels, rows, strict=True)},
+        tags={
+            label: TagScore(precision, recall, f1, int(count))
+            for label, (precision, recall, f1, count) in zip(labels, rows, strict=True)
+        },
         confusion=confusion_matrix(expected, predicted, labels=labels),
     )
 
@@ -338,7 +349,7 @@ class Calibration(NamedTuple):
 
 
 def calibration(
-    probabilities: Sequence[float], hits: Sequence[bool], bins: int = 10
+    probabilities: Iterable[float], hits: Iterable[bool], bins: int = 10
 ) -> Calibration:
     """Confidence and accuracy per bin of probability, and the expected calibration error.
 
@@ -358,8 +369,10 @@ def calibration(
     Source: Guo et al. (2017), "On Calibration of Modern Neural Networks", equations 2 and 3.
     """
     check_at_least(1, bins=bins)
-    probabilities = np.asarray(probabilities, "float64")
-    hits = np.asarray(hits, "float64")
+    probabilities, hits = (
+        np.asarray(values if hasattr(values, "__len__") else list(values), "float64")
+        for values in (probabilities, hits)
+    )
     shapes = [probabilities.shape, hits.shape]
     rule = "probabilities and hits must be one-dimensional, equally long and not empty"
     check(hits.size > 0 and shapes == [(hits.size,)] * 2, rule, shapes=shapes)

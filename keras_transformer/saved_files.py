@@ -157,6 +157,8 @@ def _one_sentence(path) -> Iterator[None]:
     if not path.exists():
         names = ", ".join(pretrained.NAMES)
         raise FileNotFoundError(f"There is no model at {path}; {names} come with the package.")
+    if not path.is_file():
+        raise ValueError(f"{expected}; received {path}, a pipe or a device. Name a regular file.")
     if path.suffix == ".h5":
         raise ValueError(
             f"{expected}; received {path}, which holds weights without their model. Use the "

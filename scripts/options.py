@@ -295,6 +295,9 @@ def parse(description: str, recipes: dict[str, Any]) -> Any:
     """
     words, (without_data, *others) = sys.argv[1:], recipes
     named = option_names(words)
+    if "--version" in words:
+        print(f"keras-transformer {kt.__version__}")
+        sys.exit()
     unset = {name: value for pair in ALTERNATIVES for name, value in pair.items()}
     without_help = [word for word in words if word not in ("-h", "--help")]
     blank = recipes[without_data].replace(**unset, output=None)
@@ -418,7 +421,22 @@ def _as_sentence(box):
     error, *others = (part for part in parts if not re.fullmatch(r"[\w ]*", part))  # no title
     meant = [re.findall(r"--[\w-]+", part) for part in others if "Perhaps you meant" in part]
     hint = f" Perhaps you meant {', '.join(meant[0])}." if meant else ""
-    return f"{error.rstrip('.')}.{hint}\n{others[-1]}.\n"
+    return f"{_in_words(error).rstrip('.')}.{hint}\n{others[-1]}.\n"
+
+
+def _in_words(error):
+    """What tyro says of the types of an option's values, in words."""
+    pattern = (
+        r"Error parsing (--[\w-]+): no type matching (.*?) could be instantiated from \[(.*?)\]"
+    )
+    found = re.match(pattern, error)
+    if not found:
+        return error
+    option, types, received = found.groups()
+    kinds = [kind for kind in re.findall("[^{}|]+", types) if kind != "None"]
+    words = {"INT": "an integer", "FLOAT": "a number", "STR": "one value", "STR STR": "two values"}
+    expected = " or ".join(words.get(kind, kind) for kind in kinds)
+    return f"{option} takes {expected}; received {received or 'none'}"
 
 
 def _docs(cls):

@@ -101,6 +101,12 @@ def test_the_help_names_every_command_and_the_backends(command):
         assert f"  {name:11}{module.__doc__.splitlines()[0]}" in result.stdout.splitlines()
 
 
+@pytest.mark.parametrize("arguments", [["--version"], ["translate", "--version"]])
+def test_the_version_is_printed(command, arguments):
+    result = command(*arguments)
+    assert (result.returncode, result.stdout) == (0, f"keras-transformer {kt.__version__}\n")
+
+
 @pytest.mark.parametrize("arguments", [(), ("translat",), ("translate",), ("predict", "m", "--x")])
 def test_a_wrong_option_or_none_ends_with_2(command, arguments):
     result = command(*arguments)
@@ -607,6 +613,19 @@ def test_a_perplexity_beyond_every_float_is_null_in_json(
     assert result.returncode == 0 and "inf per token" in result.stdout
     text = (tmp_path / "scores.json").read_text()
     assert json.loads(text, parse_constant=pytest.fail)["perplexity"] is None
+
+
+def test_a_line_that_is_too_long_to_score_is_named(command, models, tmp_path):
+    source, reference = tmp_path / "a", tmp_path / "b"
+    source.write_text("May\n\nMay\n" + "a" * 9000 + "\n")
+    reference.write_text("2019\n2019\n2019\n2019\n")
+    options = ["--source", source, "--reference", reference]
+    result = command("evaluate", models["translator"], *options)
+    assert_one_sentence(result, f"{source}, line 4: must have at most 8192 tokens")
+    source.write_text("May\n\nMay\nMay\n")
+    reference.write_text("2019\n2019\n" + "2" * 9000 + "\n2019\n")
+    result = command("evaluate", models["translator"], *options)
+    assert_one_sentence(result, f"{reference}, line 3: must have at most 8192 tokens")
 
 
 def test_a_file_to_score_that_is_not_there_is_named(command, models, sides):

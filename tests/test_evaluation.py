@@ -23,6 +23,23 @@ from programs import module_of
 METRICS = [exact_match, bleu, chrf]
 
 
+def test_every_function_reads_iterators_once():
+    predictions, references = ["a b c d", "e f g h"], ["a b c d", "e f g x"]
+    for score in (exact_match, bleu, chrf, sentence_chrf):
+        assert score(iter(predictions), (text for text in references)) == score(
+            predictions, references
+        )
+        with pytest.raises(ValueError, match="predictions must be a list of str; received pred"):
+            score(3, references)
+    tags, words = [["A", "B"], ["A"]], [["x", "y"], ["z"]]
+    expected = tagging_scores(tags, tags, words, {"x"})
+    found = tagging_scores(*(map(iter, side) for side in (tags, tags, words)), iter(["x"]))
+    assert found.tags == expected.tags and found.num_unseen == expected.num_unseen == 2
+    assert all(type(score.count) is int for score in found.tags.values())
+    one = calibration(iter([0.5, 0.9]), iter([True, False]), bins=1)
+    assert one == calibration([0.5, 0.9], [True, False], bins=1)
+
+
 def test_exact_match_is_the_share_of_equal_lines():
     assert exact_match(["2019-04-22", "2019-04-23"], ["2019-04-22", "2019-04-24"]) == 1 / 2
 

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer import backend
+from keras_transformer import __version__, backend
 from keras_transformer.configuration import PRESETS, TransformerConfig
 from keras_transformer.data import TranslationBatches
 from keras_transformer.training import Run
@@ -401,6 +401,29 @@ def test_a_moving_average_reaches_as_far_back_with_gradient_accumulation(options
         lags.append(float(numpy(mean - weight)[0]))
     # several batches per update: less than an update later
     assert lags[0] < lags[1] < 1.1 * lags[0]
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["--sides", "1"], "--sides takes two values; received '1'."),
+        (["--sides"], "--sides takes two values; received none."),
+        (["--sides", "1", "2", "3"], "--sides takes two values; received '1', '2', '3'."),
+        (["--patience", "x"], "--patience takes an integer; received 'x'."),
+        (["--clip-norm", "x"], "--clip-norm takes a number; received 'x'."),
+    ],
+)
+def test_an_error_of_types_is_a_sentence(parsed, capsys, words, message):
+    with pytest.raises(SystemExit):
+        parsed(*words)
+    assert capsys.readouterr().err.splitlines()[0] == message
+
+
+def test_the_version_is_printed(parsed, capsys):
+    with pytest.raises(SystemExit) as exit:
+        parsed("--version")
+    assert not exit.value.code
+    assert capsys.readouterr().out == f"keras-transformer {__version__}\n"
 
 
 def test_an_error_is_an_exit_with_its_sentence(options):

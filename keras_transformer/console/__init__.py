@@ -10,6 +10,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from .. import __version__
 from ..checks import option_names
 from ..streams import standard_streams
 from . import average, check, evaluate, export, predict, prepare, translate
@@ -83,6 +84,8 @@ class _Parser(argparse.ArgumentParser):
 
     def __init__(self, **kwargs):
         super().__init__(allow_abbrev=False, **kwargs)
+        version = f"keras-transformer {__version__}"
+        self.add_argument("--version", action="version", version=version, help="version, and end")
 
     def error(self, message):
         self.exit(2, f"{self.prog}: {message.rstrip('.')}. See {self.prog} --help.\n")

@@ -17,11 +17,13 @@ import json
 import math
 import sys
 import time
+from collections.abc import Sequence
 
 import numpy as np
 
 from .. import data, evaluation
 from ..atomic import write_text
+from ..checks import TextError
 from ..data.examples import collect_complete
 from ..tasks import Translator
 from .files import MODEL, check_outputs, load_task
@@ -59,11 +61,16 @@ def run(options: argparse.Namespace) -> None:
         sys.exit(f"{error}")
     translator = load_task(options.model, Translator)
     try:
-        translations, seconds = _timed_translations(translator, sources, options)
         complete = [n for n, pair in enumerate(zip(sources, references, strict=True)) if all(pair)]
+        numbers: Sequence[int] = complete  # of the lines, from 0
         perplexity = _perplexity_of(
             translator, [sources[n] for n in complete], [references[n] for n in complete]
         )
+        numbers = range(len(sources))
+        translations, seconds = _timed_translations(translator, sources, options)
+    except TextError as error:
+        path = options.reference if error.name == "Translation" else options.source
+        sys.exit(f"{path}, line {numbers[error.number] + 1}: {error.problem}")
     except ValueError as error:
         sys.exit(f"{error}")
     bleu = evaluation.bleu(translations, references, options.tokenize, options.lowercase)

@@ -95,7 +95,8 @@ def run(options: argparse.Namespace) -> None:
             kind,
             origin=origin,
             files=() if options.dataset else origin,
-            read_once="-" in origin,
+            # A pipe, such as the standard input or <(zcat FILE), cannot be read twice.
+            read_once=not options.dataset and not all(map(os.path.isfile, origin)),
             tokenizers=_given_tokenizers(options, kind),
             vocabulary_size=options.vocabulary_size,
             model_type=options.vocabulary,

@@ -263,7 +263,8 @@ class Translator(Task):
             temperature, top_k, top_p, min_length_ratio, max_length_ratio: as in `sample`.
 
         Returns:
-            Iterator of str, whole characters; joined they are what `translate` or `sample` returns.
+            Iterator of str, whole characters; joined they are the text that `translate` with
+            `beams=1` or `sample` returns, also of a model saved with more beams.
 
         Raises: as `translate`.
         """
