@@ -673,6 +673,21 @@ def test_texts_and_a_given_vocabulary(tmp_path, monkeypatch, command, small_task
     assert "generator.keras holds no vocabulary for pairs" in errors and code
 
 
+def test_a_pipe_is_read_once(tmp_path, command):
+    content = "".join(f"{one}\t{other}\n" for one, other in PAIRS).encode()
+    (tmp_path / "file").write_bytes(content)
+    os.mkfifo(tmp_path / "pipe")
+    write = (tmp_path / "pipe").write_bytes
+    writer = threading.Thread(target=write, args=(content,), daemon=True)
+    writer.start()
+    for name in ("pipe", "file"):
+        out = tmp_path / f"of {name}"
+        _, errors, code = command(out, "--pairs", tmp_path / name, "--vocabulary", "char")
+        assert not code, errors
+    writer.join()
+    assert Corpus(tmp_path / "of pipe").digest == Corpus(tmp_path / "of file").digest
+
+
 def test_a_vocabulary_that_is_not_of_sentencepiece_is_refused(tmp_path, corpus, command):
     tokenizers = pytest.importorskip("tokenizers")
     pairs = BytePairs(sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet()), [])

@@ -7,6 +7,7 @@ import importlib.util
 import inspect
 import io
 import json
+import os
 import pathlib
 import random
 import sys
@@ -412,6 +413,9 @@ def test_other_things_than_files_of_tasks_are_named(tmp_path):
         kt.load(tmp_path / "nowhere.keras")
     with pytest.raises(ValueError, match="received the folder .* Try .*model.keras"):
         kt.load(tmp_path)
+    os.mkfifo(tmp_path / "pipe.keras")
+    with pytest.raises(ValueError, match="received .*pipe.keras, a pipe or a device. Name a reg"):
+        kt.load(tmp_path / "pipe.keras")
     keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]).save(tmp_path / "x.keras")
     with pytest.raises(ValueError, match="it holds keras.Sequential; expected a task"):
         kt.load(tmp_path / "x.keras")
