@@ -58,6 +58,27 @@ def test_the_last_checkpoints_stay_and_no_unfinished_file(batches, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == names
 
 
+def test_weights_that_no_checkpoint_wrote_are_not_removed(batches, tmp_path):
+    model = small_model()
+    model.save_weights(tmp_path / "epoch-0001.weights.h5")  # as ModelCheckpoint names them
+    before = (tmp_path / "epoch-0001.weights.h5").read_bytes()
+    checkpoint = EpochCheckpoint(tmp_path, batches)
+    checkpoint.set_model(model)
+    for epoch in (1, 2, 3):
+        checkpoint.on_epoch_end(epoch)
+    assert [path.name[:10] for path in checkpoint.paths] == [f"epoch-000{n}" for n in (1, 3, 4)]
+    assert checkpoint.paths[0].read_bytes() == before
+
+
+@pytest.mark.parametrize("content", ["city,people\nRome,3\n", "notes", "# a\n\n"])
+def test_a_file_that_is_no_log_is_refused(tmp_path, content):
+    path = tmp_path / "history.csv"
+    path.write_text(content, "utf-8")
+    with pytest.raises(ValueError, match="history.csv must be a log of epochs"):
+        ResumableCSVLogger(path)
+    assert path.read_text("utf-8") == content
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("make", [embeddings, lambda: RDrop(embeddings())], ids=["plain", "r_drop"])
 def test_the_mean_is_that_of_the_weights_of_the_epochs(batches, tmp_path, make):

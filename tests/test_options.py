@@ -16,6 +16,7 @@ from keras_transformer import __version__, backend
 from keras_transformer.configuration import PRESETS, TransformerConfig
 from keras_transformer.data import TranslationBatches
 from keras_transformer.training import Run
+from keras_transformer.training.run import FILES
 
 SCRIPTS = pathlib.Path(__file__).parents[1] / "scripts"
 
@@ -63,6 +64,21 @@ def parsed(options, toys, monkeypatch):
         return options.parse("A test.\n\n    python train.py \\\n        --pairs a.tsv\n", recipes)
 
     return parsed
+
+
+@pytest.mark.parametrize("option", ["--output", "--init-from", "--compilation-cache"])
+@pytest.mark.parametrize("resume", [[], ["--resume"]])
+def test_an_empty_value_is_that_of_an_unset_variable(parsed, option, resume):
+    with pytest.raises(ValueError, match=f"must have a value, or be left out.*{option}"):
+        parsed(option, "", *resume)
+
+
+def test_the_data_is_no_file_of_the_run_that_is_overwritten(tmp_path):
+    Run(tmp_path).begin({}, ["data"])
+    (tmp_path / "sample.txt").write_text("a text")
+    with pytest.raises(ValueError, match="An input must not be a file of the run"):
+        FILES.check_inputs(tmp_path, ["a.tsv", tmp_path / "sample.txt"])
+    FILES.check_inputs(tmp_path, [tmp_path / "notes.txt", "a.tsv"])
 
 
 def test_the_command_line_overrides_the_recipe(parsed):

@@ -707,6 +707,23 @@ def test_a_vocabulary_that_is_not_of_sentencepiece_is_refused(tmp_path, corpus, 
         prepared(out, tokenizers=corpus.tokenizers()[:1])
 
 
+def test_a_corpus_is_not_overwritten_from_its_own_files(tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pairs.tsv").write_text("".join("\t".join(row) + "\n" for row in PAIRS[:20]))
+    words = ("out", "--pairs", "pairs.tsv", "--vocabulary", "char")
+    assert command(*words)[2] is None
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    for given in ("out", "./out/vocabulary.spm"):
+        words = ("out", "--pairs", "pairs.tsv", "--overwrite", "--vocabulary-from", given)
+        assert "An input must not be a file of the corpus" in command(*words)[1]
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "vocabulary.spm").write_text("mine")
+    _, errors, _ = command("mine", "--pairs", "pairs.tsv", "--overwrite")
+    assert "mine holds vocabulary.spm, which does not belong to a corpus" in errors
+    assert os.listdir(tmp_path / "mine") == ["vocabulary.spm"]
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [

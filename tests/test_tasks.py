@@ -267,6 +267,39 @@ def test_one_file_holds_model_and_vocabulary_and_no_optimizer(translator, tmp_pa
     assert model.optimizer is not None  # it can be trained further
 
 
+def test_a_model_keeps_its_optimizer_while_it_is_saved(translator, tmp_path, monkeypatch):
+    model = translator.transformer.copy()
+    model.compile("adam", kt.TokenCrossEntropy())
+    seen, save = [], keras.Model.save
+
+    def saving(*args, **kwargs):
+        seen.append(model.optimizer)
+        save(*args, **kwargs)
+        raise OSError("disk full")
+
+    monkeypatch.setattr(keras.Model, "save", saving)
+    with pytest.raises(OSError, match="disk full"):
+        kt.Translator(model, translator.source_tokenizer).save(tmp_path / "compiled.keras")
+    assert seen == [model.optimizer] and model.optimizer is not None
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "name, options, message",
+    [
+        ("model.keras", {"zipped": False}, "A task is one file"),
+        ("model", {"zipped": False}, "must end in .keras"),
+        ("model.h5", {}, "must end in .keras"),
+        ("", {}, "must have a name"),
+    ],
+)
+def test_a_task_is_saved_as_one_file(translator, tmp_path, monkeypatch, name, options, message):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        translator.save(name, **options)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_file_that_cannot_be_written_leaves_the_old_one_whole(
     translator, saved, monkeypatch, tmp_path
 ):
