@@ -36,6 +36,7 @@ if not full_xla:
         flags += ["--xla_cpu_use_fusion_emitters=false"]  # alone a third to a half of the time
     os.environ.setdefault("XLA_FLAGS", " ".join(flags))
 os.environ.setdefault("JAX_DEFAULT_MATMUL_PRECISION", "highest")  # on a GPU it would be TF32
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # as the scripts do when they are imported
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # a core per worker: more threads would only wait
     os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -11,12 +11,13 @@ import subprocess
 import sys
 
 with contextlib.suppress(ImportError):
-    import torch  # noqa: F401  (before TensorFlow: one process cannot load them the other way round)
+    import torch  # (before TensorFlow: one process cannot load them the other way round)
 
 import keras
 import numpy as np
 import pytest
 from keras import ops
+from keras.src.saving import serialization_lib
 
 import keras_transformer as kt
 from keras_transformer import backend, data
@@ -37,9 +38,32 @@ if backend.name() == "jax" and not full_xla:  # where each shape is compiled for
 gc.freeze()  # the libraries' own objects: each collection would look through all of them
 
 
+def process_wide():
+    """What a test shares with all that come after it in its process, by name."""
+    state = os.environ._data.copy()  # os.environ.copy() decodes each variable: most of the time
+    state.pop(b"PYTEST_CURRENT_TEST", None)
+    state["working directory"] = os.getcwd()
+    state["errors of NumPy"] = np.geterr()
+    state["floatx"] = keras.config.floatx()
+    state["dtype policy"] = keras.config.dtype_policy().name
+    state["distribution"] = keras.distribution.distribution()
+    state["safe mode"] = serialization_lib.in_safe_mode()
+    if backend.name() == "torch":
+        state["gradients"] = torch.is_grad_enabled()
+        state["dtype of PyTorch"] = torch.get_default_dtype()
+    return state
+
+
 @pytest.fixture(autouse=True)
 def seed():
+    """The same random numbers in each test, which leaves the process as it found it."""
     keras.utils.set_random_seed(0)
+    before = process_wide()
+    yield
+    after = process_wide()
+    names = {*before, *after} if before != after else ()
+    changed = {n: (before.get(n), after.get(n)) for n in names if before.get(n) != after.get(n)}
+    assert not changed, f"A test must leave the process as it found it; it changed {changed}."
 
 
 @pytest.fixture
@@ -322,6 +346,9 @@ def inside(monkeypatch, run_main):
     """Runs the command line of a script in this process: starting another would take seconds."""
     monkeypatch.syspath_prepend(str(pathlib.Path(__file__).parents[1] / "scripts"))
     monkeypatch.setattr(backend, "set_num_threads", lambda number: None)  # too late for that
+    monkeypatch.setattr(backend, "keep_freed_memory", lambda: None)  # for the whole process
+    for name, value in (("XLA_FLAGS", ""), ("CUBLAS_WORKSPACE_CONFIG", ":4096:8")):
+        monkeypatch.setenv(name, os.environ.get(name, value))  # --deterministic sets them
 
     def call(command, stdin=b""):
         _, script, *arguments = (str(part) for part in command)

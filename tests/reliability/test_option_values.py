@@ -94,6 +94,7 @@ def test_options_of_the_training_scripts(folder, monkeypatch, capsys, numbers):
         raise Accepted
 
     monkeypatch.setattr(backend, "set_num_threads", lambda number: None)  # too late for that
+    monkeypatch.setattr(backend, "keep_freed_memory", lambda: None)  # for the whole process
     codes = set()
     for number in numbers:
         rng = random.Random(number)
@@ -171,6 +172,7 @@ def test_a_text_that_the_model_cannot_read_is_refused_before_the_run_begins(
         raise Accepted
 
     options, option, lines, limit = TEXTS[script]
+    monkeypatch.setattr(backend, "keep_freed_memory", lambda: None)
     monkeypatch.setattr(backend, "set_num_threads", lambda number: None)
     module = importlib.import_module(script)
     monkeypatch.setattr(module.training.Run, "begin", accepted)
