@@ -331,10 +331,10 @@ def test_a_bomb_is_refused_before_it_is_unpacked(files, tmp_path):
     members[name] = bytes(10**8)
     path = tmp_path / "model.keras"
     path.write_bytes(packed(members, zipfile.ZIP_DEFLATED))
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(ValueError, match="is too large"):
         kt.check_file(path)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 @pytest.mark.parametrize("kind", ["of another size", "of the other kind", "none"])
@@ -398,14 +398,18 @@ def test_a_summary_says_what_a_file_holds(files, tmp_path):
     assert summary.versions == expected and summary.quantization == []
 
 
-def test_the_check_takes_less_than_a_fifth_of_a_second(files, tmp_path):
+def test_the_check_makes_no_model_and_no_weights(files, tmp_path, monkeypatch):
+    def refuse(*args, **kwargs):
+        raise AssertionError("the check computes")
+
+    monkeypatch.setattr(keras.Model, "__init__", refuse)
+    monkeypatch.setattr(keras.Layer, "add_weight", refuse)
     path = tmp_path / "model.keras"
     for content in files.values():
         path.write_bytes(content)
         kt.check_file(path)
-        start = time.perf_counter()
-        kt.check_file(path)
-        assert time.perf_counter() - start < 0.2
+    with pytest.raises(ValueError, match="the check computes"):  # loading does
+        kt.load(path)
 
 
 def test_other_things_than_files_of_tasks_are_named(tmp_path):
