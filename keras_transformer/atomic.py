@@ -36,7 +36,6 @@ PathLike = str | os.PathLike
 NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)  # of an OSError: no space, or a limit met
 MANIFEST = ".keras_transformer.json"  # in an export, lists what else is in it
 LOCK = ".lock"
-TEMPORARY = f".unfinished-{'[0-9a-f]' * 16}-*"  # what `_temporary` names
 _numbers = itertools.count(1)
 
 
@@ -127,7 +126,7 @@ def atomic_folder(path: PathLike, overwrite: bool = False) -> Iterator[pathlib.P
 class OwnedFiles:
     """The files that a run or a corpus may have in its folder, beside files of others.
 
-    What is proven: a marker is written into a folder that holds none of these names; from then on
+    The proof: a marker is written into a folder that holds none of these names; from then on
     they are the run's or the corpus's. Overwriting sets the old files aside, in a folder
     .replaced-N, until new ones are complete.
 
@@ -146,13 +145,8 @@ class OwnedFiles:
     last: str
 
     def are_in(self, folder: pathlib.Path) -> bool:
-        """Whether a folder holds such a run or corpus."""
-        return any(self.content(folder / name) is not None for name in self.markers)
-
-    def content(self, marker: pathlib.Path) -> dict[str, Any] | None:
-        """What a marker holds; None if it is missing, damaged, or of another program."""
-        content = _json(marker)
-        return content if all(key in content for key in self.keys) else None
+        """Whether a folder holds such a run or corpus, by a marker that is not damaged."""
+        return any(set(self.keys) <= _json(folder / name).keys() for name in self.markers)
 
     def check(self, folder: PathLike) -> pathlib.Path:
         """Refuses a folder that cannot be written, or in which files of others are in the way.
@@ -239,7 +233,8 @@ class OwnedFiles:
     def _remove(self, folder):
         names = self._files(folder)
         for name in reversed(names):  # the markers last
-            os.unlink(folder / name)
+            with contextlib.suppress(OSError):  # a folder with such a name is not ours, and stays
+                os.unlink(folder / name)
         _remove_empty(folder, names)
         with contextlib.suppress(OSError):  # someone has put a file there
             folder.rmdir()
@@ -453,9 +448,12 @@ def _temporary(path, prefix=".unfinished"):
     """A path beside another one that nobody else uses; what dead processes left there goes."""
     if prefix == ".unfinished":
         for left in _left_behind(path, prefix):
-            _remove(left)
-    own = f"{_start(path, prefix)}{os.getpid()}-{next(_numbers)}"
-    return path.with_name(own + "".join(path.suffixes[-2:]))
+            with contextlib.suppress(OSError):  # another user's, or another process removes it too
+                _remove(left)
+    start, suffix = _start(path, prefix), "".join(path.suffixes[-2:])[-40:]  # names have a limit
+    # In a container that starts again, an earlier process had the same number.
+    names = (path.with_name(f"{start}{os.getpid()}-{n}{suffix}") for n in _numbers)
+    return next(name for name in names if not os.path.lexists(name))
 
 
 def _start(path, prefix):
@@ -522,16 +520,17 @@ def _entries(folder):
 def _listed(folder):
     """The names that the manifest of a folder lists."""
     content = _json(folder / MANIFEST)
-    if content.get("written_by") != "keras_transformer":
+    names = content.get("files")
+    if content.get("written_by") != "keras_transformer" or not isinstance(names, list):
         return set()
-    return {MANIFEST, *map(str, content["files"])}
+    return {MANIFEST, *map(str, names)}
 
 
 def _json(path):
     """The object in a JSON file; an empty one if there is no such file or object."""
     try:
         content = json.loads(path.read_text("utf-8")) if path.is_file() else {}
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
 
@@ -596,10 +595,14 @@ def _identity(path) -> Any:
 
 
 def _flush_to_disk(path):
-    """Flushes a file, or the names in a folder; Windows opens no folders."""
-    with contextlib.suppress(PermissionError):
-        descriptor = os.open(path, os.O_RDONLY)
+    """Flushes a file, or the names in a folder, where the system can."""
+    try:
+        # Windows flushes what is open for writing alone.
+        descriptor = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
         try:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+    except OSError as error:  # Windows opens no folders, and some network disks flush none
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EINVAL):
+            raise

@@ -1,6 +1,8 @@
 """Files are written whole, through links and into pipes, and only in place of the package's own."""
 
 import contextlib
+import errno
+import itertools
 import json
 import os
 import stat
@@ -164,6 +166,54 @@ def test_what_a_killed_process_left_goes_with_the_next_write(write):
     assert sorted(os.listdir()) == ["file", "other"]
 
 
+def test_what_another_user_left_is_in_nobodys_way(write, monkeypatch):
+    left = atomic._temporary(write / "file")
+    left.write_text("half")
+    remove = atomic._remove
+
+    def refuse(path):
+        if path == left:
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+        remove(path)
+
+    monkeypatch.setattr(atomic, "_remove", refuse)
+    monkeypatch.setattr(atomic, "_is_alive", lambda process: False)
+    write_text("file", "new")
+    assert sorted(os.listdir()) == [left.name, "file"]
+
+
+def test_a_process_with_the_number_of_a_killed_one_writes_beside_its_files(write, monkeypatch):
+    for name in ("folder", "file"):
+        monkeypatch.setattr(atomic, "_numbers", itertools.count())
+        left = atomic._temporary(write / name)
+        left.mkdir()
+        monkeypatch.setattr(atomic, "_numbers", itertools.count())
+        if name == "folder":
+            exported("folder")
+        else:
+            check_space("file", 10, 2)
+        assert left.is_dir()
+    assert files_in(write / "folder") == [MANIFEST, "assets/words", "model"]
+
+
+def test_a_name_may_be_as_long_as_the_disk_allows(write):
+    name = f"a.{'y' * 253}"
+    write_text(name, "new")
+    assert os.listdir() == [name]
+
+
+def test_a_disk_that_cannot_flush_is_written_to_and_a_broken_one_is_an_error(write, monkeypatch):
+    def fail(number):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", lambda descriptor: fail(errno.EINVAL))
+    write_text("file", "new")
+    monkeypatch.setattr(os, "fsync", lambda descriptor: fail(errno.EIO))
+    with pytest.raises(OSError, match="file"):
+        write_text("file", "newer")
+    assert (write / "file").read_text() == "new" and os.listdir() == ["file"]
+
+
 def fill(folder, names=("model", "assets/words")):
     for name in names:
         (folder / name).parent.mkdir(exist_ok=True)
@@ -199,8 +249,15 @@ def test_a_folder_that_holds_files_of_others_is_no_export(write, name):
     assert sorted((write / "folder").rglob("*")) == before and os.listdir() == ["folder"]
 
 
+OURS = '"written_by": "keras_transformer"'
+
+
 @pytest.mark.parametrize(
-    "manifest", ["{", "[]", "{}", '{"files": ["thesis.tex"]}', '{"written_by": "me", "files": []}']
+    "manifest",
+    [
+        *("{", "[" * 10**5, "[]", "{}", '{"files": ["thesis.tex"]}'),
+        *('{"written_by": "me", "files": []}', f"{{{OURS}}}", f'{{{OURS}, "files": 3}}'),
+    ],
 )
 def test_a_manifest_of_another_program_proves_nothing(write, manifest):
     (write / "folder").mkdir()

@@ -16,6 +16,8 @@ from keras_transformer.training import (
     Run,
     ValidationScore,
     average_checkpoints,
+    checkpoints,
+    weight_files,
 )
 
 
@@ -99,6 +101,30 @@ def test_the_mean_is_that_of_the_weights_of_the_epochs(batches, tmp_path, make):
         assert np.abs(last[0] - last[2]).max() > 1e-4
         expected = np.mean(last, axis=0, dtype="float64")
         np.testing.assert_allclose(keras.ops.convert_to_numpy(variable), expected, atol=1e-6)
+
+
+def test_a_checkpoint_that_cannot_be_opened_is_not_damaged(batches, tmp_path, monkeypatch):
+    checkpoint = fitted(small_model(), batches, tmp_path, epochs=1)
+    (path,) = checkpoint.paths
+
+    def refuse(file, *args, **kwargs):
+        raise PermissionError(13, "Permission denied", str(file))
+
+    monkeypatch.setattr(weight_files, "open", refuse, raising=False)
+    with pytest.raises(PermissionError, match=path.name):
+        EpochCheckpoint(tmp_path, batches)
+    assert path.exists()
+
+
+def test_a_resumed_run_needs_room_for_the_checkpoints_that_are_missing(
+    batches, tmp_path, monkeypatch
+):
+    asked = []
+    monkeypatch.setattr(checkpoints, "check_space", lambda *args: asked.append(args[2:]))
+    for epochs in (1, 4):
+        fitted(small_model(), batches, tmp_path, epochs, keep=2)
+    next(EpochCheckpoint(tmp_path, batches, keep=2).restore(small_model(), 5))
+    assert [number for (number,) in filter(None, asked)] == [3, 2, 1]
 
 
 def test_the_mean_is_over_all_checkpoints_that_are_given(tmp_path):

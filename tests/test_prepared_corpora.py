@@ -434,7 +434,7 @@ def test_an_error_of_a_process_and_its_end_are_reported(tmp_path, corpus):
     with ShardWriters(1) as writers:
         writers._processes[0].kill()
         with pytest.raises(RuntimeError, match=r"ended \(exit code -9\), perhaps for lack of mem"):
-            writers.run("write_texts", [{"path": str(tmp_path / "shard"), **arguments}])
+            writers.run("write_texts", [{"path": str(tmp_path / "shard"), **arguments}] * 4)
 
 
 # Batches

@@ -11,6 +11,7 @@ import keras
 import numpy as np
 import pytest
 
+from keras_transformer import atomic
 from keras_transformer.training import Run, Samples, evenly_spaced
 from keras_transformer.training import run as run_module
 from keras_transformer.training.checkpoints import checkpoint_paths
@@ -169,7 +170,7 @@ def test_a_kill_while_a_run_is_overwritten_leaves_no_mixture(tmp_path, monkeypat
 
     for name in ("rename", "unlink"):
         monkeypatch.setattr(os, name, killed(getattr(os, name)))
-    monkeypatch.setattr(run_module, "_write_json", killed(run_module._write_json))
+    monkeypatch.setattr(run_module, "write_text", killed(run_module.write_text))
     with contextlib.suppress(KeyboardInterrupt):
         replacement.begin({"seed": 4}, DATA)
     monkeypatch.undo()
@@ -197,7 +198,7 @@ def test_files_that_no_run_wrote_are_kept_and_named(tmp_path, name):
     assert files_in(tmp_path) == [name] and (tmp_path / name).read_text() == "old"
 
 
-@pytest.mark.parametrize("content", ["[]", "{}", "{", '{"editor.fontSize": 12}'])
+@pytest.mark.parametrize("content", ["[]", "{}", "{", "[" * 10**5, '{"editor.fontSize": 12}'])
 def test_settings_of_another_program_are_no_run(tmp_path, content):
     (tmp_path / "settings.json").write_text(content)
     with pytest.raises(ValueError, match="expected the settings of a run"):
@@ -230,6 +231,31 @@ def test_files_behind_a_link_are_kept(tmp_path):
         Run(tmp_path / "run", overwrite=True).begin(ARGUMENTS, DATA)
     assert files_in(tmp_path / "other") == ["epoch-0001.weights.h5"]
     assert Run(tmp_path / "run", resume=True).settings["arguments"] == ARGUMENTS
+
+
+def test_a_run_killed_at_its_first_write_begins_again(tmp_path, monkeypatch):
+    def kill(descriptor):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", kill)
+    monkeypatch.setattr(atomic, "_remove", lambda path: None)  # a killed process removes nothing
+    with pytest.raises(KeyboardInterrupt):
+        started(tmp_path)
+    monkeypatch.undo()
+    (left,) = visible(tmp_path)
+    started(tmp_path)
+    assert visible(tmp_path) == [left, "settings.json"]
+
+
+@pytest.mark.parametrize("name", ["average-mine.keras", f".unfinished-{'0' * 16}-1-1.onnx"])
+def test_folders_of_others_stay_when_a_run_is_replaced(tmp_path, name):
+    started(tmp_path)
+    written(tmp_path, ["model.keras", f"{name}/mine.txt"])
+    replacement = Run(tmp_path, overwrite=True)
+    replacement.begin(ARGUMENTS, DATA)
+    replacement.save(Saved())
+    mine = [path for path in files_in(tmp_path) if path.endswith(f"{name}/mine.txt")]
+    assert files_in(tmp_path) == sorted([*mine, "model.keras", "settings.json"]) and len(mine) == 1
 
 
 @pytest.mark.parametrize("name", ["", "/"])
@@ -403,6 +429,7 @@ def test_scores_are_strict_json_and_so_are_settings(tmp_path):
     assert json.loads(text) == {"名": 1.5, "none": None, "counts": [0, 1]} and "名" in text
     with pytest.raises(ValueError, match="JSON"):
         Run(tmp_path, overwrite=True).begin({"dropout": float("nan")}, DATA)
+    assert Run(tmp_path, resume=True).settings["arguments"] == ARGUMENTS  # the old run stays
 
 
 STOP = dict(patience=2, monitor="val_loss", mode="max")  # a loss that falls never improves

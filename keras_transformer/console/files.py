@@ -63,7 +63,7 @@ def check_outputs(
     """Ends the process before the work if a file could not or must not be written after it.
 
     Args:
-        options: the options, of which "model" is an input, too.
+        options: those of the command; "model" is also an input.
         outputs: the names of those that name files to write.
         inputs: the names of those that name files to read.
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import filelock
 
-from ..atomic import LOCK, TEMPORARY, OwnedFiles, atomic_write, write_text
+from ..atomic import LOCK, OwnedFiles, atomic_write, write_text
 from ..checks import check, check_at_least, check_optional
 from ..pieces import SAMPLED_TOGETHER
 from ..shards.files import Shard
@@ -41,7 +41,6 @@ FILES = OwnedFiles(
         VOCABULARY,
         *(f"{side}.spm" for sides in SIDES.values() for side in sides),
         "shard-[0-9]*.array_record",
-        TEMPORARY,
     ),
     CORPUS_FILE,
 )
@@ -100,8 +99,8 @@ def prepare_corpus(
         FileExistsError: The folder holds a complete corpus, or one of other settings, or a file
             that is no corpus's, with a name that a corpus uses.
         BlockingIOError: Another process prepares the corpus.
-        ValueError: An argument is out of range, a tokenizer is none of SentencePiece, or no
-            example is left.
+        ValueError: An argument is out of range, a tokenizer is not one of SentencePiece, or
+            no example is left.
         OSError: A shard cannot be written.
     """
     check(kind in SIDES, f"kind must be one of {', '.join(SIDES)}", kind=kind)
@@ -174,7 +173,7 @@ class _Examples:
         return self._cleaner.iterate(self._complete())
 
     def log_report(self):
-        """Logs what the last pass has dropped."""
+        """Logs how many examples the last pass has dropped."""
         if self._blank:
             logging.getLogger(__name__).warning(
                 "Dropped %d of %d examples with a blank side.", self._blank, self._total
@@ -223,10 +222,8 @@ def _only_process(folder):
 
 
 def _begin(folder, settings, overwrite):
-    """Continues what is in the folder, or makes room for a new corpus."""
+    """Continues the corpus in the folder, or makes room for a new one."""
     path, complete = folder / PREPARATION_FILE, folder / CORPUS_FILE
-    for unfinished in folder.glob(TEMPORARY):  # of a process that was killed
-        unfinished.unlink()
     if (path.exists() or complete.exists()) and not overwrite:
         _check_same(folder, settings)
         if complete.exists():
@@ -250,7 +247,7 @@ def _check_same(folder, settings):
         changed = [
             name for name, digest in settings["files"].items() if files.get(name, digest) != digest
         ]
-    except (ValueError, AttributeError, TypeError):
+    except (ValueError, AttributeError, TypeError, RecursionError):
         raise ValueError(
             f"{path}: expected the settings of a preparation, received a damaged file. Choose "
             "another folder for the corpus, or overwrite it."

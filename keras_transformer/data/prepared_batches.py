@@ -58,7 +58,7 @@ class PreparedBatches(BucketedBatches):
         **options: Any,
     ):
         self.corpora = [corpora] if isinstance(corpora, Corpus) else list(corpora)
-        _check_alike(self.corpora)
+        _check_mixable(self.corpora)
         sizes = np.array([len(corpus) for corpus in self.corpora])
         self._ends = sizes.cumsum()
         self._shares = _shares(sizes, weights)
@@ -253,7 +253,7 @@ def _part_of_pass(size, count, epoch, seed):
     return passes[epoch * count - first * size :][:count]
 
 
-def _check_alike(corpora):
+def _check_mixable(corpora):
     check(corpora, "Expected at least one corpus", number=len(corpora))
     first = corpora[0]
     for corpus in corpora[1:]:

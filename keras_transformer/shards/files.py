@@ -67,7 +67,7 @@ class Shard:
 
     Raises:
         FileNotFoundError: There is no such file.
-        ValueError: The file is damaged or no shard; so it may be in `read`, too.
+        ValueError: The file is damaged, or not a shard; also in `read`.
     """
 
     def __init__(self, path: str | os.PathLike):

@@ -95,7 +95,8 @@ class ShardWriters:
                 f"A process that writes shards ended (exit code {process.wait()}), perhaps for "
                 "lack of memory. Use fewer processes, then continue."
             ) from None
-        self._idle.put(process)
+        finally:
+            self._idle.put(process)  # even one that ended, or threads would wait for it for ever
         if error is not None:
             raise error
 

@@ -1,4 +1,4 @@
-"""What a process does that writes shards: it encodes texts, or samples other ids of a shard."""
+"""Tasks of a process that writes shards: to encode texts, or to sample other ids of a shard."""
 
 import os
 from collections.abc import Sequence

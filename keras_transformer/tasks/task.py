@@ -1,4 +1,4 @@
-"""What every task is: text in, text out, and one .keras file with everything that this needs."""
+"""The base of all tasks: text in, text out, and one .keras file with everything that this needs."""
 
 import pathlib
 from collections.abc import Sequence
@@ -59,7 +59,7 @@ class Task(keras.Model):
             seal(temporary)
 
     def _without_optimizer(self):
-        """A twin with the same weights; this task stays as it is, for other threads use it."""
+        """A twin with the same weights; the task does not change, as other threads may use it."""
 
         def twin(x, changed):
             other = object.__new__(type(x))

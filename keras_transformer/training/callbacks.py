@@ -130,8 +130,9 @@ class ValidationScore(keras.callbacks.Callback):
         logs[self.name] = distribution.of_first_process(value)
 
     def on_epoch_begin(self, epoch, logs=None):
-        if self._error is not None:
-            raise self._error
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
 
     def on_train_end(self, logs=None):
         self.on_epoch_begin(0)
@@ -216,7 +217,7 @@ class Samples(keras.callbacks.Callback):
 
 
 def frame_of_fit(model: keras.Model, frame: FrameType | None) -> FrameType | None:
-    """The frame of the model's `fit` that called this one, at any depth; None: there is none."""
+    """The frame of the model's `fit` that called this one, at any depth; None without one."""
     while frame is not None:
         if frame.f_code.co_name == "fit" and frame.f_locals.get("self") is model:
             break

@@ -1,4 +1,4 @@
-"""What survives an interruption: weights and optimizer after every epoch, and the log."""
+"""Checkpoints and logs of interrupted training: weights and optimizer after every epoch."""
 
 import csv
 import math
@@ -45,7 +45,7 @@ class EpochCheckpoint(keras.callbacks.Callback):
 
     There is one file per epoch, for weights and optimizer together, with a checksum; `save_within`
     and `every` add one in the middle of an epoch. A file is flushed to disk and read back before
-    older ones are removed; one that is damaged all the same is passed over. All randomness
+    older ones are removed; a file that is damaged later is skipped. All randomness
     (dropout, the order of the batches) is seeded by (seed, epoch) as an epoch begins, and saved
     within one: a resumed run equals the uninterrupted one.
 
@@ -62,7 +62,7 @@ class EpochCheckpoint(keras.callbacks.Callback):
             kept in any case.
         early_stopping: `ResumableEarlyStopping` whose best epoch is kept too; None: the last
             epochs only. In `fit` it precedes this callback.
-        every: int from 1, batches within an epoch after which it saves, too; None: never. It needs
+        every: int from 1, batches within an epoch after which it also saves; None: never. It needs
             `batches` with a `first_batch`.
 
     Raises:
@@ -131,7 +131,8 @@ class EpochCheckpoint(keras.callbacks.Callback):
         model.optimizer.build(model.trainable_variables)  # whose variables are counted and loaded
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         if distribution.is_first_process():
-            check_space(self.folder, _num_bytes(model), self.keep + 1)
+            missing = max(1, self.keep + 1 - len(self.paths))  # the oldest goes after the next
+            check_space(self.folder, _num_bytes(model), missing)
         if self.paths:
             load_checkpoint(model, self.paths[-1])
         if self._paths_within(self.finished_epochs):  # TensorFlow makes metrics on demand
@@ -244,7 +245,7 @@ def _num_bytes(model):
 
 
 def load_checkpoint(model: keras.Model, path: PathLike) -> dict[str, Any]:
-    """Loads what `EpochCheckpoint` wrote into a model that is compiled as it was then.
+    """Loads a file of `EpochCheckpoint` into a model that is compiled in the same way.
 
     Keras adds updates of low rank to their kernels when it saves weights, so they are stored again
     by themselves.
@@ -300,7 +301,7 @@ class ResumableCSVLogger(keras.callbacks.CSVLogger):
     """keras.callbacks.CSVLogger that continues the file of a resumed run.
 
     Args:
-        path: the CSV file; an empty one, as a run killed in its first epoch leaves it, is none.
+        path: the CSV file; it may be missing, or empty after a kill in the first epoch.
         initial_epoch: int, number of finished epochs; the rows of later ones are dropped.
 
     Raises:

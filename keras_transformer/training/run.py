@@ -16,7 +16,7 @@ import filelock
 import keras
 
 from .. import backend, distribution
-from ..atomic import LOCK, TEMPORARY, OwnedFiles, atomic_write, named, write_text
+from ..atomic import LOCK, OwnedFiles, atomic_write, named, write_text
 from ..distribution import SynchronizedGradients
 from .callbacks import FiniteLoss, Progress, ResumableEarlyStopping
 from .checkpoints import (
@@ -31,14 +31,12 @@ _RESULTS = (
     "average-*.keras",
     "checkpoint/damaged-*epoch-*.weights.h5",
     "checkpoint/epoch-*.weights.h5",
-    f"checkpoint/{TEMPORARY}",
     "damaged-*history.csv",
     "history.csv",
     "model.keras",
     "sample.txt",
     "scores.json",
     "tensorboard/**/events.out.tfevents.*",
-    TEMPORARY,
     *(f"{name}.png" for name in ("attention", "calibration", "confusion", "learning_curve")),
 )
 _OF_TEACHERS = (LOCK, "settings.json", "translations.json", *_RESULTS)
@@ -148,7 +146,6 @@ class Run:
         FILES.check(self.folder)
         if not self._overwrite:
             self._refuse_a_run()
-        FILES.set_aside(self.folder)
         settings = {
             "command": command_line(),
             "arguments": dict(arguments),
@@ -158,7 +155,9 @@ class Run:
             "machine": f"{platform.machine()}, {os.cpu_count()} cores",
             "started": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
         }
-        _write_json(self._settings_path, settings)
+        text = _as_text(settings)  # which may refuse them, while the old run is where it was
+        FILES.set_aside(self.folder)
+        write_text(self._settings_path, text)
 
     def _refuse_a_run(self):
         if FILES.are_in(self.folder):
@@ -278,10 +277,10 @@ class Run:
         from ..evaluation import as_json
 
         if distribution.is_first_process():
-            _write_json(self.folder / "scores.json", as_json(scores))
+            write_text(self.folder / "scores.json", _as_text(as_json(scores)))
 
     def write_sample(self, text: str) -> None:
-        """Writes what the model has generated as sample.txt."""
+        """Writes a text that the model has generated as sample.txt."""
         if distribution.is_first_process():
             write_text(self.folder / "sample.txt", text + "\n")
 
@@ -341,5 +340,5 @@ def _versions(*packages):
     return versions
 
 
-def _write_json(path, content):
-    write_text(path, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+def _as_text(content):
+    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

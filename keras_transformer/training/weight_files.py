@@ -1,4 +1,4 @@
-"""Files of weights with a checksum: what was written is what is read, and all of it is finite."""
+"""Files of finite weights with a checksum, which shows damage when they are read."""
 
 import contextlib
 import hashlib
@@ -49,11 +49,14 @@ def check_weights(path: PathLike) -> None:
     """Reads a file back.
 
     Raises:
+        OSError: It cannot be opened.
         ValueError: It is damaged, or its checksum is another one.
         FloatingPointError: A weight is infinite or not a number.
     """
     import h5py
 
+    with open(path, "rb"):  # too many open files, or no permission, is no damage
+        pass
     try:
         with h5py.File(path, "r") as file:
             digest, wrong = _examine(file)
@@ -89,7 +92,7 @@ def set_damaged_aside(paths: Sequence[pathlib.Path]) -> None:
             check_weights(path)
             return
         except ValueError as error:
-            print(f"{error} Going on from the checkpoint before it.")
+            print(f"{error} Continuing from the checkpoint before it.")
             rename_damaged(path)
 
 

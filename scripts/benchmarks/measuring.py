@@ -1,4 +1,4 @@
-"""What the benchmarks share: sizes, a fair race, and the circumstances of a measurement."""
+"""Shared parts of the benchmarks: sizes, a fair race, the circumstances of a measurement."""
 
 import argparse
 import concurrent.futures
