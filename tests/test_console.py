@@ -326,6 +326,12 @@ def test_a_line_is_answered_while_the_stream_is_still_open():
         assert list(batches) == []
 
 
+def test_an_input_that_cannot_be_read_is_one_sentence(tmp_path):
+    file = os.open(tmp_path / "file", os.O_WRONLY | os.O_CREAT)  # as nohup opens the null device
+    with open(file, "rb") as stream, pytest.raises(SystemExit, match="cannot be read .*; give TE"):
+        next(waiting_lines(stream, 4))
+
+
 @pytest.mark.parametrize("has_readline", [True, False])
 def test_a_person_is_asked_for_lines_with_and_without_readline(monkeypatch, capsys, has_readline):
     if not has_readline:

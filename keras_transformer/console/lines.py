@@ -101,34 +101,42 @@ def waiting_lines(stream: BinaryIO, most: int) -> Iterator[list[str]]:
         list of 1 to `most` str: the next line, once it is there, and those that wait behind it.
 
     Raises:
-        SystemExit: A line is not UTF-8; those before it have been yielded.
+        SystemExit: A line is not UTF-8 or cannot be read; those before it have been yielded.
     """
     lines = queue.Queue(MAX_WAITING)
 
     def read():
-        for line in stream:
-            lines.put(line)
-        lines.put(None)
+        try:
+            for line in stream:
+                lines.put(line)
+            lines.put(None)
+        except OSError as error:  # nohup opens an input that cannot be read
+            lines.put(error)
 
     threading.Thread(target=read, daemon=True).start()
     number = 0
     while (line := lines.get()) is not None:
         batch, problem = [], None
         while line is not None:
+            if isinstance(line, OSError):
+                problem = f"The input cannot be read ({line}); give TEXT, or open it (< FILE)."
+                break
             number += 1
             try:
                 batch.append(line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n"))
                 if "\0" in batch[-1]:  # as in UTF-16
-                    byte = batch.pop().encode().index(b"\0")
-                    problem = f"Line {number} of the input is not UTF-8 (byte {byte + 1}, a NUL)"
+                    problem = f"{batch.pop().encode().index(0) + 1}, a NUL"
             except UnicodeDecodeError as error:
-                problem = f"Line {number} of the input is not UTF-8 (byte {error.start + 1})"
+                problem = f"{error.start + 1}"
+            if problem:
+                place = f"Line {number} of the input is not UTF-8 (byte {problem})"
+                problem = f"{place}; convert it to UTF-8."
             if problem or len(batch) == most or lines.empty():
                 break
             line = lines.get()
         if batch:
             yield batch
         if problem:
-            sys.exit(f"{problem}; convert it to UTF-8.")
+            sys.exit(problem)
         if line is None:
             return
