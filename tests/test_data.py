@@ -1,6 +1,7 @@
 import bz2
 import datetime
 import gzip
+import json
 import logging
 import lzma
 import os
@@ -17,6 +18,7 @@ from keras_transformer.data import (
     clean,
     dates,
     find_line,
+    iterate_files,
     read_files,
     read_json_lines,
     read_pairs,
@@ -435,8 +437,13 @@ def test_limits_that_leave_nothing_are_an_error(options, message):
 
 
 def test_no_pair_to_clean_is_an_error():
-    with pytest.raises(ValueError, match="received 0 pairs, so none. Raise the limits, or provide"):
+    with pytest.raises(ValueError, match="received 0 pairs, none with text on both sides. Ra"):
         clean(Examples([], []))
+
+
+def test_no_pair_with_text_to_score_is_an_error():
+    with pytest.raises(ValueError, match="received 2 pairs, none with text on both sides"):
+        clean(Examples(["\u200b", " \u00ad"], ["a", "b"]), keep_blank=True)
 
 
 # Validation data
@@ -500,6 +507,7 @@ def test_all_splits_are_read_and_missing_ones_are_none(tensorflow, folder):
     "options, error, message",
     [
         ({"source": "fr"}, ValueError, "in the feature 'fr'; received the features .*en.*Choose"),
+        ({"source": "en", "target": "en"}, ValueError, "Source and target must be two languages"),
         ({"name": "no_such_set"}, ValueError, "no_such_set: expected a dataset"),
         (
             {"name": "ted_hrlr_translate/pt_to_en"},
@@ -565,3 +573,23 @@ def test_the_line_of_a_text_is_found_in_any_file_and_form(tmp_path):
     assert find_line(paths, ["three", "four"]) == f"{tagged}, line 1"
     assert find_line(paths, ["five", "six"]) == f"{tagged}, line 5"
     assert find_line(paths, "seven") is None and find_line([], "one") is None
+
+
+def test_the_line_of_a_text_is_found_behind_its_escape_sequences(tmp_path):
+    path, text = tmp_path / "a.jsonl", '"C:\\new"\tcaf\u00e9 \U0001f600 }{'
+    rows = [{"source": "x", "target": ["y"]}, {"pair": {"en": "x", "de": text}}]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
+    assert find_line([path], text) == f"{path}, line 2"
+    assert find_line([path], "x") == f"{path}, line 1"
+    assert find_line([path], "u00e9") is None
+
+
+def test_the_line_of_a_text_is_not_looked_for_in_a_pipe(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("one\n", "utf-8")
+    assert find_line(["-", path], "one") == f"{path}, line 1" and find_line(["-"], "one") is None
+
+
+def test_the_standard_input_is_one_side_alone():
+    with pytest.raises(ValueError, match="can be one file only; received it twice"):
+        iterate_files("-", "-")

@@ -39,20 +39,20 @@ def clean(
         Examples.
 
     Raises:
-        ValueError: An argument is out of range, or no pair is left.
+        ValueError: An argument is out of range, or no pair with text on both sides is left.
     """
     cleaner = Cleaner(
         normalization, lowercase, max_characters, max_ratio, unique, keep_blank=keep_blank
     )
     kept = list(cleaner.iterate(zip(*examples, strict=True)))
     report = cleaner.log_report()
-    if not kept:
+    if not any(all(map(str.strip, pair)) for pair in kept):
         raise cleaner.nothing_left(report)
     return collect(Examples, kept)
 
 
 class Cleaner:
-    """What `clean` does, to a stream of pairs.
+    """`clean` for a stream of pairs.
 
     Args:
         normalization, lowercase, max_characters, max_ratio, unique, keep_blank: see `clean`.
@@ -123,7 +123,7 @@ class Cleaner:
         """The error where no pair is kept."""
         return ValueError(
             f"Expected at least one pair within the limits; received {self.total} pairs, "
-            f"{report or 'so none'}. Raise the limits, or provide more pairs."
+            f"{report or 'none with text on both sides'}. Raise the limits, or provide more pairs."
         )
 
 

@@ -10,14 +10,8 @@ import logging
 import os
 from collections.abc import Iterator
 
-from .examples import (
-    Examples,
-    LabeledTexts,
-    Splits,
-    TaggedSentences,
-    collect,
-    collect_complete,
-)
+from ..checks import check
+from .examples import Examples, LabeledTexts, Splits, TaggedSentences, collect, collect_complete
 
 VALIDATION_NAMES = ("validation", "valid", "val", "dev")
 
@@ -220,7 +214,7 @@ def _open(name, data_dir, download):
 
 
 def _splits(builder, name, read):
-    """What `read` makes of the rows of each split."""
+    """`Splits` of the results of `read`, a function of the rows and the name of a split."""
     import tensorflow_datasets as tfds
 
     known = list(builder.info.splits)
@@ -297,5 +291,6 @@ def _languages(builder, name, source, target):
         )
     if source is None and target is None:
         return builder.info.supervised_keys or sorted(languages)[:2]
+    check(source != target, "Source and target must be two languages", source=source, target=target)
     others = [language for language in languages if language not in (source, target)]
     return source or others[0], target or others[0]

@@ -3,12 +3,12 @@
 All are UTF-8, with or without a byte-order mark; gzip, bzip2 and xz are recognized by the content,
 not by the name. Only a newline ends a line (that of Windows counts as one); the last line may lack
 it. Spaces at the ends of a line or a column are removed, and every line of a table has as many
-columns as the first one. An error names the file and the line, from 1; so are columns counted. What
-a file holds, `format_of` decides by its name, in all scripts and commands alike.
+columns as the first one. An error names the file and the line; lines and columns are numbered from
+1. In all scripts and commands, `format_of` decides the format of a file by its name.
 
 Every reader raises `FileNotFoundError` if the file does not exist, and `ValueError` if it is a
 folder, empty, damaged, of another compression or not UTF-8; a NUL, of which UTF-16 is full, is no
-text. Those called `iterate_...` keep one line in memory; they yield blank pairs, too, and read the
+text. Those called `iterate_...` keep one line in memory; they also yield blank pairs, and read the
 standard input where the path is "-".
 """
 
@@ -56,7 +56,7 @@ PathLike = str | os.PathLike
 
 
 def format_of(path: PathLike) -> str | None:
-    """What the name of a file says that it holds: `TREEBANK`, `JSON_LINES`, or None.
+    """The format of a file by its name: `TREEBANK`, `JSON_LINES`, or None.
 
     The name ends in .conllu or .conll, or in .jsonl, .ndjson or .json, in whatever case, and with
     .gz, .bz2 or .xz after it or not.
@@ -88,6 +88,8 @@ def iterate_files(source: PathLike, target: PathLike) -> Iterator[tuple[str, str
     """The pairs of `read_files` one by one, blank ones included."""
     for path in (source, target):
         _check_format(path, "whose sentences have no translations in another file")
+    if source == target == "-":
+        raise ValueError("The standard input can be one file only; received it twice.")
     if "-" not in (source, target) and _same_file(source, target):
         logging.getLogger(__name__).warning(
             "%s and %s are the same file: each sentence translates itself.", source, target
@@ -446,16 +448,18 @@ def find_line(paths: Iterable[PathLike], text: str | list[str]) -> str | None:
         text: str, or list of its words, which a treebank has in lines of their own.
 
     Returns:
-        str, the first place; None: none of the files has it, in whatever case and normal form.
+        str, the first place; None: no regular file has it, in whatever case and normal form.
     """
 
     def key(text):
         return "".join(normalized(text).casefold().split())
 
     wanted = key("".join(text))
-    for path in paths if wanted else ():
+    for path in filter(os.path.isfile, paths if wanted else ()):  # a pipe has been read
         first, columns = 0, []  # of a block without a blank line
         for number, line in enumerate(itertools.chain(iterate_lines(path), [""]), start=1):
+            if format_of(path) == JSON_LINES:  # with escape sequences
+                line = re.sub(r'"(?:\\.|[^"\\])*"', lambda quoted: json.loads(quoted[0]), line)
             if wanted in key(line):
                 return f"{path}, line {number}"
             if line.strip():
@@ -536,7 +540,7 @@ def _check_format(path, why):
 
 
 def _same_file(one, other):
-    with contextlib.suppress(OSError):  # what does not exist is named as it is opened
+    with contextlib.suppress(OSError):  # a missing file is named when it is opened
         return os.path.samefile(one, other)
     return False
 
