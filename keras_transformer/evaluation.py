@@ -4,6 +4,7 @@ Shares (exact match, accuracy, precision, recall, F1, calibration error) are fro
 chrF are from 0 to 100, as sacreBLEU reports them.
 """
 
+import itertools
 import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -248,16 +249,15 @@ def tagging_scores(
     known = set(known)
     _check_sentences(predicted, expected, words)
     predicted, expected, words = (
-        np.array([item for sentence in side for item in sentence])
-        for side in (predicted, expected, words)
+        list(itertools.chain.from_iterable(side)) for side in (predicted, expected, words)
     )
-    labels = sorted({*predicted.tolist(), *expected.tolist()})
+    labels = sorted({*predicted, *expected})
     columns = precision_recall_fscore_support(
         expected, predicted, labels=labels, zero_division=np.nan
     )
     rows = zip(*(column.tolist() for column in columns), strict=True)
-    hits = predicted == expected
-    unseen = np.array([word not in known for word in words.tolist()])
+    hits = np.array([p == e for p, e in zip(predicted, expected, strict=True)])
+    unseen = np.array([word not in known for word in words])
     return TaggingScores(
         accuracy=float(hits.mean()),
         unseen_accuracy=float(hits[unseen].mean()) if unseen.any() else math.nan,

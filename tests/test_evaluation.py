@@ -1,6 +1,7 @@
 import json
 import math
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -198,6 +199,18 @@ def test_tags_are_counted_as_by_hand():
     precision, *rest = scores.tags["ADJ"]  # never given
     assert math.isnan(precision)
     assert rest == [0, 0, 1]
+
+
+def test_a_long_word_is_no_array_of_long_words():
+    words = [["x" * 10**6, *map(str, range(100))]]
+    tags = [["X", *["Y"] * 100]]
+    tracemalloc.start()
+    try:
+        scores = tagging_scores(tags, tags, words, known=words[0][1:])
+        assert tracemalloc.get_traced_memory()[1] < 10**8
+    finally:
+        tracemalloc.stop()
+    assert scores.num_unseen == 1 and scores.unseen_accuracy == 1
 
 
 def test_a_tag_that_no_word_has_lowers_nothing_but_its_own_precision():
