@@ -50,7 +50,7 @@ def main():
         classifier, train, valid = prepare(options, splits, initial)
         report = DataReport(splits, lambda each: unknown(classifier, each), classifier.labels)
         # Nothing is written before all of it is valid.
-        run.begin(options.flat(), splits.train, splits.valid)
+        run.begin(options.flat(), *splits)
 
     print(train.summary())
     classifier.model.summary()

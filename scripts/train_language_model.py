@@ -4,7 +4,7 @@ Without data it learns generated sentences, whose true entropy is known for comp
 
     python scripts/train_language_model.py
 
-Train on a text or on one text per line (--lines), plain or .gz, or on a dataset of
+Train on a text or on one text per line (--lines), plain or compressed, or on a dataset of
 tensorflow-datasets:
 
     python scripts/train_language_model.py --train input.txt --output runs/shakespeare
@@ -63,7 +63,7 @@ def main():
         report = DataReport(splits, lambda each: {"characters": tokenizer.unknown_share(each)})
         train_data = [corpus.digest for corpus in corpora] or splits.train
         # Nothing is written before all of it is valid.
-        run.begin(options.flat(), train_data, splits.valid)
+        run.begin(options.flat(), train_data, splits.valid, splits.test)
 
     prompts = [options.prompt]
     print(train.summary())

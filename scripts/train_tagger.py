@@ -51,7 +51,7 @@ def main():
         tagger, train, valid = prepare(options, splits, initial)
         report = DataReport(splits, lambda each: unknown(tagger, each), tagger.labels)
         # Nothing is written before all of it is valid.
-        run.begin(options.flat(), splits.train, splits.valid)
+        run.begin(options.flat(), *splits)
 
     print(train.summary())
     tagger.model.summary()

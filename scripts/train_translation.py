@@ -5,7 +5,7 @@ Without data it learns generated dates ("April 22, 2019" -> "2019-04-22"):
     python scripts/train_translation.py
 
 Train on your own sentence pairs: two files (line n of one translates line n of the other), one file
-of pairs separated by TAB or of JSON Lines, each plain or .gz, or a translation dataset of
+of pairs separated by TAB or of JSON Lines, each plain or compressed, or a translation dataset of
 tensorflow-datasets (or a folder for its TranslateFolder):
 
     python scripts/train_translation.py --source train.en --target train.de \
@@ -64,7 +64,7 @@ def main():
         report = DataReport(splits, lambda pairs: unknown(tokenizers, pairs))
         train_data = [corpus.digest for corpus in corpora] or splits.train
         # Nothing is written before all of it is valid.
-        run.begin(options.flat(), train_data, splits.valid)
+        run.begin(options.flat(), train_data, splits.valid, splits.test)
 
     if options.diversify:
         splits = splits._replace(train=diversify(options, run, splits, tokenizers))
@@ -235,6 +235,7 @@ def prepare(options, splits, tokenizers, initial=None):
 
 def diversify(options, run, splits, tokenizers):
     """The training pairs, and those with translations of teachers, each in a run of its own."""
+    splits = splits._replace(test=None)  # its targets need not be texts that a model reads
     swapped = data.Splits(*(pairs and data.Examples(*pairs[::-1]) for pairs in splits))
 
     def train_teacher(direction, number, folder):

@@ -274,7 +274,7 @@ def test_a_resumed_run_keeps_its_settings_and_its_data(tmp_path):
         resumed.begin(ARGUMENTS, (["June"], ["六月"]))
 
 
-def test_a_resumed_run_keeps_its_validation_data(tmp_path):
+def test_a_resumed_run_keeps_its_validation_and_test_data(tmp_path):
     Run(tmp_path / "old").begin(ARGUMENTS, DATA)
     Run(tmp_path / "run").begin(ARGUMENTS, DATA, ["valid"])
     resumed = {name: Run(tmp_path / name, resume=True) for name in ("old", "run")}
@@ -285,6 +285,10 @@ def test_a_resumed_run_keeps_its_validation_data(tmp_path):
         resumed["run"].begin(ARGUMENTS, DATA, ["other"])
     with pytest.raises(ValueError, match="The training data has changed since"):
         resumed["run"].begin(ARGUMENTS, ["other"], ["valid"])
+    Run(tmp_path / "tested").begin(ARGUMENTS, DATA, ["valid"], ["test"])
+    tested = Run(tmp_path / "tested", resume=True)
+    with pytest.raises(ValueError, match="The test data has changed since"):
+        tested.begin(ARGUMENTS, DATA, ["valid"], ["other"])
 
 
 def test_data_that_differs_in_its_borders_alone_is_other_data(tmp_path):

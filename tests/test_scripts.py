@@ -246,6 +246,29 @@ def test_teachers_add_a_second_target_or_a_second_source_once():
     assert add_translations(pairs, 1, lambda name, _: pairs[name == "forward"]) == pairs
 
 
+def test_teachers_read_no_test_data(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    script = importlib.import_module("train_translation")
+    read = []
+
+    def teach(examples, number, folder, train_teacher):
+        for direction in ("forward", "backward"):
+            with pytest.raises(KeyboardInterrupt):
+                train_teacher(direction, number, folder)
+
+    def prepare(options, splits, tokenizers):
+        read.append(splits)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(script.training, "diversify", teach)
+    monkeypatch.setattr(script, "prepare", prepare)
+    options = script.TRANSLATION["small"].replace(output=str(tmp_path))
+    pairs = data.Examples(["a"], ["A"])
+    run = Run(tmp_path)
+    script.diversify(options, run, data.Splits(pairs, pairs, pairs), [None, None])
+    assert read == [(pairs, pairs, None), (pairs[::-1], pairs[::-1], None)]
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not HAS_TENSORBOARD, reason="TensorBoard is not installed")
 def test_tensorboard_logs_are_written(regularized):

@@ -103,7 +103,13 @@ class Run:
         """
         return read_settings(self._settings_path)
 
-    def begin(self, arguments: Mapping[str, Any], data: Any, validation_data: Any = None) -> None:
+    def begin(
+        self,
+        arguments: Mapping[str, Any],
+        data: Any,
+        validation_data: Any = None,
+        test_data: Any = None,
+    ) -> None:
         """Sets the files of an earlier run aside and writes settings.json; a resumed run stays.
 
         Interrupted at any point, it leaves either the old run or a folder without a run.
@@ -111,18 +117,18 @@ class Run:
         Args:
             arguments: values that JSON can represent, all that the run depends on.
             data: training data, str in lists or tuples; a hash of it is saved.
-            validation_data: the same for validation; None: it is not compared.
+            validation_data, test_data: the same for validation and the scores; None: it is not
+                compared.
 
         Raises:
-            ValueError: If a resumed run has other training or validation data than before.
+            ValueError: If a resumed run has other data than before.
             FileExistsError: If there are files in the way; see `Run`.
             BlockingIOError: If another process runs in this folder.
         """
         distribution.wait_for_all()  # until each has seen the folder as it is
         if distribution.is_first_process():
-            digests = {"data": _digest(data)}
-            if validation_data is not None:
-                digests["validation_data"] = _digest(validation_data)
+            splits = {"data": data, "validation_data": validation_data, "test_data": test_data}
+            digests = {name: _digest(each) for name, each in splits.items() if each is not None}
             self._begin(arguments, digests)
         distribution.wait_for_all()
         if not self._settings_path.exists():
@@ -136,8 +142,8 @@ class Run:
         if self.resume:
             saved = self.settings
             for name, digest in digests.items():
-                if saved.get(name, digest) != digest:  # older runs have one digest
-                    what = "training" if name == "data" else "validation"
+                if saved.get(name, digest) != digest:  # older runs have fewer of them
+                    what = name.removesuffix("data").removesuffix("_") or "training"
                     raise ValueError(
                         f"The {what} data has changed since {self.folder} was started; restore it "
                         "or start a new run."
