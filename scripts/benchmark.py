@@ -20,6 +20,7 @@ from benchmarks import (
     training,
 )
 from keras_transformer.atomic import check_files
+from keras_transformer.checks import option_names
 from keras_transformer.streams import standard_streams
 
 HELP = """\
@@ -56,6 +57,7 @@ def main():
     args = parser.parse_args()
     values = {f"--{name}": each for name, each in vars(args).items() if isinstance(each, str)}
     try:
+        option_names(sys.argv[1:])
         check_files({"--json": values.pop("--json", None)}, values)
     except (OSError, ValueError) as error:
         sys.exit(f"{error}")

@@ -25,6 +25,7 @@ import tempfile
 import keras_transformer as kt
 from keras_transformer import data, evaluation, exporting, pretrained
 from keras_transformer.atomic import atomic_write, write_text
+from keras_transformer.checks import option_names
 from keras_transformer.streams import standard_streams
 
 SCRIPTS = pathlib.Path(__file__).parent
@@ -50,6 +51,10 @@ def main():
     parser.add_argument("--pairs", metavar="FILE", help="zh-en: pairs to train on")
     parser.add_argument("--valid-pairs", metavar="FILE", help="zh-en: pairs to score")
     options = parser.parse_args()
+    try:
+        option_names(sys.argv[1:])
+    except ValueError as error:
+        parser.error(f"{error}")
     for name in DATA[options.name]:
         if getattr(options, name) is None:
             parser.error(f"{options.name} needs --{name.replace('_', '-')}.")

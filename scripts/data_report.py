@@ -1,4 +1,4 @@
-"""What the training scripts say of their data: unknown text, leaks between splits, new labels."""
+"""Reports of the training scripts on their data: unknown text, leaks between splits, new labels."""
 
 import collections
 import itertools
@@ -10,10 +10,11 @@ from keras_transformer.checks import check
 
 
 class DataReport:
-    """What makes a score on validation or test data look better or worse than it is.
+    """Properties of the data that raise or lower a score on validation or test data.
 
     It prints which share of each split the vocabulary lacks, how many validation and test texts are
-    trained on, too, and which of their labels are not.
+    also in the training data, and which of their labels are not. Prepared corpora hold ids and are
+    not searched for these texts.
 
     Args:
         splits: `Splits`; the training data is a list of corpora if it was prepared.
@@ -21,7 +22,7 @@ class DataReport:
         labels: list of str, those of the model; None: the data has none.
 
     Attributes:
-        scores: dict, the same for scores.json.
+        scores: dict, the same for scores.json; "also_in_training" is None for prepared corpora.
 
     Raises:
         ValueError: The model has no label of the validation or of the test data.
@@ -35,9 +36,8 @@ class DataReport:
     ):
         evaluated = {"validation": splits.valid, "test": splits.test}
         evaluated = {name: each for name, each in evaluated.items() if each}
-        prepared = isinstance(splits.train[0], data.Corpus)
-        shared, named = {}, evaluated
-        if not prepared:
+        shared, named = None, evaluated
+        if not isinstance(splits.train[0], data.Corpus):
             named = {"training": splits.train} | evaluated
             shared = {n: data.num_shared(each, splits.train) for n, each in evaluated.items()}
             sizes = _size(splits.train), _size(splits.valid)
@@ -59,13 +59,13 @@ class DataReport:
                 print(f"The {name} data{beside}.")
 
     def beside(self, split: str) -> str:
-        """What stands beside a score of a split: in parentheses, or empty if there is nothing."""
+        """A remark for the score of a split, in parentheses; empty if there is nothing to say."""
         shares = self.scores["unknown"][split]
         parts = [
             f"{share:.2%} of its {what} are unknown" for what, share in shares.items() if share
         ]
-        if number := self.scores["also_in_training"].get(split):
-            parts.append(f"{number} of its texts are in the training data, too")
+        if number := (self.scores["also_in_training"] or {}).get(split):
+            parts.append(f"{number} of its texts are also in the training data")
         if new := self.scores.get("new_labels", {}).get(split):
             listed = ", ".join(f"{label} ({count})" for label, count in new.items())
             parts.append(f"the training data lacks these of its labels: {listed:.200}")

@@ -1,4 +1,4 @@
-"""What the training scripts share: options from the command line, random seeds, the optimizer.
+"""Shared by the training scripts: options from the command line, random seeds, the optimizer.
 
 An option is a field of a dataclass: `batch_size: int | None` of `TrainingOptions` is
 `--batch-size`. Its help comes from the docstring and its default from a recipe; those of the tasks
@@ -140,7 +140,7 @@ class TrainingOptions(RunOptions):
         r_drop: R-Drop: weight of the divergence between two dropout passes (paper: 5).
         patience: Early stopping: epochs without improvement; the best epoch is saved, or with
             --average the mean of the last ones (recipes: --average 0 for the best).
-        checkpoint_every: Updates after which a checkpoint is saved within an epoch, too.
+        checkpoint_every: Updates after which a checkpoint is also saved within an epoch.
         steps_per_execution: Batches per execution, after which loss and signals are read and the
             progress bar is updated; with more, a GPU waits less. TensorFlow and JAX.
     """
@@ -248,7 +248,7 @@ class FineTuningOptions(TrainingOptions):
         return unused
 
     def provided_by(self, summary: FileSummary) -> dict[str, Any]:
-        """The options that a model file takes the place of."""
+        """The options that a model file provides."""
         sizes = dataclasses.asdict(summary.config)
         return {name: value for name, value in sizes.items() if name not in self.rates}
 
@@ -339,7 +339,7 @@ def parse(description: str, recipes: dict[str, Any]) -> Any:
 
 
 def _check_initial(path, options):
-    """What --init-from holds, a model of this task or of a related one; None without it."""
+    """The summary of --init-from, a model of this task or of a related one; None without it."""
     if not path:
         return None
     summary = kt.check_file(path)
@@ -425,7 +425,7 @@ def _as_sentence(box):
 
 
 def _in_words(error):
-    """What tyro says of the types of an option's values, in words."""
+    """An error of tyro about the types of an option's values, in words."""
     pattern = (
         r"Error parsing (--[\w-]+): no type matching (.*?) could be instantiated from \[(.*?)\]"
     )
@@ -440,7 +440,7 @@ def _in_words(error):
 
 
 def _docs(cls):
-    """What the docstrings of a dataclass, its bases and its model say of each field."""
+    """Descriptions of the fields, from the docstrings of a dataclass, its bases and its model."""
     classes = [TransformerConfig, *reversed(cls.__mro__)]
     params = [p for each in classes for p in docstring_parser.parse(each.__doc__ or "").params]
     return {param.arg_name: " ".join(param.description.split()) for param in params}
@@ -586,7 +586,7 @@ def prepare_words(
     num_labels: int,
     initial: Any,
 ) -> tuple[keras.Model, kt.WordVocabulary, kt.WordBatches, kt.WordBatches]:
-    """What a tagger and a classifier have in common: the way from words to a model and batches.
+    """Model and batches from words, for a tagger or a classifier.
 
     Args:
         options: `LabelOptions`.

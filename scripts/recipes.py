@@ -150,7 +150,7 @@ class FileOptions(DatasetOptions):
         return super().unused(initial) | dict.fromkeys(files, "files, without --dataset")
 
     def read(self) -> data.Splits:
-        """The data that the command line names, as it is."""
+        """The data that the command line names."""
         if self.dataset:
             return self.read_dataset()
         if not self.train:
@@ -186,9 +186,9 @@ class TokenizerOptions(RunOptions):
 
     def unused(self, initial):
         # A vocabulary_size that --init-from contradicts is refused with the other sizes.
+        learned = {"vocabulary": initial or self.prepared, "vocabulary_size": self.prepared}
         reason = "a vocabulary to learn, without --init-from and --prepared"
-        given = bool(initial or self.prepared)
-        return super().unused(initial) | ({"vocabulary": reason} if given else {})
+        return super().unused(initial) | {name: reason for name, given in learned.items() if given}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -218,14 +218,14 @@ class WordOptions(FineTuningOptions):
         return unused
 
     def provided_by(self, summary: FileSummary) -> dict[str, Any]:
-        """The options that a model of words takes the place of."""
+        """The options that a model of words provides."""
         names = {"max_characters"} & summary.vocabulary.keys()
         return super().provided_by(summary) | {name: summary.vocabulary[name] for name in names}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LabelOptions(WordOptions):
-    """What helps with few labels.
+    """Regularization for few labels.
 
     Args:
         forget: Word dropout, A: a word seen c times becomes the unknown word with probability
@@ -249,7 +249,7 @@ class PairOptions(PreparedOptions):
     """Sentence pairs; without any: dates.
 
     Args:
-        source: Sentences to translate from, one per line, plain or .gz.
+        source: Sentences to translate from, one per line, plain or compressed.
         target: Their translations, line by line.
         pairs: Instead of both: one pair per line, separated by TAB; or .jsonl.
         valid_source: Validation data; none: 2 % of the training data.
@@ -297,7 +297,7 @@ class PairOptions(PreparedOptions):
         return unused
 
     def read(self) -> data.Splits:
-        """The sentence pairs that the command line names, as they are."""
+        """The sentence pairs that the command line names, before cleaning."""
         if self.dataset:
             source, target = self.sides or (None, None)
             return data.read_splits(source=source, target=target, **self.stored)
@@ -361,7 +361,7 @@ class CleaningOptions(PreparedOptions):
 
     @property
     def form(self) -> dict[str, Any]:
-        """What is done to every text, here and later by the translator."""
+        """The normalization of every text, here and later by the translator."""
         normalization = None if self.normalization == "none" else self.normalization
         return {"normalization": normalization, "lowercase": self.lowercase}
 
@@ -455,7 +455,7 @@ class Translation(
         return unused
 
     def provided_by(self, summary: FileSummary) -> dict[str, Any]:
-        """The options that a translator takes the place of."""
+        """The options that a translator provides."""
         names = ("lowercase", "beams", "length_penalty")
         sizes = sorted(summary.vocabulary.values())
         return super().provided_by(summary) | {
@@ -573,7 +573,7 @@ class Tagging(LabelOptions, FileOptions):
     """The options of train_tagger.py.
 
     Args:
-        train: Treebank in CoNLL-U (.conllu, .conll), or lines of word TAB tag; plain or .gz.
+        train: Treebank in CoNLL-U (.conllu, .conll), or lines of word TAB tag; plain or compressed.
         column: Column of CoNLL-U: UPOS, XPOS, ...
         tokens: Feature of --dataset that contains the words.
         tags: Feature of --dataset that contains their tags.
@@ -649,7 +649,7 @@ class Classification(LabelOptions, FileOptions):
     """The options of train_classifier.py.
 
     Args:
-        train: Table, one text per line, columns separated by TAB; plain or .gz.
+        train: Table, one text per line, columns separated by TAB; plain or compressed.
         columns: Columns of text and label, by number from 1 or by name (none: 1 2); features of
             --dataset.
     """
@@ -723,7 +723,7 @@ class LanguageModelling(TokenizerOptions, FileOptions, PreparedOptions, FineTuni
     """The options of train_language_model.py.
 
     Args:
-        train: Text, or a treebank (.conllu, .conll); plain or .gz.
+        train: Text, or a treebank (.conllu, .conll); plain or compressed.
         valid: Validation data; none: the last tenth of the text, or 2 % of the lines.
         lines: Treat each line as a text that begins and ends.
         feature: Feature of --dataset that contains the text; none: the only one.
@@ -753,7 +753,7 @@ class LanguageModelling(TokenizerOptions, FileOptions, PreparedOptions, FineTuni
         return super().unused(initial) | of_lines
 
     def provided_by(self, summary: FileSummary) -> dict[str, Any]:
-        """The options that a text generator takes the place of."""
+        """The options that a text generator provides."""
         (size,) = summary.vocabulary.values()
         lines, window = summary.settings["append_end"], summary.settings["window"]
         return super().provided_by(summary) | {
@@ -893,7 +893,8 @@ class Pretraining(WordOptions):
     """The options of pretrain_words.py.
 
     Args:
-        train: Text, one or more sentences per line; or a treebank (.conllu, .conll); plain or .gz.
+        train: Text, one or more sentences per line; or a treebank (.conllu, .conll); plain or
+            compressed.
         valid: Validation data; none: 2 % of the training data.
         mask_rate: Share of the words to predict.
         mix_in: Data like --train, of which a share is mixed in; see --mix-share.

@@ -67,7 +67,7 @@ def test_the_numbers_are_those_counted_by_hand(report, seed, capsys):
         assert made.scores["new_labels"][name] == new
         assert f"{share:.2%} of the {name} data" in printed
         beside = made.beside(name)
-        assert f"{shared} of its texts are in the training data, too" in beside
+        assert f"{shared} of its texts are also in the training data" in beside
         assert all(f"{label} ({count})" in beside for label, count in new.items())
         assert beside in printed
 
@@ -77,6 +77,12 @@ def test_nothing_stands_beside_a_score_of_clean_data(report):
     made = report(data.Splits(train, valid, None), none_unknown, ["a", "b"])
     assert made.beside("validation") == ""
     assert made.scores["also_in_training"] == {"validation": 0}
+
+
+def test_a_prepared_corpus_is_not_searched_for_texts(report):
+    corpus = object.__new__(data.Corpus)
+    made = report(data.Splits([corpus], labeled(("z", "a")), None), none_unknown)
+    assert made.scores["also_in_training"] is None and made.beside("validation") == ""
 
 
 def test_labels_of_which_none_is_trained_on_are_refused(report):

@@ -813,7 +813,7 @@ def losses_of(folder):
 
 @pytest.mark.slow
 def test_a_translator_trained_from_disk_equals_one_from_memory(dates_files, tmp_path, inside):
-    files = ["--valid-pairs", dates_files / "valid.tsv", "--vocabulary-size", 80, "--beams", 1]
+    files = ["--valid-pairs", dates_files / "valid.tsv", "--beams", 1]
     train = [sys.executable, SCRIPTS / "train_translation.py", *SMALL, "--subword-alpha", 0.1]
     table = dates_files / "train.tsv"
     prepare_corpus(
@@ -825,7 +825,7 @@ def test_a_translator_trained_from_disk_equals_one_from_memory(dates_files, tmp_
     )
     for name, form in (
         ("disk", ["--prepared", tmp_path / "corpus"]),
-        ("memory", ["--pairs", table]),
+        ("memory", ["--pairs", table, "--vocabulary-size", 80]),
     ):
         result = inside([*train, *form, *files, "--output", tmp_path / name])
         assert result.returncode == 0, result.stderr

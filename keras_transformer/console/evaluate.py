@@ -35,7 +35,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options to a parser."""
     add = parser.add_argument
     add("model", metavar="MODEL", help=f"translation model: {MODEL}")
-    add("--source", required=True, metavar="FILE", help="sentences, one per line, plain or .gz")
+    lines = "sentences, one per line, plain or compressed"
+    add("--source", required=True, metavar="FILE", help=lines)
     add("--reference", required=True, metavar="FILE", help="their translations, line by line")
     add_search_options(parser)
     tokenize = "sacreBLEU tokenizer, such as 13a, zh or none (default: 13a)"
@@ -107,7 +108,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _timed_translations(translator, sources, options):
-    """The translations as they are written, and the seconds that they took."""
+    """The translations, one line each, and the seconds that they took."""
     start = time.perf_counter()
     translations = translator.translate(
         sources, beams=options.beams, length_penalty=options.length_penalty

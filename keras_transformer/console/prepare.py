@@ -37,7 +37,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("output", metavar="FOLDER", help="folder of the corpus")
     files: Any = {"nargs": "+", "metavar": "FILE"}
-    add("--source", **files, help="sentences to translate from, one per line, plain or .gz")
+    add("--source", **files, help="sentences to translate from, one per line, plain or compressed")
     add("--target", **files, help="their translations, line by line, as many files")
     add("--pairs", **files, help="instead of both: columns separated by TAB; or .jsonl")
     add(

@@ -43,7 +43,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_search_options(parser: argparse.ArgumentParser) -> None:
-    """Adds those of the search, which `evaluate` has, too."""
+    """Adds those of the search, which `evaluate` shares."""
     add = parser.add_argument
     saved = "(default: as saved in the model)"
     add("--beams", type=int, metavar="K", help=f"beam width; 1: greedy decoding {saved}")

@@ -21,7 +21,7 @@ FEW_EPOCHS = 4  # of resampled ids are measured to choose the shapes
 
 
 class Column(NamedTuple):
-    """What one array of a batch is made of.
+    """The rows of one array of a batch.
 
     Args:
         rows: list, one per example: an int array (length, ...), or one int.

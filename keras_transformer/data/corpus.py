@@ -31,7 +31,7 @@ class Corpus:
         corpus = Corpus("corpora/en-de")
         len(corpus), corpus[0]  # the plain ids of the first source and its target
 
-    Only the lengths are in memory, 4 bytes per side. It is a data source of Grain, too:
+    Only the lengths are in memory, 4 bytes per side. It is also a data source of Grain:
     `grain.MapDataset.source(corpus)`.
 
     Args:

@@ -193,7 +193,7 @@ def train_valid_split(
 
 
 def num_shared(examples: Any, others: Any) -> int:
-    """The number of examples whose text others have, too; see `text_key`.
+    """The number of examples whose text is also among the others; see `text_key`.
 
     Args:
         examples: list, or NamedTuple of lists, of which the first one counts.
@@ -205,7 +205,7 @@ def num_shared(examples: Any, others: Any) -> int:
 
 
 def text_key(item: Any) -> Any:
-    """What texts have in common that differ in case, blanks and Unicode form alone.
+    """A key that texts share if only case, blanks and Unicode form differ.
 
     Args:
         item: str, or a list of words, whose key is a tuple; others are their own key.

@@ -160,7 +160,8 @@ def add_command(commands, formatter):
     one_line = "target tokens per second over whole epochs"
     command = commands.add_parser("epoch", help=one_line, description=EPOCH_HELP, **formatter)
     add = command.add_argument
-    add("--source", required=True, metavar="FILE", help="sentences, one per line, plain or .gz")
+    lines = "sentences, one per line, plain or compressed"
+    add("--source", required=True, metavar="FILE", help=lines)
     add("--target", required=True, metavar="FILE", help="their translations, line by line")
     recipe = "recipe of the sizes (default: small)"
     add("--recipe", choices=("small", "medium"), default="small", help=recipe)
