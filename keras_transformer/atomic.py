@@ -72,9 +72,9 @@ def atomic_write(path: PathLike) -> Iterator[pathlib.Path]:
 
 
 def write_text(path: PathLike, text: str) -> None:
-    """Writes a text file atomically, in UTF-8."""
+    """Writes a text file atomically, in UTF-8; lone surrogates are escaped as JSON does."""
     with atomic_write(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 @contextlib.contextmanager
@@ -162,12 +162,11 @@ class OwnedFiles:
         given, folder = named(folder, "The folder"), pathlib.Path(os.path.realpath(folder))
         check(folder != folder.parent, "The folder must not be the root", folder=str(given))
         _check_writable(folder, given, f"the {self.kind} needs a folder")
-        foreign = None
-        if not self.are_in(folder) and self._interrupted(folder) is None:
-            foreign = next(iter(self._files(folder)), None)
+        owned = self.are_in(folder) or self._interrupted(folder) is not None
+        foreign = None if owned else next(iter(self._files(folder)), None)
         with contextlib.suppress(FileNotFoundError):
-            lock = os.lstat(folder / LOCK)  # which is emptied when it is opened
-            if not stat.S_ISREG(lock.st_mode) or lock.st_size:
+            lock = os.lstat(folder / LOCK)  # emptied when opened; some disks need text in it
+            if not stat.S_ISREG(lock.st_mode) or (lock.st_size and not owned):
                 foreign = LOCK
         if foreign:
             raise FileExistsError(

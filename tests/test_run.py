@@ -216,6 +216,16 @@ def test_a_run_without_its_settings_is_not_replaced(tmp_path):
     assert (tmp_path / "model.keras").read_text() == "of days"
 
 
+def test_a_lock_that_names_its_process_is_the_runs(tmp_path):
+    (tmp_path / ".lock").write_text("mine")
+    with pytest.raises(FileExistsError, match="holds .lock"):
+        Run(tmp_path)
+    (tmp_path / ".lock").unlink()
+    started(tmp_path)
+    (tmp_path / ".lock").write_text("1234 host")  # where a disk has no locks, filelock does so
+    assert Run(tmp_path, resume=True).settings["arguments"] == ARGUMENTS
+
+
 def test_a_run_begins_in_an_empty_folder_and_beside_files_of_others(tmp_path):
     started(tmp_path)
     written(tmp_path / "mine", OF_OTHERS)
@@ -346,6 +356,13 @@ def test_a_loss_that_is_no_number_names_a_checkpoint_only_if_there_is_one(tmp_pa
     fit(run, doubling(), 1)
     with pytest.raises(FloatingPointError, match=r"epoch-0001.weights.h5 is intact. Start again"):
         fit(run, doubling(), 3, [Diverge()])
+
+
+def test_names_that_are_not_utf_8_are_in_the_settings(tmp_path):
+    arguments = {"train": os.fsdecode(b"\xff\xe6.tsv"), "名": "五"}
+    run = Run(tmp_path)
+    run.begin(arguments, DATA)
+    assert Run(tmp_path, resume=True).settings["arguments"] == arguments
 
 
 def test_there_must_be_a_run_to_resume(tmp_path):
