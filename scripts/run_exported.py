@@ -22,6 +22,7 @@ import numpy as np
 
 BATCH_SIZE = 64
 BEST = 5  # words for a mask
+LINE_ENDS = re.compile("[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 
 
 class ByteLevel:
@@ -37,7 +38,7 @@ class ByteLevel:
 
 
 def settings_of(folder):
-    """What the export says of texts and ids."""
+    """The form of texts, the ids and the options that the export has written."""
     if not (folder / "settings.json").exists():  # a Marian model of other origin
         return {}
     return json.loads((folder / "settings.json").read_text("utf-8"))
@@ -59,15 +60,15 @@ class Ids:
         self.settings = settings_of(folder)
         self.special = self.settings["special_ids"]
         self.end = self.special.get("end")
-        vocabularies = {path.stem: str(path) for path in folder.glob("*.spm")}
-        if vocabularies:
+        self.vocabulary = {}
+        for path in folder.glob("*.spm"):
             import sentencepiece
 
-            load = sentencepiece.SentencePieceProcessor
-            self.vocabulary = {name: load(model_file=path) for name, path in vocabularies.items()}
-        elif (folder / "tokenizer.json").exists():
-            self.vocabulary = {"vocabulary": ByteLevel(folder / "tokenizer.json")}
-        else:
+            self.vocabulary[path.stem] = sentencepiece.SentencePieceProcessor(model_file=str(path))
+        for stem in ("source", "target", "tokenizer"):
+            if (path := folder / f"{stem}.json").exists():
+                self.vocabulary["vocabulary" if stem == "tokenizer" else stem] = ByteLevel(path)
+        if not self.vocabulary:
             self.words = self._numbered("words")
             self.characters = self._numbered("characters")
 
@@ -210,7 +211,7 @@ def litert(folder, options):
 
 
 def stepwise(run, ids):
-    """Greedy decoding with a loop of our own round the graphs of encoder and step."""
+    """Greedy decoding: a loop around the graphs of encoder and step."""
 
     def search(name, source_ids):
         state = run("encoder", source_ids=source_ids)
@@ -273,7 +274,7 @@ def by_ids(ids, run, options):
 
 
 def labelled(ids, sentences, p):
-    """What a tagger, a classifier or a mask filler answers, by its probabilities."""
+    """The answers of a tagger, a classifier or a mask filler, by its probabilities."""
     labels, task = ids.settings["labels"], ids.settings["task"]
     if task == "Classifier":
         return [(labels[row.argmax()], float(row.max())) for row in p]
@@ -385,6 +386,18 @@ def engine_of(folder):
     sys.exit(f"{folder} must be a folder that keras-transformer export wrote for another engine.")
 
 
+def lines_of(content):
+    """The lines of UTF-8: Unix's or Windows's, with or without a byte-order mark."""
+    lines = content.decode("utf-8-sig").split("\n")
+    return [line.rstrip("\r") for line in (lines if lines[-1] else lines[:-1])]
+
+
+def one_line(answer):
+    """An answer as one line: a line end within it becomes its escape sequence."""
+    text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
+    return LINE_ENDS.sub(lambda end: end[0].encode("unicode_escape").decode(), text)
+
+
 def answers_of(answer, texts):
     """The answers in order; batches are of similar lengths."""
     order = sorted(range(len(texts)), key=lambda n: len(texts[n]))
@@ -409,7 +422,7 @@ def main():
     add("--json", metavar="FILE", help="JSON file for answers and texts per second")
     options = parser.parse_args()
     sys.stdout.reconfigure(encoding="utf-8")  # whatever the locale is
-    texts = sys.stdin.buffer.read().decode().removesuffix("\n").split("\n")
+    texts = lines_of(sys.stdin.buffer.read())
     folder = pathlib.Path(options.folder)
     if options.json and folder.resolve() in pathlib.Path(options.json).resolve().parents:
         sys.exit(f"--json must not be in the exported model; received {options.json}.")
@@ -425,7 +438,7 @@ def main():
         pathlib.Path(options.json).write_text(json.dumps(result), encoding="utf-8")
     else:
         for each in answers:
-            print(each if isinstance(each, str) else json.dumps(each, ensure_ascii=False))
+            print(one_line(each))
 
 
 if __name__ == "__main__":

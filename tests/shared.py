@@ -42,6 +42,7 @@ def process_wide():
     """What a test shares with all that come after it in its process, by name."""
     state = os.environ._data.copy()  # os.environ.copy() decodes each variable: most of the time
     state.pop(b"PYTEST_CURRENT_TEST", None)
+    state.pop(b"TORCHINDUCTOR_CACHE_DIR", None)  # of PyTorch, once transformers has imported it
     state["working directory"] = os.getcwd()
     state["errors of NumPy"] = np.geterr()
     state["floatx"] = keras.config.floatx()

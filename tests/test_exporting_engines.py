@@ -1,5 +1,6 @@
 """Every format, every task: run within this process, the answers are those of the task itself."""
 
+import os
 import sys
 
 import numpy as np
@@ -23,6 +24,7 @@ from keras_transformer import backend, exporting
 from keras_transformer.byte_level import ByteLevelTokenizer, BytePairs
 from keras_transformer.exporting import FORMATS
 from keras_transformer.exporting.graphs import graphs_of
+from keras_transformer.exporting.onnx import same_environment
 
 
 @pytest.mark.parametrize(
@@ -104,6 +106,14 @@ def test_a_generator_with_byte_level_bpe_continues_alike(byte_level, run_here, f
     assert answers == byte_level.generate(prompts, max_tokens=12, temperature=0)
     written = {a.removeprefix(p) for a, p in zip(answers, prompts, strict=True)}
     assert len(written) == len(prompts)
+
+
+def test_a_translator_with_byte_level_bpe_answers_the_same(byte_level, restless, run_here):
+    tokenizer = byte_level.tokenizer
+    translator = restless_translator(tokenizer, restless, max_length_ratio=0.2)
+    texts = ["the day", "草地", "", "été"]
+    answers = run_here(translator, "litert", texts)
+    assert answers == translator.translate(texts) and len(set(answers)) > 2
 
 
 def test_a_saved_model_cannot_read_texts_by_byte_level_bpe(byte_level, tmp_path):
@@ -274,6 +284,16 @@ def test_a_missing_package_is_one_sentence(small_tasks, tmp_path, monkeypatch, f
     with pytest.raises(ImportError, match="install it with pip install t"):
         exporting.export(small_tasks["tagger"], tmp_path / "x", format)
     assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.once
+def test_importing_a_converter_leaves_the_environment_unchanged(monkeypatch):
+    monkeypatch.setenv("OF_A_TEST", "1")
+    before = dict(os.environ)
+    with same_environment():
+        os.environ.update(TF_CPP_MIN_LOG_LEVEL="9", OF_A_CONVERTER="1")
+        del os.environ["OF_A_TEST"]
+    assert dict(os.environ) == before
 
 
 def test_an_export_that_fails_leaves_nothing(small_tasks, tmp_path, monkeypatch):

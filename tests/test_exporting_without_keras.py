@@ -1,5 +1,6 @@
 """The same in a process without Keras: a file needs nothing but its engine."""
 
+import io
 import json
 import os
 import subprocess
@@ -15,6 +16,8 @@ from engines import (
     other_tasks,
     require,
 )
+from keras_transformer.console import lines
+from keras_transformer.console.lines import waiting_lines
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +53,27 @@ def run_freshly(exported, hidden, tmp_path_factory):
         return json.loads(answers.read_text())["answers"]
 
     return run_freshly
+
+
+@pytest.mark.once
+def test_lines_are_those_of_the_command(monkeypatch):
+    monkeypatch.syspath_prepend(str(RUN.parent))
+    from run_exported import lines_of, one_line
+
+    for content in (
+        "",
+        "\n",
+        "a",
+        "a\nb\n",
+        "a\r\n\r\nb\r\n",
+        "\ufeffa\n\ufeffb",
+        "a\u2028b\r\r\n",
+    ):
+        expected = list(waiting_lines(io.BytesIO(content.encode()), 10_000))
+        assert lines_of(content.encode()) == [line for batch in expected for line in batch]
+    for answer in ("a", "a\nb\r\u2028", "", "\\n"):
+        assert one_line(answer) == lines.one_line(answer)
+    assert one_line([["a\n", 0.5]]) == '[["a\\n", 0.5]]'
 
 
 @pytest.mark.slow

@@ -4,8 +4,11 @@ A graph takes and returns ids; vocabularies or words lie beside it. docs/exporti
 the programs that run it.
 """
 
+import contextlib
+import os
 import pathlib
 import types
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -25,7 +28,8 @@ def write(task: Task, folder: pathlib.Path, quantization: str | None = None) -> 
 
     Args, raises: see `keras_transformer.exporting.export`.
     """
-    tf2onnx = imported("tf2onnx.convert", "ONNX", "tf2onnx onnx")
+    with same_environment():  # it sets TF_CPP_MIN_LOG_LEVEL
+        tf2onnx = imported("tf2onnx.convert", "ONNX", "tf2onnx onnx")
     onnx = imported("onnx", "ONNX")
     if quantization:
         imported("onnxruntime.quantization", "ONNX in int8", "onnxruntime")
@@ -45,6 +49,18 @@ def write(task: Task, folder: pathlib.Path, quantization: str | None = None) -> 
             if quantization:
                 _quantize(path)
     write_vocabularies(task, folder)
+
+
+@contextlib.contextmanager
+def same_environment() -> Iterator[None]:
+    """Undoes changes of environment variables, which an import may make."""
+    before = dict(os.environ)
+    try:
+        yield
+    finally:
+        for added in os.environ.keys() - before.keys():
+            del os.environ[added]
+        os.environ.update(before)
 
 
 def _convert_erfc(context, node, name, arguments):
