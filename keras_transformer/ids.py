@@ -25,7 +25,7 @@ def int_rows(name: str, rows: np.ndarray | Sequence, axes: int = 1) -> list[np.n
     Raises:
         ValueError: A row holds anything else; it is named, from 0.
     """
-    arrays = [np.asarray(row) for row in rows]
+    arrays = [_as_array(row) for row in rows]
     for n, array in enumerate(arrays):
         if array.ndim != axes or not are_ints(array):
             raise ValueError(
@@ -54,10 +54,7 @@ def id_matrix(
         ids: int, (batch, length).
         may_be_empty: bool, whether the length may be 0.
     """
-    try:
-        array = np.asarray(ids)
-    except ValueError:  # rows of several lengths
-        array = np.empty(0)
+    array = _as_array(ids)
     check(
         array.ndim == 2 and are_ints(array) and (may_be_empty or array.size),
         f"{name} must be (batch, length), of int ids",
@@ -66,6 +63,13 @@ def id_matrix(
     )
     check_ids(name, array, vocabulary_size)
     return array.astype("int32")
+
+
+def _as_array(ids):
+    try:
+        return np.asarray(ids)
+    except ValueError:  # rows of several lengths
+        return np.empty((), "object")
 
 
 def check_ids(

@@ -25,7 +25,7 @@ RESERVED = "\u2585"  # SentencePiece keeps it for unknown characters: it cannot 
 
 
 class Tokenizer(keras.layers.Layer):
-    """What a task needs of a vocabulary of any kind: 0 is padding, 1 unknown, 2 start, 3 end.
+    """A vocabulary of any kind, as tasks need it: 0 is padding, 1 unknown, 2 start, 3 end.
 
     A subclass has the methods `encode`, `unknown_characters` and `vocabulary_size`, and those by
     which this class reads a vocabulary: `_read`, `_texts` and `_token`.
@@ -119,6 +119,11 @@ class Tokenizer(keras.layers.Layer):
         return super().get_config()
 
     def _set(self, serialized):
+        check(
+            isinstance(serialized, bytes),
+            "A vocabulary must be bytes, the content of its file",
+            type=type(serialized).__name__,
+        )
         self._processor = self._read(serialized)
         self.serialized = serialized
 

@@ -70,6 +70,7 @@ REFUSED = {
     "penalty": (lambda g: g["translator"].translate(["a"], length_penalty="1"), "a finite number"),
     "ratio": (lambda g: g["translator"].translate(["a"], max_length_ratio=1e400), "finite number"),
     "prefixes": (lambda g: g["translator"].translate(["a"], prefixes=["a", "b"]), "one prefix per"),
+    "file name": (lambda g: kt.SentencePieceTokenizer("a.spm"), "must be bytes, the content of"),
     "seed": (lambda g: g["translator"].sample(["a"], seed=-1), "seed must be an integer of at"),
     "temperature": (lambda g: g["translator"].sample(["a"], temperature=0), "must be above 0"),
     "ids": (lambda g: g["decoding"].greedy(IDS * 9, 3), "received 36 in row 0, position 0"),
@@ -143,6 +144,23 @@ def test_no_id_is_cast_before_it_is_checked(given, name):
     for right in ("int8", "uint16", "int64"):
         if name not in ("max_length", "min_length"):
             IDS_OF[name](given, np.array([[5, 6]], right))
+
+
+NESTED = [[[4], [4, 5]]]  # neither a matrix nor rows of ids
+RAGGED = {
+    "greedy": lambda g: g["decoding"].greedy(NESTED, 3),
+    "scored": lambda g: g["decoding"].score(IDS, [[4, 5], [4]]),
+    "pairs": lambda g: kt.TranslationBatches(NESTED, [[5]]),
+    "texts": lambda g: kt.TextBatches(NESTED),
+    "decode": lambda g: g["tokenizer"].decode(NESTED),
+    "tokens": lambda g: g["tokenizer"].tokens([[4], [4, 5]]),
+}
+
+
+@pytest.mark.parametrize("name", RAGGED)
+def test_lists_of_several_lengths_are_no_ids(given, name):
+    with pytest.raises(ValueError, match="Every row of|must be .batch, length., of int ids"):
+        RAGGED[name](given)
 
 
 def test_a_prefix_holds_tokens_that_an_answer_can_have(given):
