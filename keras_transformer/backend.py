@@ -28,6 +28,8 @@ from .shards.processes import num_cores
 _recording_lock = threading.Lock()  # PyTorch records one function at a time
 _portable = contextvars.ContextVar("portable", default=False)
 
+MOST_RECORDED = 256  # shapes per traced function; beyond them the oldest record is dropped
+
 
 def name() -> str:
     """The running backend: "tensorflow", "jax" or "torch"."""
@@ -110,7 +112,7 @@ def fused_attention(query, key, value, attention_mask=None, is_causal=False):
         key: float, (batch, num_heads, source length, d_k).
         value: float, (batch, num_heads, source length, d_k).
         attention_mask: bool, broadcastable to (batch, num_heads, target length, source length).
-        is_causal: bool, whether the look-ahead mask applies too.
+        is_causal: bool, whether the look-ahead mask also applies.
 
     Returns:
         float, (batch, num_heads, target length, d_k).
@@ -218,7 +220,7 @@ def subtract_at(x, columns, values):
 
 
 def with_gradient(function: Callable, gradient: Callable) -> Callable:
-    """A function with a gradient of its own, of what it says it needs.
+    """A function with a custom gradient, computed from the tensors that it asks to keep.
 
     `ops.custom_gradient` keeps whatever the gradient mentions: on PyTorch out of the sight of
     rematerialization. And JAX lets it mention nothing that is being traced. Of what is kept PyTorch
@@ -319,7 +321,7 @@ def prefers_jit() -> bool:
 def jit(function: Callable, model: keras.Model, *static: str) -> Callable:
     """`function` as one XLA program per shape; the weights of `model` are read at each call.
 
-    On PyTorch it runs as it is, in inference mode; see `trace`.
+    On PyTorch it runs uncompiled, in inference mode; see `trace`.
 
     Args:
         function: its positional arguments are structures of tensors.
@@ -357,7 +359,8 @@ def trace(function: Callable) -> Callable:
     several times as long as they do. torch.compile, a third faster still, takes half a minute per
     shape. XLA needs none of this: elsewhere this is `function` itself. Weights are read in place.
 
-    A record holds neither gradients nor random numbers: it is for inference alone.
+    A record holds neither gradients nor random numbers: it is for inference alone. Where PyTorch
+    lacks the private modules that record, `function` itself is called, which is slower.
 
     Args:
         function: its arguments are structures of tensors.
@@ -372,11 +375,14 @@ def trace(function: Callable) -> Callable:
     def run(*args):
         shapes = (x if x is None else (x.shape, x.dtype) for x in keras.tree.flatten(args))
         key = (*map(type, args), *shapes)
-        if key not in programs:
+        program = programs.get(key)
+        if program is None:
             with _recording_lock:
-                if key not in programs:
-                    programs[key] = _recorded(function, args)
-        return programs[key](*args)
+                program = programs.get(key) or _recorded(function, args)
+                programs[key] = program
+                if len(programs) > MOST_RECORDED:
+                    del programs[next(iter(programs))]
+        return program(*args)
 
     return run
 
@@ -384,30 +390,42 @@ def trace(function: Callable) -> Callable:
 def _recorded(function, args):
     """The operations of `function` on such arguments, as a torch.fx.GraphModule."""
     import torch
-    from torch._guards import TracingContext, tracing
-    from torch._subclasses import FakeTensorMode
-    from torch.fx.experimental.proxy_tensor import make_fx
+
+    try:
+        from torch._guards import TracingContext, tracing
+        from torch._subclasses import FakeTensorMode
+        from torch.fx.experimental.proxy_tensor import make_fx
+        from torch.utils._python_dispatch import _disable_current_modes
+    except ImportError as error:
+        _say_once(
+            f"Decoding is slower: PyTorch {torch.__version__} has no recorder of steps ({error})."
+        )
+        return function
 
     # Copies, because a tensor that is given twice would be recorded as one argument.
     copies = keras.tree.map_structure(lambda x: x if x is None else x.clone(), args)
     # With no context, PyTorch makes a mode for the shape of every result: half of the time.
     with torch.no_grad(), tracing(TracingContext(FakeTensorMode())):
-        program = make_fx(_without_conversions(function))(*copies)
+        program = make_fx(_without_conversions(function, _disable_current_modes))(*copies)
     for node in program.graph.nodes:
         node.meta.clear()  # the stack trace of each: far larger than the program
     return program
 
 
-def _without_conversions(function):
-    """`function` without what converts a tensor to what it is: half of the operations of Keras."""
+@functools.cache
+def _say_once(sentence):
+    print(sentence, file=sys.stderr)
+
+
+def _without_conversions(function, disable_modes):
+    """`function` without conversions that change nothing: half of the operations of Keras."""
     import torch
-    from torch.utils._python_dispatch import _disable_current_modes
 
     class SkipConversions(torch.overrides.TorchFunctionMode):
         def __torch_function__(self, func, types, args=(), kwargs=None):
             kwargs = kwargs or {}
             if func in (torch.Tensor.to, torch.Tensor.contiguous):
-                with _disable_current_modes():
+                with disable_modes():
                     result = func(*args, **kwargs)
                 if result is args[0]:
                     return result
@@ -422,7 +440,7 @@ def _without_conversions(function):
 
 @contextlib.contextmanager
 def portable() -> Iterator[None]:
-    """Within it, functions are traced to operations that engines without XLA have, too.
+    """Within it, functions are traced to operations that engines without XLA also have.
 
     TensorFlow alone is traced so.
     """
@@ -520,7 +538,7 @@ def one_by_one(variables: list, function: Callable, *arrays: Any) -> Any:
 
 
 def _in_turn(result, *values):
-    """All as they are, but the values only once the result is known; in the gradient, reversed."""
+    """The identity, but the values only once the result is known; in the gradient, reversed."""
     import tensorflow as tf
 
     @tf.custom_gradient
@@ -737,7 +755,7 @@ def make_deterministic() -> None:
 
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # PyTorch asks for it
         torch.use_deterministic_algorithms(True)
-    else:  # on a CPU they are so as they are
+    else:  # on a CPU they are deterministic anyway
         flags = os.environ.get("XLA_FLAGS", "")
         os.environ["XLA_FLAGS"] = f"{flags} --xla_gpu_deterministic_ops=true".lstrip()
         keras.config.disable_flash_attention()  # with it XLA does not compile cuDNN's
@@ -759,7 +777,7 @@ def dropout_state() -> np.ndarray | None:
 def set_dropout_state(state: np.ndarray) -> None:
     """Sets what `dropout_state` returned, on PyTorch.
 
-    The state of another kind of device is passed over: there, other numbers were drawn anyway.
+    The state of another kind of device is ignored: there, other numbers were drawn anyway.
     """
     import torch
 

@@ -272,6 +272,46 @@ def test_a_traced_function_may_be_called_from_several_threads(numpy):
         np.testing.assert_array_equal(numpy(results[length]), np.arange(length) ** 2)
 
 
+@pytest.mark.parametrize(
+    "module",
+    [
+        "torch._guards",
+        "torch._subclasses",
+        "torch.fx.experimental.proxy_tensor",
+        "torch.utils._python_dispatch",
+    ],
+)
+def test_decoding_needs_no_private_module_of_pytorch(monkeypatch, capfd, module):
+    def answers():
+        model = LanguageModel(9, num_layers=1, d_model=8, num_heads=2, d_ff=8)
+        return kt.Decoding(model).beam_search(None, np.array([40, 3]), beams=2).ids
+
+    keras.utils.set_random_seed(0)
+    expected = answers()
+    monkeypatch.setitem(sys.modules, module, None)
+    backend._say_once.cache_clear()
+    keras.utils.set_random_seed(0)
+    np.testing.assert_array_equal(answers(), expected)
+    notices = capfd.readouterr().err.count("Decoding is slower: PyTorch")
+    assert notices == (backend.name() == "torch")
+
+
+def test_a_traced_function_keeps_a_limited_number_of_shapes(numpy, monkeypatch):
+    monkeypatch.setattr(backend, "MOST_RECORDED", 2)
+    calls = []
+
+    def square(x):
+        calls.append(len(x))
+        return x * x
+
+    traced = backend.trace(square)
+    for length in (1, 2, 1, 2, 3, 2, 1, 1):
+        x = ops.arange(length, dtype="float32")
+        np.testing.assert_array_equal(numpy(traced(x)), np.arange(length) ** 2)
+    if backend.name() == "torch":
+        assert calls == [1, 2, 3, 1]  # 1 was dropped for 3
+
+
 @pytest.fixture
 def idle_cores(monkeypatch):
     monkeypatch.setattr(backend, "_has_idle_cores", lambda: True)
