@@ -76,10 +76,10 @@ class MultiHeadAttention(keras.layers.Layer):
         attention_mask: bool, (batch or 1, target length or 1, source length) or
             (target length, source length), True = may be attended to.
         use_causal_mask: bool, True: position i attends to positions 0..i only.
-        return_attention_scores: bool, True: return the weights (after the softmax, before
-            dropout) too, as keras.layers.MultiHeadAttention does.
+        return_attention_scores: bool, True: also return the weights (after the softmax, before
+            dropout), as keras.layers.MultiHeadAttention does.
         cache: `Cache`, keys and values of earlier tokens. Then the query's own are added to it,
-            and the attention mask, over its slots, takes the place of the causal one.
+            and the attention mask, over its slots, replaces the causal one.
 
     Returns:
         output: float, (batch, target length, d_model).

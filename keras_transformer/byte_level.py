@@ -26,7 +26,7 @@ NEUTRAL = {  # options of the library's BPE with the values that GPT-2 has
 
 
 class BytePairs(NamedTuple):
-    """What byte-level BPE has learned.
+    """The tokens and merges of byte-level BPE.
 
     Args:
         tokens: list of str, in the order of their ids; a character stands for each byte, such as
@@ -67,7 +67,7 @@ class ByteLevelTokenizer(Tokenizer):
 
         Raises:
             ImportError: tokenizers is not installed.
-            ValueError: A byte has no token, a token is there twice, is none of byte-level BPE or
+            ValueError: A byte has no token, a token is there twice, is not of byte-level BPE or
                 has no merge, or a merge is not one of tokens.
         """
         return cls(_built(pairs).to_str().encode())

@@ -1,4 +1,4 @@
-"""What decoding remembers, so that nothing is computed twice: keys and values."""
+"""The keys and values that decoding keeps, so that nothing is computed twice."""
 
 from collections.abc import Iterable
 from typing import Any

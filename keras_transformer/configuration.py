@@ -19,7 +19,7 @@ MOST_PENALTY = 10  # exponent: the penalty of 8,192 tokens is then 2e31, within 
 
 @dataclasses.dataclass(frozen=True)
 class Configuration:
-    """What all configurations share: a changed copy, refusing names that do not exist."""
+    """A configuration that can be copied with changes; names that do not exist are refused."""
 
     def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed.

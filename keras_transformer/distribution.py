@@ -268,7 +268,7 @@ def wait_for_all() -> None:
 
 
 def gather(array: Any) -> Any:
-    """What all processes have, one after the other along a new first axis; with one, `array`.
+    """The arrays of all processes, along a new first axis; with one process, `array` itself.
 
     Args:
         array: NumPy, of the same shape and dtype in all processes; None stays None.
@@ -288,7 +288,7 @@ def own(gathered: Any) -> Any:
 
 
 def of_first_process(number: float) -> float:
-    """What the first process has found, so that all of them decide alike."""
+    """The number of the first process, so that all of them decide the same."""
     return float(gather(np.float32(number))[0]) if _together else number
 
 

@@ -10,7 +10,7 @@ from .losses import token_cross_entropy, token_weights
 
 
 class TokenMean(keras.metrics.Mean):
-    """The mean of a value per real token, over all tokens of all batches; of none, NaN.
+    """The mean of a value per real token, over all tokens of all batches; NaN without any.
 
     Subclasses implement `values(labels, logits)`, which returns the shape of the labels.
     """

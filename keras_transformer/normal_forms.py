@@ -1,4 +1,4 @@
-"""One text, one form: Unicode's normal forms, without the characters that nobody sees."""
+"""One form per text: Unicode's normal forms, without invisible characters."""
 
 import re
 import unicodedata
@@ -7,8 +7,8 @@ from .checks import check
 
 FORMS = ("NFC", "NFKC", "NFD", "NFKD")
 
-# Soft hyphen, zero-width space, byte-order mark and word joiner, marks of direction, and the like,
-# as a class of characters. Zero-width joiners stay: they change letters of Persian, Hindi, ...
+# Soft hyphen, zero-width space, byte-order mark, word joiner, marks of direction and others, as a
+# class of characters. Zero-width joiners stay: they change letters of Persian, Hindi, ...
 INVISIBLE = (
     "[\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb]"
 )
@@ -27,9 +27,10 @@ def normalized(text: str, normalization: str | None = "NFC", lowercase: bool = F
     Args:
         text: str.
         normalization: str, a Unicode normal form: "NFC" (canonical: the same text in other bytes),
-            "NFKC" (also replaces full-width letters and the like by plain ones), "NFD" or "NFKD".
+            "NFKC" (also replaces variants, such as full-width letters, by plain ones), "NFD" or
+            "NFKD".
             Invisible characters, such as soft hyphens and marks of direction, are removed. None:
-            all characters stay as they are.
+            no character is changed or removed.
         lowercase: bool, whether to convert everything to lower case.
 
     Returns:

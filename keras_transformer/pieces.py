@@ -94,7 +94,7 @@ def sample(
 def sample_part(
     processor: Any, texts: list[str], alpha: float, seed: int | Sequence[int], number: int
 ) -> list[list[int]]:
-    """What `sample` returns for its part with this number, from 0."""
+    """The part of the result of `sample` with this number, from 0."""
     seeds = [seed] if isinstance(seed, (int, np.integer)) else [*seed]
     (state,) = np.random.SeedSequence([*seeds, number] if number else seeds).generate_state(1)
     if processor not in _samplers:

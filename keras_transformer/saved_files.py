@@ -48,7 +48,7 @@ MOST_EXPANSION = 1000  # bytes of a member per byte that it takes in the archive
 
 @dataclasses.dataclass(frozen=True)
 class FileSummary:
-    """What `check_file` found in a file.
+    """The content of a file, as `check_file` found it.
 
     Args:
         task: Class of the task, such as "Translator".
@@ -226,7 +226,7 @@ def _read_json(archive, name):
 
 
 def _digest(archive, name):
-    """SHA-256 of a member; reading it to its end checks its CRC, too."""
+    """SHA-256 of a member; reading it to its end also checks its CRC."""
     with archive.open(name) as member:
         return hashlib.file_digest(member, "sha256").hexdigest()
 
@@ -318,7 +318,7 @@ def _name_of(serialized):
 
 
 def _settings(config, parts):
-    """What a task's configuration holds besides its parts and its version."""
+    """The plain values of a task's configuration, without its parts and its version."""
     others = (*parts, "name", "format_version")
     return {name: value for name, value in config.items() if name not in others}
 

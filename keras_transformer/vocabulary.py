@@ -19,7 +19,7 @@ FIRST = 3  # the first id of a known word or character
 
 
 class Segmentation:
-    """What a word is: an expression over classes of characters.
+    """A definition of words: an expression over classes of characters.
 
     Args:
         library: `re` or `regex`, which knows the classes.
@@ -95,7 +95,7 @@ def split_words(text: str, segmentation: str = "unicode") -> list[str]:
     Source: Unicode Standard Annex #29, section 4.1, with the properties of the package `regex`.
 
     Departs: a hyphen between letters joins them, and so do a full stop and a comma ("1,000");
-        kana are single, too; a zero-width space ends no word.
+        kana are also single; a zero-width space ends no word.
     """
     pattern = SEGMENTATIONS["latin" if text.isascii() else segmentation].pattern  # the same, faster
     return pattern.findall(text)
@@ -105,8 +105,8 @@ def split_words(text: str, segmentation: str = "unicode") -> list[str]:
 class WordVocabulary:
     """The words and characters that have ids: 0 padding, 1 unknown, 2 masked, then these.
 
-    Words are looked up in lower case, characters as they are: "The" has the id of "the", and its
-    capital is in its characters.
+    Words are looked up in lower case, characters in their own case: "The" has the id of "the", and
+    its capital is in its characters.
 
     Args:
         words: List of str, lower case.
@@ -183,7 +183,7 @@ class WordVocabulary:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """What a `WordModel` must be given for this vocabulary."""
+        """The sizes of a `WordModel` for this vocabulary, by the names of its arguments."""
         return dict(
             num_words=self.num_words,
             num_characters=self.num_characters,

@@ -1,4 +1,4 @@
-"""What an engine that computes ids needs beside its graphs: vocabularies and settings, as files."""
+"""The files that an engine needs beside its graphs to read texts: vocabularies and settings."""
 
 import dataclasses
 import json
@@ -53,7 +53,7 @@ def write_vocabularies(task: Task, folder: pathlib.Path) -> None:
 
 
 def text_form(task: Task | WordVocabulary) -> dict[str, str | None]:
-    """What is done to every text: characters to be removed, as a pattern, and a normal form."""
+    """The form of every text: a normal form, and a pattern of the characters to be removed."""
     form = task.normalization
     return dict(normalization=form, invisible=INVISIBLE if form else None)
 

@@ -73,7 +73,7 @@ class BeamSearch:
         """The state before the first tokens; see `GreedySearch.begin`."""
         batch = ops.shape(ended)[0]
         impossible = ops.full((batch, self.beams), IMPOSSIBLE, "float32")
-        first = ops.equal(ops.arange(self.beams), 0)  # all beams begin alike: only one counts
+        first = ops.equal(ops.arange(self.beams), 0)  # all beams begin the same: only one counts
         none = ops.zeros((batch, self.beams, length * self.beams), "bool")
         return BeamState(
             position=ops.zeros((), "int32"),

@@ -14,7 +14,7 @@ IMPOSSIBLE = -1e9  # log-probability of what is not allowed, finite so that sums
 
 
 class Constraints(NamedTuple):
-    """What an answer must comply with, one row per sentence.
+    """The constraints on an answer, one row per sentence.
 
     Args:
         max_length: int32, (batch,), the most tokens, END included; 0: a row that only fills the
@@ -32,7 +32,7 @@ def top_tokens(logits, k, position, constraints, normalizer=0.0):
     """The k most probable tokens that are allowed, over all hypotheses of a sentence.
 
     Of a large vocabulary it ranks only the k blocks with the largest maxima: no other block can
-    hold one of the k best. XLA on a CPU is much faster so, for k = 1 too.
+    hold one of the k best. XLA on a CPU is much faster so, also for k = 1.
 
     Args:
         logits: float32, (batch, hypotheses, vocabulary size).

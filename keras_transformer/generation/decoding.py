@@ -27,7 +27,7 @@ FIRST_LENGTH = 32  # tokens that fit into the first cache; it doubles when they 
 
 
 class Request(NamedTuple):
-    """What one batch is decoded from: see the methods of `Decoding` that return one."""
+    """One batch to be decoded: see the methods of `Decoding` that return one."""
 
     search: Any  # `GreedySearch`, `Sampling` or `BeamSearch`
     parameters: Any  # tensors that the search depends on; None: nothing
@@ -80,7 +80,7 @@ class Decoding:
         return next(self.decode([self.greedy_request(**batch, min_length=min_length)]))
 
     def greedy_request(self, **batch: Any) -> Request:
-        """What `decode` takes to do what `greedy` does, whose arguments are those of a batch."""
+        """The request by which `decode` does the same as `greedy`; its arguments are a batch."""
         return Request(GreedySearch(), None, *self._checked(**batch))
 
     def sample(
@@ -111,7 +111,7 @@ class Decoding:
         return next(self.decode([request]))
 
     def sample_request(self, seeds: Sequence, config: SamplingConfig, **batch: Any) -> Request:
-        """What `decode` takes to do what `sample` does; a batch as in `greedy_request`."""
+        """The request by which `decode` does the same as `sample`; a batch as in `greedy`."""
         given = self._checked(**batch)
         _, constraints, room, _ = given
         parameters = sampling_parameters(seeds, len(constraints.max_length), room, config)
@@ -191,7 +191,7 @@ class Decoding:
         return next(self.decode([request]))
 
     def beam_request(self, beams: int, length_penalty: float, n_best: int, **batch: Any) -> Request:
-        """What `decode` takes to do what `beam_search` does; a batch as in `greedy_request`."""
+        """The request by which `decode` does the same as `beam_search`; a batch as in `greedy`."""
         GenerationConfig(beams=beams, length_penalty=length_penalty)  # checks them
         check_at_least(1, n_best=n_best)
         check(n_best <= beams, "n_best must be from 1 to beams", n_best=n_best, beams=beams)

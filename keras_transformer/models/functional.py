@@ -1,4 +1,4 @@
-"""What all models share: they are functional, and rebuilt from their constructor's arguments."""
+"""The base of all models: functional, and rebuilt from the arguments of their constructor."""
 
 import dataclasses
 import threading
@@ -20,8 +20,8 @@ _lock = threading.Lock()  # of the programs of all models
 class FunctionalModel(keras.Model):
     """A functional keras.Model whose first training step TensorFlow traces once instead of twice.
 
-    An optimizer that is built within that step would have it traced again. Metrics that are made
-    in it, as for several outputs, have so, too.
+    An optimizer that is built within that step would have it traced again; so do metrics that are
+    made in it, as for several outputs.
     """
 
     def make_train_function(self, force=False):
@@ -33,7 +33,7 @@ class FunctionalModel(keras.Model):
 class ConfiguredModel(FunctionalModel):
     """A functional keras.Model whose configuration is what its constructor was given.
 
-    A subclass assigns its layers, connects them by its own methods, which decoding calls too, and
+    A subclass assigns its layers, connects them by its own methods, which decoding also calls, and
     then hands the graph to this constructor.
 
     Args:
@@ -139,7 +139,7 @@ def _is_quantized(layer):
 
 
 class Programs:
-    """The compiled programs of a model as it is now. Several threads may ask for one.
+    """The compiled programs of a model in its present state. Several threads may ask for one.
 
     LoRA and quantization give the layers other weights, of which a program that has been compiled
     knows nothing.
@@ -167,7 +167,7 @@ class Programs:
 
 
 def split_options(config: TransformerConfig, options: dict) -> tuple[TransformerConfig, dict]:
-    """What a model was given by keyword: its config with the changes, and what keras.Model takes.
+    """The keyword arguments of a model: its config with the changes, and those of keras.Model.
 
     Raises:
         ValueError: An option has neither meaning, or is out of range.

@@ -129,7 +129,7 @@ class Tagger(WordTask):
         answers = []
         for words, p in zip(sentences, self._probabilities(sentences), strict=True):
             labels = [self.labels[best] for best in p.argmax(axis=-1)]
-            answers.append(list(zip(words, labels, strict=False)))  # padding has labels, too
+            answers.append(list(zip(words, labels, strict=False)))  # padding also has labels
         return answers
 
 

@@ -75,7 +75,7 @@ class TextGenerator(Task):
             longer texts.
         batch_size: int, maximum number of texts per batch.
         normalization: str, the form of the training data, which every text is brought into, see
-            `data.normalized`; None: texts stay as they are, as an imported GPT-2 reads them.
+            `data.normalized`; None: texts are not changed, as for an imported GPT-2.
         **kwargs: name of `keras.Model`.
 
     Call arguments: those of `LanguageModel`: ids in, logits out.
@@ -139,7 +139,7 @@ class TextGenerator(Task):
         When its window is full, the model continues from the last half of it.
 
         Args:
-            prompts: list of str; "" is a prompt, too.
+            prompts: list of str; "" is also a prompt.
             max_tokens: int from 1, maximum number of new tokens per prompt.
             temperature: float from 0; 0: greedy decoding. See `SamplingConfig`.
             top_k, top_p: see `SamplingConfig`.

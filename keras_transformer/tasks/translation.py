@@ -68,7 +68,7 @@ class Translator(Task):
         source_tokenizer: `Tokenizer`, such as `train_tokenizer` returns.
         target_tokenizer: `Tokenizer`; None: that of the source.
         normalization: str, the form of the training data, which every text of either side is
-            brought into, see `data.normalized`; None: texts stay as they are.
+            brought into, see `data.normalized`; None: texts are not changed.
         lowercase: bool, whether every text is lowercased, as the training data was.
         config: `GenerationConfig`, the defaults of `translate`.
         name: str, name of the `keras.Model`.

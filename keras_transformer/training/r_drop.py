@@ -79,7 +79,7 @@ class RDrop(WrappedModel):
 
         logits = ops.reshape(y_pred, (-1, *ops.shape(y_pred)[2:]))
         loss = super().compute_loss(x, twice(y), logits, twice(sample_weight), training)
-        divergence = ops.reshape(symmetric_kl_divergence(y_pred), ops.shape(y))  # (batch, 1), too
+        divergence = ops.reshape(symmetric_kl_divergence(y_pred), ops.shape(y))  # also (batch, 1)
         return loss + self.alpha / 2 * GivenLoss("divergence")(y, divergence, sample_weight)
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
