@@ -361,6 +361,7 @@ def test_a_dot_reaches_into_an_object(write):
         ("{'source': 1}", "line 2: expected a JSON object, received"),
         ('{"source": "a"}', "line 2: expected text in the field 'target', received None in an obj"),
         ('{"source": "a", "target": 3}', "line 2: .*field 'target', received 3"),
+        (r'{"source": "a", "target": "b\ud800"}', "line 2: .*field 'target', .*half of a surrog"),
         ('["a", "b"]', "line 2: expected text in the field 'source'.* no fields"),
         ("[" * 100_000, "line 2: expected a JSON object"),
     ],

@@ -647,6 +647,13 @@ def _json_text(fields, name, path, number):
             f"{path}, line {number}: expected text in the field {name!r}, received {value!r:.60} "
             f"in an object with {known or 'no fields'}. Name the two fields that contain the pair."
         )
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{path}, line {number}: expected text in the field {name!r}, received "
+            f"{value[error.start]!r}, half of a surrogate pair. Write both halves, or remove it."
+        ) from None
     return value.strip()
 
 
