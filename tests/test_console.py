@@ -483,6 +483,20 @@ def test_a_language_model_answers_on_one_line_and_heeds_its_options(command, mod
     assert_one_sentence(command("predict", models["generator"], "the", "--top-p", "2"), "top_p")
 
 
+def test_lines_that_come_one_by_one_are_continued_and_numbered_as_those_that_come_together(
+    command, models, small_tasks, translator, monkeypatch
+):
+    prompts = ["the "] * 3
+    monkeypatch.setattr(console.lines, "_batches", lambda texts, most: [[text] for text in prompts])
+    expected = small_tasks["generator"].generate(prompts, 10, 2.0, seed=3)
+    assert len(set(expected)) > 1
+    options = ["--max-tokens=10", "--temperature=2", "--seed=3"]
+    result = command("predict", models["generator"], *options)
+    assert result.stdout == "".join(f"{one_line(text)}\n" for text in expected)
+    result = command("translate", models["translator"], "--n-best=1")
+    assert [line.split("\t")[0] for line in result.stdout.splitlines()] == ["1", "2", "3"]
+
+
 # evaluate
 
 

@@ -30,7 +30,7 @@ def add_model_and_text(parser: argparse.ArgumentParser, model: str, text: str) -
 
 
 def answer_lines(
-    task: Task, texts: Sequence[str], answer: Callable[[list[str]], Iterable[str]]
+    task: Task, texts: Sequence[str], answer: Callable[[list[str], int], Iterable[str]]
 ) -> None:
     """Prints the answers to texts.
 
@@ -38,7 +38,8 @@ def answer_lines(
         task: `Task`, whose batch size is the maximum number of waiting lines answered together.
         texts: list of str; empty: the lines of the standard input, answered as they arrive, or at
             a terminal those that a person enters.
-        answer: function from a list of texts to the lines to print.
+        answer: function from a list of texts, and the number of the first one in the whole input,
+            from 0, to the lines to print.
 
     Raises:
         SystemExit: a line is not UTF-8, `answer` raises a ValueError, or a stream is closed.
@@ -51,7 +52,7 @@ def answer_lines(
     answered = 0
     for batch in _batches(texts, config.batch_size):
         try:
-            lines = list(answer(batch))
+            lines = list(answer(batch, answered))
         except TextError as error:
             sys.exit(f"{'TEXT' if texts else 'Line'} {answered + error.number + 1} {error.problem}")
         except ValueError as error:

@@ -46,26 +46,26 @@ def run(options: argparse.Namespace) -> None:
     others = (names for kind, names in OPTIONS.items() if not isinstance(task, kind))
     check_used(options, {k: v for names in others for k, v in names.items()})
     answer = ANSWERS[type(task)]
-    answer_lines(task, options.text, lambda texts: answer(task, texts, options))
+    answer_lines(task, options.text, lambda texts, first: answer(task, texts, options, first))
 
 
-def _translations(translator, texts, options):
+def _translations(translator, texts, options, first):
     """One line per text."""
     return translator.translate(texts)
 
 
-def _tags(tagger, texts, options):
+def _tags(tagger, texts, options, first):
     """One line per text: WORD/TAG WORD/TAG ..."""
     sentences = [re.findall("[^ \t]+", text) for text in texts] if options.words else texts
     return [" ".join(f"{word}/{tag}" for word, tag in pairs) for pairs in tagger.tag(sentences)]
 
 
-def _labels(classifier, texts, options):
+def _labels(classifier, texts, options, first):
     """One line per text: LABEL TAB PROBABILITY."""
     return [f"{each.label}\t{each.probability:.4f}" for each in classifier.classify(texts)]
 
 
-def _continuations(generator, texts, options):
+def _continuations(generator, texts, options, first):
     """One line per prompt, with its continuation."""
     return generator.generate(
         texts,
@@ -74,10 +74,11 @@ def _continuations(generator, texts, options):
         top_k=options.top_k,
         top_p=options.top_p,
         seed=options.seed,
+        first=first,
     )
 
 
-def _fillings(filler, texts, options):
+def _fillings(filler, texts, options, first):
     """One line per text: WORD PROBABILITY, WORD PROBABILITY, ..."""
     return [
         ", ".join(f"{word.label} {word.probability:.2f}" for word in words)

@@ -20,7 +20,6 @@ row per target token; --translation draws those of another translation than the 
 """
 
 import argparse
-import itertools
 import pathlib
 import sys
 
@@ -79,9 +78,8 @@ def run(options: argparse.Namespace) -> None:
     if options.attention is not None:
         print(one_line(_draw_attention(translator, options)))
         return
-    numbers = itertools.count(1)
 
-    def answer(texts):
+    def answer(texts, first):
         found = translator.translate(
             texts,
             beams=options.beams,
@@ -93,7 +91,7 @@ def run(options: argparse.Namespace) -> None:
             return [_columns(each, options.scores) for each in found]
         return [
             f"{number}\t{_columns(each, options.scores)}"
-            for hypotheses, number in zip(found, numbers, strict=False)
+            for number, hypotheses in enumerate(found, first + 1)
             for each in hypotheses
         ]
 

@@ -133,6 +133,7 @@ class TextGenerator(Task):
         top_k: int | None = None,
         top_p: float = 1.0,
         seed: int = 0,
+        first: int = 0,
     ) -> list[str]:
         """Continues each prompt.
 
@@ -145,6 +146,7 @@ class TextGenerator(Task):
             top_k, top_p: see `SamplingConfig`.
             seed: int from 0. The continuation of prompt n depends on the prompt and (seed, n)
                 alone, not on the rest of its batch.
+            first: int from 0, the n of the first prompt, for a list that is given in parts.
 
         Returns:
             list of str, each prompt with its continuation, in the same order and in the normal form
@@ -154,12 +156,14 @@ class TextGenerator(Task):
             ValueError: A prompt is not text, or an option is out of range.
         """
         check_at_least(1, max_tokens=max_tokens)
-        check_at_least(0, seed=seed)
+        check_at_least(0, seed=seed, first=first)
         check_from_0(temperature=temperature)
         sampling = SamplingConfig(temperature, top_k, top_p) if temperature else None
         prompts = self.normalized(prompts)
         prompt_ids = self._encode(prompts)
-        continuations = [_Continuation(n, ids, max_tokens) for n, ids in enumerate(prompt_ids)]
+        continuations = [
+            _Continuation(n, ids, max_tokens) for n, ids in enumerate(prompt_ids, first)
+        ]
         self._continue(continuations, sampling, seed)
         # The prompt is not taken from its ids: they lack the characters that have none.
         before = self.tokenizer.decode(prompt_ids)
