@@ -1,5 +1,7 @@
 """Checkpoints and their mean, early stopping, scores and progress in the log."""
 
+import shutil
+
 import keras
 import numpy as np
 import pytest
@@ -114,6 +116,14 @@ def test_a_checkpoint_that_cannot_be_opened_is_not_damaged(batches, tmp_path, mo
     with pytest.raises(PermissionError, match=path.name):
         EpochCheckpoint(tmp_path, batches)
     assert path.exists()
+
+
+def test_what_a_kill_left_of_an_earlier_epoch_goes_at_the_end_of_the_next(batches, tmp_path):
+    (path,) = fitted(small_model(), batches, tmp_path, epochs=1).paths
+    shutil.copy(path, tmp_path / "epoch-0000-batch-0000002.weights.h5")  # when that had ended
+    fitted(small_model(), batches, tmp_path, epochs=2)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["epoch-0001.weights.h5", "epoch-0002.weights.h5"]
 
 
 def test_a_resumed_run_needs_room_for_the_checkpoints_that_are_missing(

@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,7 +22,7 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer import backend, console, data, distribution
+from keras_transformer import atomic, backend, console, data, distribution
 from keras_transformer.byte_level import ByteLevelTokenizer, BytePairs
 from keras_transformer.data import Corpus, PreparedBatches, prepare_corpus
 from keras_transformer.data import preparation as preparation_module
@@ -420,6 +421,23 @@ def test_what_cannot_be_prepared_is_an_error(tmp_path, corpus, rows, options, me
         prepared(tmp_path, rows, **options)
 
 
+def test_a_corpus_that_was_replaced_goes_after_a_kill(tmp_path, monkeypatch):
+    prepared(tmp_path, PAIRS[:20])
+
+    def kill(files, folder, but=None):
+        if but is None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(atomic.OwnedFiles, "remove_replaced", kill)
+    with pytest.raises(KeyboardInterrupt):
+        prepared(tmp_path, PAIRS[:30], overwrite=True)
+    monkeypatch.undo()
+    assert (tmp_path / ".replaced-1" / "corpus.json").exists()
+    with pytest.raises(FileExistsError, match="already holds this corpus, complete"):
+        prepared(tmp_path, PAIRS[:30])
+    assert not (tmp_path / ".replaced-1").exists() and len(Corpus(tmp_path)) == 30
+
+
 def test_an_error_of_a_process_and_its_end_are_reported(tmp_path, corpus):
     arguments = {
         "texts": [["a"]],
@@ -504,6 +522,23 @@ def test_a_pair_that_outgrows_its_bucket_keeps_its_ids(sampled_corpus):
     characters = [tokenizer.encode(side, sample=True, alpha=1.0) for side in sides]
     longest = [len(ids) + 1 for ids in characters[1]]
     assert sum(map(len, plain[1])) + len(PAIRS) <= real == batches.num_tokens < sum(longest)
+
+
+def test_an_interrupted_segmentation_is_made_again(corpus, monkeypatch):
+    def write(batches, epoch):
+        if interruptions.pop(epoch, False):
+            raise KeyboardInterrupt
+        folder = os.path.join(batches._folder.name, str(epoch))
+        return [shutil.copytree(corpus.folder, folder)]
+
+    interruptions = {7: True}
+    monkeypatch.setattr(PreparedBatches, "_write_sampled", write)
+    batches = PreparedBatches(corpus, subword_alpha=0.1, batch_size=100)
+    batches.epoch = 7
+    with pytest.raises(KeyboardInterrupt):
+        batches[0]
+    batches[0]
+    assert os.listdir(batches._folder.name) == ["7"]
 
 
 @pytest.mark.parametrize("shuffle", [True, False])

@@ -230,6 +230,7 @@ def _begin(folder, settings, overwrite):
             content = read_description(folder)
             read_vocabularies(folder, content)
             if all((folder / name).exists() for name in content["shards"]):
+                FILES.remove_replaced(folder)  # after a kill
                 raise FileExistsError(
                     f"{folder} already holds this corpus, complete; use it, or overwrite it."
                 )

@@ -106,10 +106,11 @@ class PreparedBatches(BucketedBatches):
     def _sample(self, epoch):
         """The corpora with random segmentations; those of the last epoch asked for are kept."""
         if epoch != self._sampled_epoch:
-            for corpus in self._sampled:
+            self._sampled_epoch = -1  # if interrupted
+            while self._sampled:
+                corpus = self._sampled.pop()
                 corpus.close()
                 shutil.rmtree(corpus.folder)
-            self._sampled_epoch = -1  # if interrupted
             self._sampled = [Corpus(folder) for folder in self._write_sampled(epoch)]
             self._sampled_epoch = epoch
         return (self._sampled,)

@@ -205,7 +205,7 @@ class EpochCheckpoint(keras.callbacks.Callback):
             with distribution.alone(self.model):
                 self._save(self._path(epoch))
             remove_written([path for path in self.paths[: -self.keep] if path != self.best_path])
-            remove_written(self._paths_within(epoch))
+            remove_written(list(self.folder.glob("epoch-*-batch-*.weights.h5")))
         distribution.wait_for_all()
         if self._splits_epochs:
             self.batches.first_batch = 0
