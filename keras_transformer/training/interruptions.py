@@ -33,7 +33,7 @@ class SaveOnSignal(keras.callbacks.Callback):
         self._received = 0  # the number of the signal
 
     def on_train_begin(self, logs=None):
-        self._in_fit = self._is_in_fit(sys._getframe())
+        self._in_fit = frame_of_fit(self.model, sys._getframe()) is not None
         self._before = _handle(self._note)
 
     def on_train_end(self, logs=None):
@@ -58,15 +58,13 @@ class SaveOnSignal(keras.callbacks.Callback):
         return bool(self._received)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self._in_fit and not self._is_in_fit(frame):  # of an error, Keras tells no callback
+        # Of an error, Keras tells no callback.
+        if self._in_fit and frame_of_fit(self.model, frame) is None:
             self.on_train_end()
             signal.raise_signal(number)
             return
         self._received = number
         signal.signal(number, signal.SIG_DFL)
-
-    def _is_in_fit(self, frame):
-        return frame_of_fit(self.model, frame) is not None
 
     def _exit(self):
         self.on_train_end()

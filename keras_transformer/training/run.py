@@ -90,9 +90,7 @@ class Run:
             )
         if resume:
             read_settings(self._settings_path)
-        FILES.check(self.folder)
-        if not (resume or overwrite):
-            self._refuse_a_run()
+        self._check_folder()
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -125,7 +123,7 @@ class Run:
             FileExistsError: If there are files in the way; see `Run`.
             BlockingIOError: If another process runs in this folder.
         """
-        distribution.wait_for_all()  # until each has seen the folder as it is
+        distribution.wait_for_all()  # until each has seen the folder before it changes
         if distribution.is_first_process():
             splits = {"data": data, "validation_data": validation_data, "test_data": test_data}
             digests = {name: _digest(each) for name, each in splits.items() if each is not None}
@@ -149,9 +147,7 @@ class Run:
                         "or start a new run."
                     )
             return
-        FILES.check(self.folder)
-        if not self._overwrite:
-            self._refuse_a_run()
+        self._check_folder()
         settings = {
             "command": command_line(),
             "arguments": dict(arguments),
@@ -165,8 +161,9 @@ class Run:
         FILES.set_aside(self.folder)
         write_text(self._settings_path, text)
 
-    def _refuse_a_run(self):
-        if FILES.are_in(self.folder):
+    def _check_folder(self):
+        FILES.check(self.folder)
+        if not (self.resume or self._overwrite) and FILES.are_in(self.folder):
             raise FileExistsError(
                 f"{self.folder} already contains a run: use --resume to continue it, --overwrite "
                 "to replace it, or another --output."
