@@ -210,6 +210,14 @@ def litert(folder, options):
     return by_ids(Ids(folder), run, options)
 
 
+def limits(settings, lengths):
+    """The fewest tokens before the end, and the most, for sources of these lengths."""
+    longest = settings["max_length_ratio"] * lengths + 16
+    longest = np.minimum(longest, settings.get("longest_input", np.inf)).astype(int)
+    shortest = np.maximum(settings["min_length_ratio"] * (lengths - 1), 1)  # not empty
+    return np.minimum(shortest, longest - 1).astype(int), longest
+
+
 def stepwise(run, ids):
     """Greedy decoding: a loop around the graphs of encoder and step."""
 
@@ -221,7 +229,8 @@ def stepwise(run, ids):
             state[key.replace("memory", "cache")] = np.zeros(shape, "float32")
         rows = len(source_ids)
         lengths = (source_ids != 0).sum(axis=1)
-        longest = (ids.settings["max_length_ratio"] * lengths + 16) * (lengths > 1)
+        shortest, longest = limits(ids.settings, lengths)
+        longest *= lengths > 1
         last, ended = np.full((rows, 1), ids.special["start"], "int32"), longest == 0
         answers = []
         for position in range(int(longest.max())):
@@ -229,8 +238,7 @@ def stepwise(run, ids):
             logits = outputs.pop("logits")
             state |= {key.removeprefix("longer_"): value for key, value in outputs.items()}
             logits[:, [ids.special["padding"], ids.special["start"]]] = -1e9  # never written
-            if position == 0:
-                logits[:, ids.end] = -1e9  # no empty translation
+            logits[position < shortest, ids.end] = -1e9
             last = logits.argmax(axis=-1).astype("int32")
             last = np.where(ended, 0, last)[:, None]
             answers.append(last)
@@ -329,12 +337,14 @@ def ctranslate2(folder, options):
         for length, numbers in by_length.items():
             source = [ids.of_source(texts[n])[:-1] for n in numbers]  # it adds the end
             source = [[ids.vocabulary["source"].id_to_piece(i) for i in row] for row in source]
-            limit = int(ids.settings["max_length_ratio"] * length + 16)
+            shortest, longest = limits(ids.settings, np.array(length))
             found = translator.translate_batch(
                 source,
                 beam_size=options.beams,
                 length_penalty=0,  # its penalty is another one
-                max_decoding_length=limit,
+                min_decoding_length=int(shortest),
+                max_decoding_length=int(longest),
+                suppress_sequences=[["<pad>"], ["<s>"]],
             )
             for n, each in zip(numbers, found, strict=True):
                 answers[n] = target.decode(each.hypotheses[0])

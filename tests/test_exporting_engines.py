@@ -52,6 +52,14 @@ def test_lower_case_normal_forms_blank_lines_and_limits_are_those_of_the_task(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("format, step", [("onnx", True), ("ctranslate2", False)])
+def test_a_search_outside_the_graph_has_the_limits_of_the_task(german, run_here, format, step):
+    texts = [*GERMAN, *(" ".join(["ein Hund"] * n) for n in range(1, 7))]
+    answers = run_here(german, format, texts, step=step)
+    assert answers == german.translate(texts, beams=1)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("format", ["saved_model", "ctranslate2"])
 def test_each_side_has_its_own_vocabulary(german, restless, run_here, one_thread, format):
     chinese = kt.train_tokenizer(["狗叫了，猫看见狗。", "他昨天买了一本书。"], 60)

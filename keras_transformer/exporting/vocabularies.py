@@ -32,7 +32,7 @@ def write_vocabularies(task: Task, folder: pathlib.Path) -> None:
             suffix = pathlib.PurePath(tokenizer.vocabulary_file).suffix
             (folder / f"{side}{suffix}").write_bytes(tokenizer.serialized)
         settings |= dict(text_form(task), lowercase=task.lowercase)
-        settings |= dataclasses.asdict(task.config)
+        settings |= dict(dataclasses.asdict(task.config), longest_input=task.longest_input)
         settings |= dict(special_ids=dict(special, start=START, end=END))
     elif isinstance(task, TextGenerator):
         task.tokenizer.save_assets(str(folder))
