@@ -410,14 +410,22 @@ def test_a_stream_that_is_read_once_is_written_whole(tmp_path, corpus):
         (PAIRS, {"sample": 0}, "sample must be an integer of at least 1"),
         (PAIRS, {"num_processes": 0}, "num_processes must be"),
         (PAIRS, {"cleaning": {"max_ratio": 0.5}}, "max_ratio must be at least 1"),
-        ([("a", 7)], {"tokenizers": True}, "has no attribute|must be a str"),
+        (
+            [("a", 7)],
+            {"tokenizers": True},
+            r"tuple of 2 str .source, target.; received .'a', 7. as",
+        ),
+        ([("a",)], {}, "must be a tuple of 2 str"),
+        ([("a", "b"), ("a", "b", "c")], {}, "must be a tuple of 2 str .* as number 2"),
+        (["ab"], {}, "must be a tuple of 2 str .*; received 'ab'"),
+        (["a"], {"kind": "texts"}, "must be a tuple of 1 str .text.; received 'a'"),
         ([("a", "\ud800")], {"tokenizers": True}, "half a surrogate pair"),
     ],
 )
 def test_what_cannot_be_prepared_is_an_error(tmp_path, corpus, rows, options, message):
     if options.get("tokenizers"):
         options = {"tokenizers": corpus.tokenizers()}
-    with pytest.raises((ValueError, AttributeError), match=message):
+    with pytest.raises(ValueError, match=message):
         prepared(tmp_path, rows, **options)
 
 
@@ -582,8 +590,11 @@ def test_corpora_that_differ_cannot_be_mixed(tmp_path, corpus):
     other = prepared(tmp_path, vocabulary_size=110)
     with pytest.raises(ValueError, match="must have the same vocabularies; those of"):
         PreparedBatches([corpus, other])
-    with pytest.raises(ValueError, match="at least one corpus"):
-        PreparedBatches([])
+    for none in ([], str(corpus.folder), [corpus.folder]):
+        with pytest.raises(
+            ValueError, match=r"Expected one Corpus or several.*; received corpora="
+        ):
+            PreparedBatches(none)
     for weights in ([1], [1, 0], [1, float("nan")], [1, -1]):
         with pytest.raises(ValueError, match="weights must be 2 numbers above 0"):
             PreparedBatches([corpus, corpus], weights)

@@ -125,7 +125,7 @@ def prepare_corpus(
         _begin(folder, settings, overwrite)
         if tokenizers is None:
             tokenizers = _saved_tokenizers(folder, kind)
-        examples = _Examples(read, settings["cleaning"])
+        examples = _Examples(read, SIDES[kind], settings["cleaning"])
         stream = examples.iterate()
         if tokenizers is None:
             if read_once:
@@ -161,8 +161,8 @@ def prepare_corpus(
 class _Examples:
     """The cleaned examples, read again in each pass."""
 
-    def __init__(self, read, cleaning):
-        self._read, self._cleaning = read, cleaning
+    def __init__(self, read, sides, cleaning):
+        self._read, self._sides, self._cleaning = read, sides, cleaning
 
     def iterate(self):
         self._total = self._blank = 0
@@ -192,6 +192,12 @@ class _Examples:
     def _complete(self):
         for row in self._read():
             self._total += 1
+            is_tuple = isinstance(row, (tuple, list)) and len(row) == len(self._sides)
+            if not (is_tuple and all(isinstance(text, str) for text in row)):
+                raise ValueError(
+                    f"Every example must be a tuple of {len(self._sides)} str "
+                    f"({', '.join(self._sides)}); received {row!r:.80} as number {self._total}."
+                )
             if all(text.strip() for text in row):
                 yield row
             else:

@@ -255,7 +255,10 @@ def _part_of_pass(size, count, epoch, seed):
 
 
 def _check_mixable(corpora):
-    check(corpora, "Expected at least one corpus", number=len(corpora))
+    are_corpora = corpora and all(isinstance(each, Corpus) for each in corpora)
+    check(
+        are_corpora, "Expected one Corpus or several, such as Corpus(folder)", corpora=corpora[:3]
+    )
     first = corpora[0]
     for corpus in corpora[1:]:
         for what in ("kind", "cleaning", "vocabularies"):
