@@ -525,3 +525,11 @@ def test_samples_are_printed_after_every_epoch(capsys):
 def test_some_of_a_list_are_evenly_spaced_over_it():
     assert evenly_spaced(list("abcdefg"), 3) == ["a", "c", "e"]
     assert evenly_spaced(["a"], 3) == ["a"]
+    for number in (0, -1, 1.5):
+        with pytest.raises(ValueError, match="number must be an integer of at least 1"):
+            evenly_spaced(["a"], number)
+
+
+def test_fewer_than_no_epochs_have_no_mean(tmp_path):
+    with pytest.raises(ValueError, match="average must be an integer of at least 0"):
+        started(tmp_path).callbacks(Rows(), average=-1)

@@ -226,5 +226,6 @@ def frame_of_fit(model: keras.Model, frame: FrameType | None) -> FrameType | Non
 
 
 def evenly_spaced(examples: Sequence, number: int) -> Sequence:
-    """At most `number` items of a sequence, evenly spaced over it."""
+    """At most `number` items of a sequence, evenly spaced over it; `number` is at least 1."""
+    check_at_least(1, number=number)
     return examples[:: max(1, len(examples) // number)][:number]

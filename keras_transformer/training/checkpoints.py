@@ -5,7 +5,7 @@ import math
 import os
 import pathlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import keras
@@ -270,7 +270,7 @@ def _low_rank_variables(model):
     return [getattr(layer, name) for layer in adapted_layers(model) for name in names]
 
 
-def average_checkpoints(model: keras.Model, paths: Sequence[PathLike]) -> None:
+def average_checkpoints(model: keras.Model, paths: Iterable[PathLike]) -> None:
     """Sets the weights of a model to the mean over several checkpoints.
 
     Updates of low rank become part of their kernels: a mean of products is no product of means.
@@ -284,7 +284,8 @@ def average_checkpoints(model: keras.Model, paths: Sequence[PathLike]) -> None:
 
     Source: Vaswani et al. 2017, section 6.1 (base: the last 5 checkpoints, 10 minutes apart).
     """
-    if not len(paths):
+    paths = list(paths)
+    if not paths:
         raise ValueError("Expected at least one checkpoint to average; received none.")
     sums = [0.0] * len(model.weights)
     for path in paths:

@@ -17,6 +17,7 @@ import keras
 
 from .. import backend, distribution
 from ..atomic import LOCK, OwnedFiles, atomic_write, named, write_text
+from ..checks import check_at_least
 from ..distribution import SynchronizedGradients
 from .callbacks import FiniteLoss, Progress, ResumableEarlyStopping
 from .checkpoints import (
@@ -214,6 +215,7 @@ class Run:
         Returns:
             List of keras.callbacks.Callback.
         """
+        check_at_least(0, average=average)
         folder = self.folder / "checkpoint"
         self._average, self._early_stopping = average, None
         self._checkpoint = EpochCheckpoint(
