@@ -23,11 +23,7 @@ from keras_transformer.configuration import PRESETS, TransformerConfig
 from keras_transformer.data.examples import collect_complete
 from keras_transformer.data.files import TREEBANK
 from keras_transformer.saved_files import FileSummary
-from options import (
-    FineTuningOptions,
-    Folder,
-    RunOptions,
-)
+from options import FineTuningOptions, Folder, RunOptions
 
 File = Annotated[str | None, tyro.conf.arg(metavar="FILE")]
 Name = Annotated[str | None, tyro.conf.arg(metavar="NAME")]

@@ -108,7 +108,7 @@ def load(options, corpora):
     train, valid, test = options.read()
     if corpora:
         return data.Splits(corpora, valid, test)
-    if valid is None and len(train) > 1:
+    if valid is None and (options.lines or len(train) > 1):
         train, valid = data.train_valid_split(train, "texts", "--valid")
     elif valid is None:
         cut = len(train[0]) * 9 // 10

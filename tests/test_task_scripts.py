@@ -189,6 +189,13 @@ def test_what_cannot_be_trained_is_one_sentence_and_no_folder(
     assert "Traceback" not in result.stderr and not (tmp_path / "run").exists()
 
 
+def test_one_line_is_not_cut_into_training_and_validation_data(inside, tmp_path):
+    (tmp_path / "line.txt").write_text("one line alone " * 30, "utf-8")
+    options = ["--lines", "--train", tmp_path / "line.txt", "--output", tmp_path / "run"]
+    result = inside([*script("train_language_model"), *options])
+    assert result.returncode == 1 and "at least two training texts" in result.stderr
+
+
 def test_columns_count_from_1(inside, files, tmp_path):
     zero = ["--train", files / "reviews.tsv", "--columns", "0", "1"]
     result = inside([*script("train_classifier"), *zero, "--output", tmp_path / "run"])
