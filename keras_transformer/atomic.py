@@ -148,6 +148,17 @@ class OwnedFiles:
         """Whether a folder holds such a run or corpus, by a marker that is not damaged."""
         return any(set(self.keys) <= _json(folder / name).keys() for name in self.markers)
 
+    def names_in(self, folder: pathlib.Path) -> list[str]:
+        """The names in a folder that are a run's or corpus's, markers first."""
+        names = list(self.markers)
+        for pattern in self.patterns:
+            first, *others = pathlib.PurePath(pattern).parts
+            if others and os.path.lexists(folder / first) and not (folder / first).is_dir():
+                names.append(first)  # where a folder is needed
+            found = glob.glob(pattern, root_dir=folder, recursive=True, include_hidden=True)
+            names += sorted(found)
+        return [name for name in dict.fromkeys(names) if os.path.lexists(folder / name)]
+
     def check(self, folder: PathLike) -> pathlib.Path:
         """Refuses a folder that cannot be written, or in which files of others are in the way.
 
@@ -163,7 +174,7 @@ class OwnedFiles:
         check(folder != folder.parent, "The folder must not be the root", folder=str(given))
         _check_writable(folder, given, f"the {self.kind} needs a folder")
         owned = self.are_in(folder) or self._interrupted(folder) is not None
-        foreign = None if owned else next(iter(self._files(folder)), None)
+        foreign = None if owned else next(iter(self.names_in(folder)), None)
         with contextlib.suppress(FileNotFoundError):
             lock = os.lstat(folder / LOCK)  # emptied when opened; some disks need text in it
             if not stat.S_ISREG(lock.st_mode) or (lock.st_size and not owned):
@@ -182,7 +193,7 @@ class OwnedFiles:
             ValueError: One is.
         """
         folder = pathlib.Path(folder)
-        ours = {_identity(folder / name) for name in self._files(folder)}
+        ours = {_identity(folder / name) for name in self.names_in(folder)}
         for path in inputs:
             check(
                 _identity(path) not in ours,
@@ -199,7 +210,7 @@ class OwnedFiles:
         Raises:
             FileExistsError: A file lies behind a link; nothing is moved.
         """
-        names = self._files(folder)
+        names = self.names_in(folder)
         for name in names:
             for parent in pathlib.PurePath(name).parents:
                 if (folder / parent).is_symlink() and parent.name:
@@ -230,7 +241,7 @@ class OwnedFiles:
                 self._remove(aside)
 
     def _remove(self, folder):
-        names = self._files(folder)
+        names = self.names_in(folder)
         for name in reversed(names):  # the markers last
             with contextlib.suppress(OSError):  # a folder with such a name is not ours, and stays
                 os.unlink(folder / name)
@@ -242,17 +253,6 @@ class OwnedFiles:
         """Where an interrupted `set_aside` was moving files; None if there was none."""
         found = sorted(folder.glob(".replacing-[0-9]*"))
         return next((p for p in found if not p.is_symlink() and self.are_in(p)), None)
-
-    def _files(self, folder):
-        """The names in a folder that are a run's or corpus's, markers first."""
-        names = list(self.markers)
-        for pattern in self.patterns:
-            first, *others = pathlib.PurePath(pattern).parts
-            if others and os.path.lexists(folder / first) and not (folder / first).is_dir():
-                names.append(first)  # where a folder is needed
-            found = glob.glob(pattern, root_dir=folder, recursive=True, include_hidden=True)
-            names += sorted(found)
-        return [name for name in dict.fromkeys(names) if os.path.lexists(folder / name)]
 
 
 def named(path: PathLike, what: str = "The output") -> pathlib.Path:

@@ -446,6 +446,17 @@ def test_a_corpus_that_was_replaced_goes_after_a_kill(tmp_path, monkeypatch):
     assert not (tmp_path / ".replaced-1").exists() and len(Corpus(tmp_path)) == 30
 
 
+def test_a_preparation_that_failed_before_it_made_anything_is_repeated_otherwise(tmp_path):
+    with pytest.raises(ValueError, match="max_ratio must be"):
+        prepared(tmp_path, cleaning={"max_ratio": 0.5})
+    with pytest.raises(ValueError, match="longer than 1"):
+        prepared(tmp_path, cleaning={"max_characters": 1})
+    assert len(prepared(tmp_path, PAIRS[:20])) == 20
+    assert not list(tmp_path.glob(".repl*"))
+    with pytest.raises(FileExistsError, match="not the same cleaning"):
+        prepared(tmp_path, PAIRS[:20], cleaning={})
+
+
 def test_an_error_of_a_process_and_its_end_are_reported(tmp_path, corpus):
     arguments = {
         "texts": [["a"]],

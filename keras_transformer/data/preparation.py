@@ -230,7 +230,8 @@ def _only_process(folder):
 def _begin(folder, settings, overwrite):
     """Continues the corpus in the folder, or makes room for a new one."""
     path, complete = folder / PREPARATION_FILE, folder / CORPUS_FILE
-    if (path.exists() or complete.exists()) and not overwrite:
+    made = {*FILES.names_in(folder)} - {PREPARATION_FILE}
+    if made and (path.exists() or complete.exists()) and not overwrite:
         _check_same(folder, settings)
         if complete.exists():
             content = read_description(folder)

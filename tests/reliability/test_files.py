@@ -284,7 +284,7 @@ def save_a_task(tree, task):
 
 def owned_by(files, folder):
     """The paths that a run or corpus in a folder may replace, on the evidence of its marker."""
-    return {os.path.join(folder, name) for name in files._files(pathlib.Path(folder))}
+    return {os.path.join(folder, name) for name in files.names_in(pathlib.Path(folder))}
 
 
 def begin_a_run(tree):
