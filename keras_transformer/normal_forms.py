@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from typing import Any
 
 from .checks import check
 
@@ -36,9 +37,9 @@ def normalized(text: str, normalization: str | None = "NFC", lowercase: bool = F
     Returns:
         str.
     """
-    if normalization is not None and not text.isascii():
-        text = _INVISIBLE.sub("", text)
-    text = text.lower() if lowercase else text
-    if normalization is None:
-        return text
-    return unicodedata.normalize(normalization, text)  # type: ignore[arg-type]  # any str
+    if normalization is None or text.isascii():  # ASCII has one form
+        return text.lower() if lowercase else text
+    form: Any = normalization
+    text = unicodedata.normalize(form, _INVISIBLE.sub("", text))
+    # Both before and after: NFKC spells a trade mark sign with capitals.
+    return unicodedata.normalize(form, text.lower()) if lowercase else text

@@ -203,7 +203,7 @@ class WordVocabulary:
 
     def normalized(self, text: str) -> str:
         """A text or a word in the form of this vocabulary; a word is never empty."""
-        return text if text.isascii() else normalized(text, self.normalization) or text
+        return normalized(text, self.normalization) or text
 
     def split(self, text: str) -> list[str]:
         """The words of a text, each in the form of this vocabulary."""

@@ -46,11 +46,15 @@ def settings_of(folder):
 
 def normalized(text, settings):
     """A text in the form of the training data."""
-    form = settings.get("normalization")
+
+    def in_form(text):
+        form = settings.get("normalization")
+        return unicodedata.normalize(form, text) if form else text
+
     if settings.get("invisible"):  # a pattern
         text = re.sub(settings["invisible"], "", text)
-    text = text.lower() if settings.get("lowercase") else text
-    return unicodedata.normalize(form, text) if form else text
+    text = in_form(text)
+    return in_form(text.lower()) if settings.get("lowercase") else text
 
 
 class Ids:

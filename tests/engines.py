@@ -175,4 +175,5 @@ GERMAN = [
     "\u3000\u2003\x1c\x85",
     "ein ☃ Hund",
     " die  Katze ",
+    "ein™ Hund ℕ",  # compatibility forms with capitals
 ]

@@ -13,7 +13,7 @@ import regex
 import keras_transformer as kt
 from engines import assert_same, restless_translator
 from keras_transformer import data
-from keras_transformer.normal_forms import normalized
+from keras_transformer.normal_forms import FORMS, normalized
 from keras_transformer.vocabulary import SEGMENTATIONS, WordVocabulary, split_words
 
 # The code points of a script's letters and of what is written above, below and around them.
@@ -204,6 +204,17 @@ def test_what_nobody_sees_is_removed_and_what_shapes_letters_stays():
     assert normalized(f"a{UNSEEN}b", None) == f"a{UNSEEN}b"
     pairs = data.Examples([f"e\u0301{UNSEEN}"], ["a\ufeff"])
     assert data.clean(pairs) == (["\u00e9"], ["a"])
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("form", [*FORMS, None])
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_a_normalized_text_is_not_changed_again(form, lowercase):
+    texts = [chr(n) for n in (*range(0x3400), *range(0xF900, 0x20000))]  # few of them ideographs
+    once = [normalized(text, form, lowercase) for text in texts]
+    assert [normalized(text, form, lowercase) for text in once] == once
+    assert not lowercase or [text.lower() for text in once] == once
+    assert normalized("™ Ώ​", "NFKC", lowercase=True) == "tm ώ"
 
 
 @pytest.mark.once

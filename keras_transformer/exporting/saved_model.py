@@ -172,11 +172,13 @@ def _normalized(texts, normalization, lowercase=False):
     import tensorflow as tf
     import tensorflow_text
 
+    def in_form(texts):
+        known = normalization is not None
+        return tensorflow_text.normalize_utf8(texts, normalization) if known else texts
+
     if normalization is not None:
-        texts = tf.strings.regex_replace(texts, INVISIBLE, "")
-    if lowercase:
-        texts = tf.strings.lower(texts, "utf-8")
-    return texts if normalization is None else tensorflow_text.normalize_utf8(texts, normalization)
+        texts = in_form(tf.strings.regex_replace(texts, INVISIBLE, ""))
+    return in_form(tf.strings.lower(texts, "utf-8")) if lowercase else texts
 
 
 def _text(tokenizer, ids):
