@@ -231,6 +231,14 @@ def test_a_log_without_a_header_is_none(tmp_path, content):
     assert path.read_text("utf-8").splitlines() == ["epoch,loss,val_loss", "1,2.0,3.0"]
 
 
+@pytest.mark.parametrize("cut", ["1", "\0\0\0\0", "\0,\0"])
+def test_a_row_that_a_crash_of_the_machine_cut_short_is_dropped(tmp_path, cut):
+    path, rows = tmp_path / "history.csv", "".join(f"{n},1.5\n" for n in range(12))
+    path.write_text(f"epoch,loss\n{rows}{cut}", "utf-8")
+    assert len(ResumableCSVLogger(path, 12).past) == 12
+    assert path.read_text("utf-8") == f"epoch,loss\n{rows}"
+
+
 def test_a_row_that_a_kill_cut_short_is_dropped(tmp_path):
     path = tmp_path / "history.csv"
     path.write_text("epoch,loss,val_loss\n0,3.0,2.0\n1,2.", "utf-8")

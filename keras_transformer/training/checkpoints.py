@@ -324,7 +324,11 @@ class ResumableCSVLogger(keras.callbacks.CSVLogger):
             first_column=first[:80],
         )
         rows = list(csv.DictReader(lines if has_rows else ["epoch"]))
-        num_finished = sum(int(row["epoch"]) < initial_epoch for row in rows)
+        num_finished = sum(
+            row["epoch"].isdecimal() and int(row["epoch"]) < initial_epoch
+            for row in rows
+            if None not in row.values()  # of a row that was cut short
+        )
         self.past = rows[:num_finished]
         distribution.wait_for_all()  # until each has read it
         self._writes = distribution.is_first_process()
