@@ -578,60 +578,6 @@ def make_optimizer(options: TrainingOptions, num_batches: int) -> keras.optimize
     )
 
 
-def fit(
-    options: Any,
-    run: Run,
-    task: Any,
-    train: Any,
-    valid: Any,
-    *callbacks: keras.callbacks.Callback,
-    logged: Sequence[keras.callbacks.Callback] = (),
-    **monitored: str,
-) -> keras.Model:
-    """Trains the model of a task, and saves the task.
-
-    Args:
-        options: `TrainingOptions`.
-        run: `Run` after its `begin`.
-        task: `Task` with initial weights.
-        train, valid: batches.
-        *callbacks: those that only read, such as `Samples`.
-        logged: those that add to the log, such as `ValidationScore`.
-        **monitored: `monitor` and `mode` of `Run.callbacks`.
-
-    Returns:
-        The compiled model.
-    """
-    print(train.summary())
-    task.model.summary()
-    model, pieces = task.model, getattr(options, "logits_in_pieces", None)
-    if options.r_drop:
-        model = training.RDrop(model, options.r_drop)
-    if pieces:
-        model = training.LogitsInPieces(model, pieces)
-    model.compile(
-        optimizer=make_optimizer(options, options.epochs * len(train)),
-        loss=kt.TokenCrossEntropy(options.label_smoothing),
-        metrics=[kt.TokenAccuracy(), kt.Perplexity()],
-        jit_compile=backend.prefers_jit(),
-        steps_per_execution=options.steps_per_execution,
-    )
-    if isinstance(task, (kt.Translator, kt.TextGenerator)):
-        print(training.forecast(model, train))
-    of_run = run.callbacks(train, **options.for_callbacks, **monitored)
-    for span in run.restore(model, options.epochs):  # two if it was interrupted within an epoch
-        model.fit(
-            distribution.own_rows(train),
-            validation_data=distribution.own_rows(valid),
-            **span,
-            callbacks=[*logged, *of_run, *callbacks],
-            shuffle=False,  # the batches shuffle themselves
-        )
-    run.finish(model)
-    run.save(task)
-    return model
-
-
 def prepare_words(
     options: Any,
     model_class: type[keras.Model],

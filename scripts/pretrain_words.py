@@ -19,12 +19,12 @@ import start_up  # noqa: F401
 import generated_english
 import keras_transformer as kt
 from data_report import DataReport
-from keras_transformer import data, training
+from keras_transformer import backend, data, training
 from keras_transformer.checks import check
-from keras_transformer.distribution import leave
+from keras_transformer.distribution import leave, own_rows
 from keras_transformer.streams import standard_streams
 from keras_transformer.vocabulary import MASKED
-from options import errors_as_exits, fit, naming_lines, parse, print_end, set_up
+from options import errors_as_exits, make_optimizer, naming_lines, parse, print_end, set_up
 from recipes import PRETRAINING
 
 
@@ -45,8 +45,29 @@ def main():
         # Nothing is written before all of it is valid.
         run.begin(options.flat(), train_words, valid_words)
 
-    shown = training.Samples(lambda: samples(filler, valid_words))
-    model = fit(options, run, filler, train, valid, shown)
+    print(train.summary())
+    filler.model.summary()
+    model, epochs = filler.model, options.epochs
+    if options.r_drop:
+        model = training.RDrop(model, options.r_drop)
+    model.compile(
+        optimizer=make_optimizer(options, epochs * len(train)),
+        loss=kt.TokenCrossEntropy(options.label_smoothing),
+        metrics=[kt.TokenAccuracy(), kt.Perplexity()],
+        jit_compile=backend.prefers_jit(),
+        steps_per_execution=options.steps_per_execution,
+    )
+    callbacks = run.callbacks(train, **options.for_callbacks)
+    for span in run.restore(model, epochs):  # two if it was interrupted within an epoch
+        model.fit(
+            own_rows(train),
+            validation_data=own_rows(valid),
+            **span,
+            callbacks=[*callbacks, training.Samples(lambda: samples(filler, valid_words))],
+            shuffle=False,  # the batches shuffle themselves
+        )
+    run.finish(model)
+    run.save(filler)
     leave(model)  # from here on, each process works by itself
 
     evaluated = model.evaluate(valid, verbose=0, return_dict=True)

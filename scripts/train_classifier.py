@@ -22,13 +22,13 @@ import start_up  # noqa: F401
 import generated_english
 import keras_transformer as kt
 from data_report import DataReport
-from keras_transformer import data, evaluation, plots, training
-from keras_transformer.distribution import leave
+from keras_transformer import backend, data, evaluation, plots, training
+from keras_transformer.distribution import leave, own_rows
 from keras_transformer.streams import standard_streams
 from options import (
     errors_as_exits,
-    fit,
     known_labels,
+    make_optimizer,
     naming_lines,
     parse,
     prepare_words,
@@ -52,9 +52,31 @@ def main():
         # Nothing is written before all of it is valid.
         run.begin(options.flat(), *splits)
 
-    shown = training.Samples(lambda: samples(classifier, splits.valid))
-    monitored = {"monitor": "val_token_accuracy", "mode": "max"}
-    model = fit(options, run, classifier, train, valid, shown, **monitored)
+    print(train.summary())
+    classifier.model.summary()
+    model, epochs = classifier.model, options.epochs
+    if options.r_drop:
+        model = training.RDrop(model, options.r_drop)
+    model.compile(
+        optimizer=make_optimizer(options, epochs * len(train)),
+        loss=kt.TokenCrossEntropy(options.label_smoothing),
+        metrics=[kt.TokenAccuracy(), kt.Perplexity()],
+        jit_compile=backend.prefers_jit(),
+        steps_per_execution=options.steps_per_execution,
+    )
+    callbacks = run.callbacks(
+        train, **options.for_callbacks, monitor="val_token_accuracy", mode="max"
+    )
+    for span in run.restore(model, epochs):  # two if it was interrupted within an epoch
+        model.fit(
+            own_rows(train),
+            validation_data=own_rows(valid),
+            **span,
+            callbacks=[*callbacks, training.Samples(lambda: samples(classifier, splits.valid))],
+            shuffle=False,  # the batches shuffle themselves
+        )
+    run.finish(model)
+    run.save(classifier)
     leave(model)  # from here on, each process works by itself
 
     split, examples = ("test", splits.test) if splits.test else ("validation", splits.valid)

@@ -32,13 +32,13 @@ import numpy as np
 import generated_english
 import keras_transformer as kt
 from data_report import DataReport
-from keras_transformer import data, training
-from keras_transformer.distribution import leave
+from keras_transformer import backend, data, training
+from keras_transformer.distribution import leave, own_rows
 from keras_transformer.streams import standard_streams
 from options import (
     check_initial_vocabulary,
     errors_as_exits,
-    fit,
+    make_optimizer,
     naming_lines,
     parse,
     print_end,
@@ -66,8 +66,35 @@ def main():
         run.begin(options.flat(), train_data, splits.valid, splits.test)
 
     prompts = [options.prompt]
-    shown = training.Samples(lambda: generator.generate(prompts, 100, 0.8)[0])
-    model = fit(options, run, generator, train, valid, shown)
+    print(train.summary())
+    generator.model.summary()
+    model, epochs = generator.model, options.epochs
+    if options.r_drop:
+        model = training.RDrop(model, options.r_drop)
+    if options.logits_in_pieces:
+        model = training.LogitsInPieces(model, options.logits_in_pieces)
+    model.compile(
+        optimizer=make_optimizer(options, epochs * len(train)),
+        loss=kt.TokenCrossEntropy(options.label_smoothing),
+        metrics=[kt.TokenAccuracy(), kt.Perplexity()],
+        jit_compile=backend.prefers_jit(),
+        steps_per_execution=options.steps_per_execution,
+    )
+    print(training.forecast(model, train))
+    callbacks = run.callbacks(train, **options.for_callbacks)
+    for span in run.restore(model, epochs):  # two if it was interrupted within an epoch
+        model.fit(
+            own_rows(train),
+            validation_data=own_rows(valid),
+            **span,
+            callbacks=[
+                *callbacks,
+                training.Samples(lambda: generator.generate(prompts, 100, 0.8)[0]),
+            ],
+            shuffle=False,  # the batches shuffle themselves
+        )
+    run.finish(model)
+    run.save(generator)
     leave(model)  # from here on, each process works by itself
 
     split, texts = ("test", splits.test) if splits.test else ("validation", splits.valid)

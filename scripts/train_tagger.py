@@ -23,13 +23,13 @@ import numpy as np
 import generated_english
 import keras_transformer as kt
 from data_report import DataReport
-from keras_transformer import data, evaluation, plots, training
-from keras_transformer.distribution import leave
+from keras_transformer import backend, data, evaluation, plots, training
+from keras_transformer.distribution import leave, own_rows
 from keras_transformer.streams import standard_streams
 from options import (
     errors_as_exits,
-    fit,
     known_labels,
+    make_optimizer,
     naming_lines,
     parse,
     prepare_words,
@@ -53,9 +53,31 @@ def main():
         # Nothing is written before all of it is valid.
         run.begin(options.flat(), *splits)
 
-    shown = training.Samples(lambda: samples(tagger, splits.valid))
-    monitored = {"monitor": "val_token_accuracy", "mode": "max"}
-    model = fit(options, run, tagger, train, valid, shown, **monitored)
+    print(train.summary())
+    tagger.model.summary()
+    model, epochs = tagger.model, options.epochs
+    if options.r_drop:
+        model = training.RDrop(model, options.r_drop)
+    model.compile(
+        optimizer=make_optimizer(options, epochs * len(train)),
+        loss=kt.TokenCrossEntropy(options.label_smoothing),
+        metrics=[kt.TokenAccuracy(), kt.Perplexity()],
+        jit_compile=backend.prefers_jit(),
+        steps_per_execution=options.steps_per_execution,
+    )
+    callbacks = run.callbacks(
+        train, **options.for_callbacks, monitor="val_token_accuracy", mode="max"
+    )
+    for span in run.restore(model, epochs):  # two if it was interrupted within an epoch
+        model.fit(
+            own_rows(train),
+            validation_data=own_rows(valid),
+            **span,
+            callbacks=[*callbacks, training.Samples(lambda: samples(tagger, splits.valid))],
+            shuffle=False,  # the batches shuffle themselves
+        )
+    run.finish(model)
+    run.save(tagger)
     leave(model)  # from here on, each process works by itself
 
     split, examples = ("test", splits.test) if splits.test else ("validation", splits.valid)

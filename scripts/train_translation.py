@@ -33,13 +33,13 @@ import keras
 
 import keras_transformer as kt
 from data_report import DataReport
-from keras_transformer import data, evaluation, plots, training
-from keras_transformer.distribution import leave, of_first_process
+from keras_transformer import backend, data, evaluation, plots, training
+from keras_transformer.distribution import leave, of_first_process, own_rows
 from keras_transformer.streams import standard_streams
 from options import (
     check_initial_vocabulary,
     errors_as_exits,
-    fit,
+    make_optimizer,
     naming_lines,
     parse,
     print_end,
@@ -72,12 +72,13 @@ def main():
         translator, train, valid = prepare(options, splits, tokenizers)
 
     bleu = functools.partial(evaluation.bleu, tokenize=options.tokenize)
-    monitored = {}
-    if number := options.bleu_sentences:
-        score = training.ValidationScore(translator, splits.valid, bleu, number)
-        monitored = {"logged": [score], "monitor": "val_bleu", "mode": "max"}
+    callbacks, monitored = [], {}
+    if options.bleu_sentences:
+        number = options.bleu_sentences
+        callbacks.append(training.ValidationScore(translator, splits.valid, bleu, number))
+        monitored = {"monitor": "val_bleu", "mode": "max"}
     shown = training.Samples(lambda: samples(translator, splits.valid))
-    model = fit(options, run, translator, train, valid, shown, **monitored)
+    model = fit(options, run, translator, train, valid, callbacks, [shown], **monitored)
     leave(model)  # from here on, each process works by itself
 
     evaluated = model.evaluate(valid, verbose=0, return_dict=True)
@@ -115,6 +116,40 @@ def main():
     )
     run.draw(figure, "attention.png")
     print_end(run, "translate")
+
+
+def fit(options, run, translator, train, valid, first=(), last=(), **monitored):
+    """Trains the model of a translator and saves the translator; returns the compiled model.
+
+    Callbacks that add to the log are the first ones.
+    """
+    print(train.summary())
+    translator.model.summary()
+    model, epochs = translator.model, options.epochs
+    if options.r_drop:
+        model = training.RDrop(model, options.r_drop)
+    if options.logits_in_pieces:
+        model = training.LogitsInPieces(model, options.logits_in_pieces)
+    model.compile(
+        optimizer=make_optimizer(options, epochs * len(train)),
+        loss=kt.TokenCrossEntropy(options.label_smoothing),
+        metrics=[kt.TokenAccuracy(), kt.Perplexity()],
+        jit_compile=backend.prefers_jit(),
+        steps_per_execution=options.steps_per_execution,
+    )
+    print(training.forecast(model, train))
+    run_callbacks = run.callbacks(train, **options.for_callbacks, **monitored)
+    for span in run.restore(model, epochs):  # two if it was interrupted within an epoch
+        model.fit(
+            own_rows(train),
+            validation_data=own_rows(valid),
+            **span,
+            callbacks=[*first, *run_callbacks, *last],
+            shuffle=False,  # the batches shuffle themselves
+        )
+    run.finish(model)
+    run.save(translator)
+    return model
 
 
 def load(options, corpora):
