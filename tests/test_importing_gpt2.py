@@ -270,7 +270,11 @@ def test_fine_tuning_changes_every_weight_and_is_saved(gpt2, tmp_path):
 
 def test_a_training_script_begins_with_it(gpt2, inside, tmp_path):
     gpt2.generator.save(tmp_path / "model.keras")
-    lines = [text.translate({10: " ", 13: " "}) for text in reference.texts(60) if text.strip()]
+    lines = [
+        text.translate(dict.fromkeys((0, 10, 13), " "))
+        for text in reference.texts(60)
+        if text.strip()
+    ]
     (tmp_path / "train.txt").write_text("\n".join(lines), "utf-8")
     command = [sys.executable, ROOT / "scripts" / "train_language_model.py", "--lines"]
     command += ["--train", tmp_path / "train.txt", "--init-from", tmp_path / "model.keras"]
