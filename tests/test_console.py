@@ -328,7 +328,7 @@ def test_a_line_is_answered_while_the_stream_is_still_open():
 
 def test_an_input_that_cannot_be_read_is_one_sentence(tmp_path):
     file = os.open(tmp_path / "file", os.O_WRONLY | os.O_CREAT)  # as nohup opens the null device
-    with open(file, "rb") as stream, pytest.raises(SystemExit, match="cannot be read .*; give TE"):
+    with open(file, "rb") as stream, pytest.raises(SystemExit, match="cannot be read .*; give T"):
         next(waiting_lines(stream, 4))
 
 
