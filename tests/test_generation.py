@@ -223,7 +223,8 @@ def requests_of(decoding, search, batches, size, seed=0):
         limits = rng.choice([1, 3, 9, 15, 16, 17, 31, 33, 50, 70], size)
         given = dict(source_ids=source_ids, max_length=limits, min_length=limits // 2)
         if search == "greedy":
-            yield decoding.greedy_request(**given, prefix=source_ids[:, : number % 2])
+            prefix = np.where(source_ids == kt.START, 5, source_ids)[:, : number % 2]
+            yield decoding.greedy_request(**given, prefix=prefix)
         elif search == "sample":
             seeds = [(number, row) for row in range(size)]
             yield decoding.sample_request(seeds, SamplingConfig(1.3, top_k=4), **given)

@@ -95,6 +95,7 @@ def test_options_of_the_training_scripts(folder, monkeypatch, capsys, numbers):
 
     monkeypatch.setattr(backend, "set_num_threads", lambda number: None)  # too late for that
     monkeypatch.setattr(backend, "keep_freed_memory", lambda: None)  # for the whole process
+    monkeypatch.setattr(backend, "make_deterministic", lambda: None)
     codes = set()
     for number in numbers:
         rng = random.Random(number)
