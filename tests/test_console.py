@@ -842,7 +842,7 @@ def test_tensorflow_exports_whichever_backend_runs_the_command(
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout.strip() == f"{tmp_path / 'x'} holds the model for LiteRT."
     names = {path.name for path in (tmp_path / "x").iterdir()}
-    assert names == {"probabilities.tflite", "settings.json"}
+    assert names == {"probabilities.tflite", "settings.json", ".keras_transformer.json"}
     assert_one_sentence(command(*given, "--quantize", "int16"), "exists; choose another --output")
     given[1] = tmp_path / "missing.keras"
     assert_one_sentence(command(*given, "--overwrite"), "missing.keras")

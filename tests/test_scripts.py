@@ -118,21 +118,22 @@ def test_a_run_killed_at_any_time_and_resumed_ends_with_the_same_bits(finished, 
     chance = random.Random(5)
 
     def started(*arguments, **kwargs):
-        command = [str(part) for part in (*TRAIN, "--output", output, *arguments)]
+        command = [str(part) for part in (*TRAIN, *arguments)]
         return subprocess.Popen(command, cwd=ROOT, text=True, **kwargs)
 
     silent = dict(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     # The power fails in the first epoch, perhaps before it, and in a later one.
+    resume = ["--resume", "--output", output]
     for moment, seconds in (("settings.json", 3), ("checkpoint/epoch-000[2-9]*", 0.3)):
         again = (output / "settings.json").exists()
-        process = started(*(["--resume"] if again else options(pairs, output)), **silent)
+        process = started(*(resume if again else options(pairs, output)), **silent)
         while not list(output.glob(moment)):
             assert process.poll() is None, "the run ended before it was killed"
             time.sleep(0.005)
         time.sleep(chance.uniform(0, seconds))
         process.send_signal(signal.SIGKILL)
         process.wait()
-    process = started("--resume", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    process = started(*resume, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     _, errors = process.communicate(timeout=600)
     assert process.returncode == 0, errors
     for resumed, uninterrupted in zip(weights_of(output), weights_of(whole), strict=True):

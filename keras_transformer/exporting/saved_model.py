@@ -59,7 +59,7 @@ def _translation(translator, module):
         texts = _normalized(texts, translator.normalization, translator.lowercase)
         is_blank = tf.strings.regex_full_match(texts, BLANK)
         ids = source.tokenize(texts).to_tensor(PADDING)
-        _check_length(ids, translator.longest_input)
+        ids = _checked(ids, translator.longest_input)
         ids = tf.where(is_blank[:, None], PADDING, ids)
         return {"translations": _text(target, search(ids)["ids"])}
 
@@ -189,12 +189,14 @@ def _text(tokenizer, ids):
     return tokenizer.detokenize(tf.ragged.boolean_mask(ids, ~ended & (ids != PADDING)))
 
 
-def _check_length(ids, longest):
+def _checked(ids, longest):
+    """The ids, which nothing reads before their length has been checked."""
     import tensorflow as tf
 
-    tf.debugging.assert_less_equal(
-        tf.shape(ids)[1], longest, f"A text must have at most {longest} tokens. Split it."
-    )
+    message = f"A text must have at most {longest} tokens. Split it."
+    check = tf.debugging.assert_less_equal(tf.shape(ids)[1], longest, message)
+    with tf.control_dependencies([check] if check is not None else []):
+        return tf.identity(ids)
 
 
 class _WordReader:
@@ -232,8 +234,7 @@ class _WordReader:
         missing = tf.maximum(1 - tf.shape(ids[0])[1], 0)
         ids[0] = tf.pad(ids[0], [[0, 0], [0, missing]])
         ids[1] = tf.pad(ids[1], [[0, 0], [0, missing], [0, 0]])
-        _check_length(ids[0], self.longest)
-        return ids
+        return [_checked(ids[0], self.longest), ids[1]]
 
     def _spellings(self, words):
         """int32, (words, characters): a longer word keeps its first and its last ones."""
