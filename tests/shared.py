@@ -43,6 +43,8 @@ def process_wide():
     state = os.environ._data.copy()  # os.environ.copy() decodes each variable: most of the time
     state.pop(b"PYTEST_CURRENT_TEST", None)
     state.pop(b"TORCHINDUCTOR_CACHE_DIR", None)  # of PyTorch, once transformers has imported it
+    state.pop(b"XLA_FLAGS", None)  # of `--deterministic`, in scripts that run in this process,
+    state.pop(b"CUBLAS_WORKSPACE_CONFIG", None)  # as is this one
     state["working directory"] = os.getcwd()
     state["errors of NumPy"] = np.geterr()
     state["floatx"] = keras.config.floatx()
