@@ -506,7 +506,7 @@ TRANSLATION = {
         model=PRESETS["tiny"].replace(dropout=0.0),
         vocabulary="char",  # digits are copied one by one; some 60 ids
         batch_size=128,  # strings of similar length, so examples are counted and not tokens
-        epochs=8,  # 237 updates each, and room: the errors end in the sixth
+        epochs=8,  # 237 updates each; validation accuracy is 100.0 % after the seventh
         learning_rate=4e-3,  # small models tolerate, and need, large rates
         warmup_steps=300,  # a little over an epoch
         threads=1,  # its operations are too small to split: 40 % more steps per second

@@ -43,8 +43,6 @@ def process_wide():
     state = os.environ._data.copy()  # os.environ.copy() decodes each variable: most of the time
     state.pop(b"PYTEST_CURRENT_TEST", None)
     state.pop(b"TORCHINDUCTOR_CACHE_DIR", None)  # of PyTorch, once transformers has imported it
-    state.pop(b"XLA_FLAGS", None)  # of `--deterministic`, in scripts that run in this process,
-    state.pop(b"CUBLAS_WORKSPACE_CONFIG", None)  # as is this one
     state["working directory"] = os.getcwd()
     state["errors of NumPy"] = np.geterr()
     state["floatx"] = keras.config.floatx()
@@ -344,14 +342,19 @@ def run_main(monkeypatch, capsys):
     return run_main
 
 
+def restore_determinism(patch):
+    """Takes back the variables that a script with --deterministic sets in this process."""
+    for name, value in (("XLA_FLAGS", ""), ("CUBLAS_WORKSPACE_CONFIG", ":4096:8")):
+        patch.setenv(name, os.environ.get(name, value))
+
+
 @pytest.fixture
 def inside(monkeypatch, run_main):
     """Runs the command line of a script in this process: starting another would take seconds."""
     monkeypatch.syspath_prepend(str(pathlib.Path(__file__).parents[1] / "scripts"))
     monkeypatch.setattr(backend, "set_num_threads", lambda number: None)  # too late for that
     monkeypatch.setattr(backend, "keep_freed_memory", lambda: None)  # for the whole process
-    for name, value in (("XLA_FLAGS", ""), ("CUBLAS_WORKSPACE_CONFIG", ":4096:8")):
-        monkeypatch.setenv(name, os.environ.get(name, value))  # --deterministic sets them
+    restore_determinism(monkeypatch)
 
     def call(command, stdin=b""):
         _, script, *arguments = (str(part) for part in command)

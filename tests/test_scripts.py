@@ -20,6 +20,7 @@ import pytest
 
 from keras_transformer import data
 from keras_transformer.training import Run, add_translations
+from shared import restore_determinism
 
 ROOT = pathlib.Path(__file__).parents[1]
 TRAIN = [sys.executable, ROOT / "scripts" / "train_translation.py"]
@@ -44,6 +45,7 @@ def run(command):
         contextlib.redirect_stdout(stdout),
         contextlib.redirect_stderr(stderr),
     ):
+        restore_determinism(patch)
         patch.syspath_prepend(str(ROOT / "scripts"))
         patch.setattr(sys, "argv", [script, *arguments])
         # pytest has handlers of its own, so that Python's for warnings writes nothing.
