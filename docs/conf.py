@@ -27,7 +27,7 @@ include_patterns = [
     "*.md",
     "docs/*.md",
     "docs/api/*.md",
-    "keras_transformer/pretrained/*.md",
+    "keras_transformer/tasks/pretrained/*.md",
     "chapters/*.md",
     "chapters/[0-9]*.py",
 ]

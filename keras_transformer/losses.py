@@ -5,7 +5,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from . import backend, distribution
+from . import backend
+from .backend import distribution
 from .checks import check_rates
 from .ids import PADDING
 

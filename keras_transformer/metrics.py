@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from . import distribution
+from .backend import distribution
 from .losses import token_cross_entropy, token_weights
 
 

@@ -21,7 +21,7 @@ from benchmarks import (
 )
 from keras_transformer.atomic import check_files
 from keras_transformer.checks import option_names
-from keras_transformer.streams import standard_streams
+from keras_transformer.cli.streams import standard_streams
 
 HELP = """\
 Measure this package, and compare it with other libraries.

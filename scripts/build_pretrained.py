@@ -6,7 +6,7 @@ r"""Trains one of the models that come with the package, and measures it for its
 
 It runs the training script with the recipe of the model (hours for all three on two cores; repeat
 the command to continue an interrupted one), stores the weights in float16, scores that very file,
-and writes it to keras_transformer/pretrained/, with the scores at the end of its card.
+and writes it to keras_transformer/tasks/pretrained/, with the scores at the end of its card.
 
 input.txt is Tiny Shakespeare; a pairs file has English in its first column, Chinese in its second.
 """
@@ -23,10 +23,12 @@ import sys
 import tempfile
 
 import keras_transformer as kt
-from keras_transformer import data, evaluation, exporting, pretrained
+from keras_transformer import data, evaluation
+from keras_transformer import interchange as exporting
 from keras_transformer.atomic import atomic_write, write_text
 from keras_transformer.checks import option_names
-from keras_transformer.streams import standard_streams
+from keras_transformer.cli.streams import standard_streams
+from keras_transformer.tasks import pretrained
 
 SCRIPTS = pathlib.Path(__file__).parent
 RECIPES = {

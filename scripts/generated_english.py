@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from keras_transformer.checks import check_at_least
-from keras_transformer.data.examples import LabeledTexts, Splits, TaggedSentences, collect
+from keras_transformer.data.records import LabeledTexts, Splits, TaggedSentences, collect
 
 # Tagged sentences. Most words have several possible tags; only the context tells which.
 

@@ -23,7 +23,8 @@ import keras
 import tyro
 
 import keras_transformer as kt
-from keras_transformer import backend, data, distribution, training
+from keras_transformer import backend, data, training
+from keras_transformer.backend import distribution
 from keras_transformer.checks import (
     TextError,
     check,
@@ -34,10 +35,10 @@ from keras_transformer.checks import (
     check_rates,
     option_names,
 )
-from keras_transformer.configuration import TransformerConfig
-from keras_transformer.console import load_task
+from keras_transformer.cli import load_task
 from keras_transformer.data.lengths import LONGEST
-from keras_transformer.saved_files import ADDED_OPTIONS, FileSummary
+from keras_transformer.models.configuration import TransformerConfig
+from keras_transformer.tasks.saved_files import ADDED_OPTIONS, FileSummary
 from keras_transformer.training import Run
 from keras_transformer.training.run import FILES
 

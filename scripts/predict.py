@@ -4,7 +4,7 @@ import start_up  # noqa: F401
 
 import sys
 
-from keras_transformer import console
+from keras_transformer import cli as console
 
 
 def main():

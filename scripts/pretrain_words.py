@@ -20,10 +20,10 @@ import generated_english
 import keras_transformer as kt
 from data_report import DataReport
 from keras_transformer import backend, data, training
+from keras_transformer.backend.distribution import leave, own_rows
 from keras_transformer.checks import check
-from keras_transformer.distribution import leave, own_rows
-from keras_transformer.streams import standard_streams
-from keras_transformer.vocabulary import MASKED
+from keras_transformer.cli.streams import standard_streams
+from keras_transformer.tokenizers.words import MASKED
 from options import errors_as_exits, make_optimizer, naming_lines, parse, print_end, set_up
 from recipes import PRETRAINING
 

@@ -19,10 +19,10 @@ from keras_transformer.checks import (
     check_from_0,
     check_optional,
 )
-from keras_transformer.configuration import PRESETS, TransformerConfig
-from keras_transformer.data.examples import collect_complete
 from keras_transformer.data.files import TREEBANK
-from keras_transformer.saved_files import FileSummary
+from keras_transformer.data.records import collect_complete
+from keras_transformer.models.configuration import PRESETS, TransformerConfig
+from keras_transformer.tasks.saved_files import FileSummary
 from options import FineTuningOptions, Folder, RunOptions
 
 File = Annotated[str | None, tyro.conf.arg(metavar="FILE")]

@@ -33,8 +33,8 @@ import generated_english
 import keras_transformer as kt
 from data_report import DataReport
 from keras_transformer import backend, data, training
-from keras_transformer.distribution import leave, own_rows
-from keras_transformer.streams import standard_streams
+from keras_transformer.backend.distribution import leave, own_rows
+from keras_transformer.cli.streams import standard_streams
 from options import (
     check_initial_vocabulary,
     errors_as_exits,

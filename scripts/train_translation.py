@@ -34,8 +34,8 @@ import keras
 import keras_transformer as kt
 from data_report import DataReport
 from keras_transformer import backend, data, evaluation, plots, training
-from keras_transformer.distribution import leave, of_first_process, own_rows
-from keras_transformer.streams import standard_streams
+from keras_transformer.backend.distribution import leave, of_first_process, own_rows
+from keras_transformer.cli.streams import standard_streams
 from options import (
     check_initial_vocabulary,
     errors_as_exits,

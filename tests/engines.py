@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer import backend, exporting
-from keras_transformer.exporting import FORMATS
+from keras_transformer import backend
+from keras_transformer import interchange as exporting
+from keras_transformer.interchange import FORMATS
 
 RUN = pathlib.Path(__file__).parents[1] / "scripts" / "run_exported.py"
 NEEDS = {

@@ -1,7 +1,7 @@
 """Layers, masks and functions as learners write them: right ones in several styles, and wrong ones.
 
-`RIGHT` and `WRONG` list them for tests/test_check.py; of a wrong one, words of the sentence that
-must name its fault, and the chapter that explains it.
+`RIGHT` and `WRONG` list them for tests/cli/test_grading.py; of a wrong one, words of the
+sentence that must name its fault, and the chapter that explains it.
 """
 
 import keras

@@ -21,6 +21,7 @@ from keras.src.saving import serialization_lib
 
 import keras_transformer as kt
 from keras_transformer import backend, data
+from keras_transformer.data import batches
 
 full_xla = os.environ.get("KERAS_TRANSFORMER_FULL_XLA") == "1"
 if backend.name() == "tensorflow" and not full_xla:
@@ -30,7 +31,7 @@ if backend.name() == "tensorflow" and not full_xla:
     tf.function = lambda *args, jit_compile=None, **kwargs: plain_function(*args, **kwargs)
 
 
-of_batches = data.batches.BucketedBatches.__init__.__kwdefaults__
+of_batches = batches.BucketedBatches.__init__.__kwdefaults__
 num_buckets = of_batches["num_buckets"]
 if backend.name() == "jax" and not full_xla:  # where each shape is compiled for seconds
     of_batches["num_buckets"] = 2

@@ -12,7 +12,8 @@ import threading
 
 import pytest
 
-from keras_transformer import atomic, exporting
+from keras_transformer import atomic
+from keras_transformer import interchange as exporting
 from keras_transformer.atomic import (
     MANIFEST,
     atomic_folder,

@@ -8,7 +8,7 @@ import pytest
 pytestmark = pytest.mark.once
 
 ROOT = pathlib.Path(__file__).parents[1]
-FOLDERS = ("keras_transformer/**/*.py", "scripts/**/*.py", "chapters/*.py", "tests/*.py")
+FOLDERS = ("keras_transformer/**/*.py", "scripts/**/*.py", "chapters/*.py", "tests/**/*.py")
 FILES = [
     *(path for folder in FOLDERS for path in sorted(ROOT.glob(folder))),
     *sorted(ROOT.glob("*.md")),
@@ -53,7 +53,7 @@ TRUE_USES = {
     ("scripts/generated_english.py", "said"),  # words of the grammar
     ("scripts/generated_english.py", "watched"),
     ("keras_transformer/training/run.py", "begun"),  # a key of settings.json
-    ("tests/test_vocabulary.py", "said"),  # a word to split
+    ("tests/tokenizers/test_words.py", "said"),  # a word to split
 }
 A_GAP = r"(?:\s|\n *#)+"  # phrases continue on the next line, also of a comment
 

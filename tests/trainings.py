@@ -16,7 +16,8 @@ import keras
 import numpy as np
 
 import keras_transformer as kt
-from keras_transformer import distribution, training
+from keras_transformer import training
+from keras_transformer.backend import distribution
 
 BATCHES = {"batch_size": 8, "num_buckets": 2, "rows_multiple": 2}
 TEXTS = ["abc", "d", "efghij", "kl"]

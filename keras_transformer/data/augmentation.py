@@ -6,7 +6,7 @@ import numpy as np
 
 from ..checks import check_from_0, check_rates
 from ..ids import PADDING, UNKNOWN
-from ..vocabulary import MASK
+from ..tokenizers.words import MASK
 
 
 def word_dropout(

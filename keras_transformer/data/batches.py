@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import keras
 import numpy as np
 
-from .. import distribution
+from ..backend import distribution
 from ..checks import check, check_at_least, check_optional
 from ..ids import END, PADDING, START, are_ints, check_ids, id_rows, int_rows
 from .lengths import assign_buckets, check_lengths, pad

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..checks import check, check_optional
-from ..normal_forms import check_form, normalized
-from .examples import Examples, collect
+from ..tokenizers.normal_forms import check_form, normalized
+from .records import Examples, collect
 
 
 def clean(

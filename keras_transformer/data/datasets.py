@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 
 from ..checks import check
-from .examples import Examples, LabeledTexts, Splits, TaggedSentences, collect, collect_complete
+from .records import Examples, LabeledTexts, Splits, TaggedSentences, collect, collect_complete
 
 VALIDATION_NAMES = ("validation", "valid", "val", "dev")
 

@@ -4,7 +4,7 @@ import datetime
 import itertools
 import random
 
-from .examples import Examples, Splits, collect
+from .records import Examples, Splits, collect
 
 MONTHS = (
     "January February March April May June July August September October November December"

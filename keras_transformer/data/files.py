@@ -29,8 +29,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..checks import check, check_at_least
-from ..normal_forms import normalized
-from .examples import Examples, LabeledTexts, TaggedSentences, collect, collect_complete
+from ..tokenizers.normal_forms import normalized
+from .records import Examples, LabeledTexts, TaggedSentences, collect, collect_complete
 
 CONLLU_COLUMNS = "ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC".split()
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"

@@ -13,12 +13,12 @@ import numpy as np
 from keras import ops
 
 from .. import backend
-from ..cache import Cache
 from ..checks import check, check_at_least
-from ..configuration import GenerationConfig, SamplingConfig
 from ..ids import PADDING, START, are_ints, id_matrix
+from ..layers.cache import Cache
 from ..losses import token_cross_entropy
-from ..models.functional import Programs
+from ..models.configuration import GenerationConfig, SamplingConfig
+from ..models.configured import Programs
 from .beam_search import BeamSearch, Hypotheses
 from .constraints import Constraints
 from .sampling import GreedySearch, Sampling, sampling_parameters, with_length

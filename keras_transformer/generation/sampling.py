@@ -8,8 +8,8 @@ from keras import ops
 
 from .. import backend
 from ..checks import check
-from ..configuration import SamplingConfig
 from ..ids import END, PADDING, START
+from ..models.configuration import SamplingConfig
 from .constraints import IMPOSSIBLE, top_tokens
 
 

@@ -4,17 +4,11 @@ from typing import Any
 
 import keras
 
-from ..blocks import Encoder
-from ..cache import Cache
-from ..configuration import BASE, TransformerConfig
-from .embeddings import TokenEmbedding
-from .functional import (
-    ConfiguredModel,
-    logits_bias_of,
-    policy_of,
-    positions_of,
-    split_options,
-)
+from ..layers.blocks import Encoder
+from ..layers.cache import Cache
+from ..layers.embeddings import TokenEmbedding
+from .configuration import BASE, TransformerConfig
+from .configured import ConfiguredModel, logits_bias_of, policy_of, positions_of, split_options
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

@@ -4,18 +4,12 @@ from typing import Any, NamedTuple
 
 import keras
 
-from ..blocks import Decoder, Encoder
-from ..cache import Cache
-from ..configuration import BASE, TransformerConfig
-from ..masks import padding_mask
-from .embeddings import TokenEmbedding
-from .functional import (
-    ConfiguredModel,
-    logits_bias_of,
-    policy_of,
-    positions_of,
-    split_options,
-)
+from ..layers.blocks import Decoder, Encoder
+from ..layers.cache import Cache
+from ..layers.embeddings import TokenEmbedding
+from ..layers.masks import padding_mask
+from .configuration import BASE, TransformerConfig
+from .configured import ConfiguredModel, logits_bias_of, policy_of, positions_of, split_options
 
 
 class Memory(NamedTuple):

@@ -9,8 +9,8 @@ import keras
 from ..atomic import atomic_write, named
 from ..checks import check
 from ..data.lengths import LONGEST, check_lengths
-from ..saved_files import FORMAT_VERSION, check_version, seal
-from ..tokenizers import SentencePieceTokenizer
+from ..tokenizers.sentencepiece import SentencePieceTokenizer
+from .saved_files import FORMAT_VERSION, check_version, seal
 
 
 class Task(keras.Model):

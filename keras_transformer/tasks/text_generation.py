@@ -9,21 +9,14 @@ import keras
 import numpy as np
 
 from .. import backend
-from ..checks import (
-    TextError,
-    check,
-    check_at_least,
-    check_from_0,
-    check_optional,
-    check_rates,
-)
-from ..configuration import SamplingConfig
+from ..checks import TextError, check, check_at_least, check_from_0, check_optional, check_rates
 from ..data.lengths import LONGEST, group_by_length, next_power_of_two, pad
 from ..generation import Decoding
 from ..ids import END, PADDING
 from ..models import LanguageModel
-from ..normal_forms import check_form, normalized
-from ..tokenizers import Tokenizer, checked_texts
+from ..models.configuration import SamplingConfig
+from ..tokenizers.normal_forms import check_form, normalized
+from ..tokenizers.sentencepiece import Tokenizer, checked_texts
 from .task import Task
 
 CODE_POINTS = 0x110000 - 2048  # characters that Unicode can have: without the surrogates

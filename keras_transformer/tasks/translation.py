@@ -11,16 +11,16 @@ import numpy as np
 from keras import ops
 
 from .. import backend
-from ..attention import attention_scores
 from ..checks import check, check_at_least, check_optional
-from ..configuration import GenerationConfig, SamplingConfig
 from ..data.lengths import group_by_length, pad
 from ..generation import Decoding
 from ..generation import length_penalty as penalty_of
 from ..ids import END, START
+from ..layers.attention import attention_scores
 from ..models import Transformer
-from ..normal_forms import check_form, normalized
-from ..tokenizers import Tokenizer, checked_texts
+from ..models.configuration import GenerationConfig, SamplingConfig
+from ..tokenizers.normal_forms import check_form, normalized
+from ..tokenizers.sentencepiece import Tokenizer, checked_texts
 from .task import Task
 
 MORE_TOKENS = 16  # that a translation may have beyond its ratio to the source

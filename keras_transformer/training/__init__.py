@@ -1,5 +1,6 @@
 """What `model.fit` needs besides a loss: schedule, callbacks, and runs that can be resumed."""
 
+from ..optimizers import WarmupSchedule, paper_optimizer
 from .callbacks import (
     FiniteLoss,
     Progress,
@@ -8,18 +9,12 @@ from .callbacks import (
     ValidationScore,
     evenly_spaced,
 )
-from .checkpoints import (
-    EpochCheckpoint,
-    ResumableCSVLogger,
-    average_checkpoints,
-    checkpoint_paths,
-)
+from .checkpoints import EpochCheckpoint, ResumableCSVLogger, average_checkpoints, checkpoint_paths
+from .chunked_logits import LogitsInPieces
 from .diversification import add_translations, diversify
 from .estimates import forecast
 from .fine_tuning import enable_lora, freeze
 from .interruptions import SaveOnSignal
-from .logits_in_pieces import LogitsInPieces
-from .optimizer import WarmupSchedule, paper_optimizer
 from .r_drop import RDrop, symmetric_kl_divergence
 from .run import Run
 

@@ -10,7 +10,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from .. import distribution
+from ..backend import distribution
 from ..checks import check, check_at_least
 
 

@@ -12,18 +12,13 @@ import keras
 import numpy as np
 from keras import ops
 
-from .. import backend, distribution
+from .. import backend
 from ..atomic import atomic_write, check_space, named, rename_damaged, write_text
+from ..backend import distribution
 from ..checks import check, check_at_least, check_optional
 from .callbacks import ResumableEarlyStopping
 from .fine_tuning import adapted_layers
-from .weight_files import (
-    add_checksum,
-    check_weights,
-    read_state,
-    remove_written,
-    set_damaged_aside,
-)
+from .weight_files import add_checksum, check_weights, read_state, remove_written, set_damaged_aside
 
 PathLike = str | os.PathLike
 

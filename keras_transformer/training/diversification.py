@@ -14,8 +14,8 @@ from typing import Any
 
 import keras
 
-from .. import distribution
 from ..atomic import write_text
+from ..backend import distribution
 from ..data import Examples
 
 CHUNK = 2048  # sentences between two updates of the progress bar

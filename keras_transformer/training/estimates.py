@@ -6,8 +6,8 @@ from typing import Any
 import keras
 
 from .. import backend
-from ..configuration import TransformerConfig
-from .logits_in_pieces import LogitsInPieces
+from ..models.configuration import TransformerConfig
+from .chunked_logits import LogitsInPieces
 from .r_drop import RDrop
 
 FLOAT = 4  # bytes

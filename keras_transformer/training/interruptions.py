@@ -9,7 +9,8 @@ from typing import Any
 
 import keras
 
-from .. import backend, distribution
+from .. import backend
+from ..backend import distribution
 from .callbacks import frame_of_fit
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)

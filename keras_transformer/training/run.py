@@ -15,17 +15,13 @@ from typing import Any
 import filelock
 import keras
 
-from .. import backend, distribution
+from .. import backend
 from ..atomic import LOCK, OwnedFiles, atomic_write, named, write_text
+from ..backend import distribution
+from ..backend.distribution import SynchronizedGradients
 from ..checks import check_at_least
-from ..distribution import SynchronizedGradients
 from .callbacks import FiniteLoss, Progress, ResumableEarlyStopping
-from .checkpoints import (
-    EpochCheckpoint,
-    ResumableCSVLogger,
-    average_checkpoints,
-    load_checkpoint,
-)
+from .checkpoints import EpochCheckpoint, ResumableCSVLogger, average_checkpoints, load_checkpoint
 from .interruptions import SaveOnSignal, command_line
 
 _RESULTS = (

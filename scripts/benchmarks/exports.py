@@ -10,9 +10,9 @@ import tempfile
 import time
 
 import keras_transformer as kt
-from keras_transformer import pretrained
-from keras_transformer.exporting import FORMATS
-from keras_transformer.exporting.graphs import beams_of
+from keras_transformer.interchange import FORMATS
+from keras_transformer.interchange.graphs import beams_of
+from keras_transformer.tasks import pretrained
 
 from .measuring import report
 
@@ -104,7 +104,7 @@ def answered(command, stdin, after=("--json",)):
 
 def exported(model, format, kind, folder):
     """Seconds that `keras-transformer export` takes; its one sentence, if it cannot."""
-    code = "from keras_transformer.console import main; main()"
+    code = "from keras_transformer.cli import main; main()"
     command = [sys.executable, "-c", code, "export", model, "--format", format]
     command += ["--output", str(folder), *(["--quantize", kind] if kind else [])]
     start = time.perf_counter()

@@ -11,7 +11,7 @@ from keras import ops
 
 import keras_transformer as kt
 from keras_transformer import backend
-from keras_transformer.shards.processes import num_cores
+from keras_transformer.data.prepared.workers import num_cores
 
 from .measuring import (
     OF_OURS_ALONE,
@@ -153,7 +153,7 @@ def part_of_decoding(transformer, length, part):
 def ctranslate2_decoding(transformer, length, threads=None, batches=1):
     import ctranslate2
 
-    from keras_transformer.exporting.ctranslate2 import ctranslate2_spec
+    from keras_transformer.interchange.ctranslate2 import ctranslate2_spec
 
     tokens = [str(i) for i in range(transformer.target_vocabulary_size)]
     with tempfile.TemporaryDirectory() as folder:

@@ -8,8 +8,8 @@ import numpy as np
 
 import keras_transformer as kt
 from keras_transformer import backend
-from keras_transformer.exporting import export
-from keras_transformer.shards.processes import num_cores
+from keras_transformer.data.prepared.workers import num_cores
+from keras_transformer.interchange import export
 
 from .exports import equal
 from .measuring import check_quiet, measure_separately, race, report

@@ -3,7 +3,7 @@
   python tests/reliability/kill_runs.py --kills 20 --full-disks 5 --seed 1
   KERAS_BACKEND=torch python tests/reliability/kill_runs.py --scripts train_tagger --kills 5
 
-Each script runs once without interruption. Then it is started again and again, each time with
+Each script runs once without interruption. Then it is started repeatedly, each time with
 SIGINT, SIGTERM or SIGKILL at a time that is uniform from the start of the process to its end, until
 it has had its share of the kills and may finish. For a full disk no file may be larger than a
 random number of bytes; the run must end with one sentence. Weights, history and scores must be the

@@ -11,12 +11,13 @@ import threading
 import numpy as np
 import pytest
 
-from keras_transformer import console, plots, training
+from keras_transformer import cli as console
+from keras_transformer import plots, training
 from keras_transformer.atomic import MANIFEST, atomic_folder, write_text
-from keras_transformer.console import average, evaluate, export, translate
-from keras_transformer.data import preparation
-from keras_transformer.exporting import keras_file
-from keras_transformer.shards import tasks as shard_tasks
+from keras_transformer.cli import average, evaluate, export, translate
+from keras_transformer.data.prepared import jobs as shard_tasks
+from keras_transformer.data.prepared import preparation
+from keras_transformer.interchange import keras_file
 from keras_transformer.training import ResumableCSVLogger, Run
 from keras_transformer.training import run as run_module
 

@@ -12,7 +12,7 @@ import pytest
 
 import reference_gpt2
 import reference_marian as reference
-from keras_transformer import importing
+from keras_transformer import interchange as importing
 
 pytestmark = pytest.mark.slow  # transformers, which writes the folders, takes seconds to import
 

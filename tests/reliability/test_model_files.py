@@ -20,9 +20,16 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer import saved_files
-from keras_transformer.byte_level import ByteLevelTokenizer, BytePairs
-from keras_transformer.saved_files import CONFIG, FORMAT_VERSION, METADATA, SEAL, WEIGHTS, seal
+from keras_transformer.tasks import saved_files
+from keras_transformer.tasks.saved_files import (
+    CONFIG,
+    FORMAT_VERSION,
+    METADATA,
+    SEAL,
+    WEIGHTS,
+    seal,
+)
+from keras_transformer.tokenizers.byte_level import ByteLevelTokenizer, BytePairs
 
 OLD = pathlib.Path(__file__).parents[1] / "saved_by_0.1.0"
 NAMES = ["translator_two_vocabularies", "text_generator", "tagger", "classifier", "mask_filler"]

@@ -12,7 +12,8 @@ import sys
 import pytest
 
 import keras_transformer as kt
-from keras_transformer import backend, console
+from keras_transformer import backend
+from keras_transformer import cli as console
 
 pytestmark = pytest.mark.once
 

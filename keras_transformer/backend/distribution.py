@@ -1,0 +1,485 @@
+"""Several devices and several processes: one training, in which each of them has its own rows.
+
+The loss, the metrics and the updates are those of the whole batch on one device: means over all of
+its tokens. A mean of the devices' means would give the tokens of a device with few of them more
+weight.
+
+JAX computes a batch as one array, wherever its rows are. TensorFlow and PyTorch run the training
+step once per device; there `whole_batch`, `gathered` and `SynchronizedGradients` bring together
+what the steps have found.
+"""
+
+import contextlib
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
+
+import keras
+import numpy as np
+from keras import ops
+
+from .. import backend
+from ..checks import check, check_at_least
+
+TIMEOUT = 600  # seconds until a process of PyTorch gives up waiting for another one
+
+# Which axis of a kernel is split: columns first, then rows, so that the result between the two
+# stays where it is (Shoeybi et al. 2019, section 3).
+LAYOUT = {
+    r".*(query|key|value|inner)/kernel": (None, "model"),
+    r".*(query|key|value|inner)/bias": ("model",),
+    r".*(output|outer)/kernel": ("model", None),
+    r".*embeddings": ("model", None),
+}
+
+_index, _number = 0, 1  # this process, and how many there are
+_together = False  # whether what this process computes is part of a batch of all processes
+
+
+# What a training script calls
+
+
+def use_devices(number: int, model_parallel: int = 1) -> None:
+    """Splits every batch over several devices, those of all processes together.
+
+    Each device has all of the weights, and an equal share of the rows of each batch, to which the
+    batches of this package add rows of padding. Call it before a model and batches are made.
+
+    On JAX, one process has all devices of its host. Several processes are told about each other by
+    Keras's variables KERAS_DISTRIBUTION_JOB_ADDRESSES, KERAS_DISTRIBUTION_NUM_PROCESSES and
+    KERAS_DISTRIBUTION_PROCESS_ID. On TensorFlow there is one process. On PyTorch there is one per
+    device, started by torchrun.
+
+    Args:
+        number: int from 1, number of devices.
+        model_parallel: int from 1, a divisor of `number`: over this number of neighboring devices
+            the weights of attention, feed-forward network and vocabulary are split; JAX only.
+
+    Raises:
+        ValueError: There are other devices, or the backend cannot use them so.
+    """
+    check_at_least(1, devices=number, model_parallel=model_parallel)
+    check(
+        number % model_parallel == 0,
+        "model_parallel must divide the number of devices",
+        devices=number,
+        model_parallel=model_parallel,
+    )
+    if model_parallel > 1 and backend.name() != "jax":
+        raise ValueError(f"Splitting the weights needs JAX; received {backend.name()}.")
+    use = {"jax": _use_jax, "tensorflow": _use_tensorflow, "torch": _use_torch}[backend.name()]
+    use(number, model_parallel)
+
+
+def check_update(clips: bool, accumulates: bool) -> None:
+    """Refuses what an optimizer of Keras does to the gradients of each device, not to their sum.
+
+    Args:
+        clips: bool, whether gradients are clipped.
+        accumulates: bool, whether there is one update per several batches.
+
+    Raises:
+        ValueError: `use_devices` has chosen several devices on TensorFlow, and either is true.
+    """
+    if backend.name() != "tensorflow" or not (clips or accumulates):
+        return
+    import tensorflow as tf
+
+    if tf.distribute.get_strategy().num_replicas_in_sync > 1:
+        raise ValueError(
+            "On several devices of TensorFlow, Keras clips and accumulates the gradients of each "
+            "device, not of the batch: use --clip-norm None --accumulate 1, or JAX or PyTorch."
+        )
+
+
+def _use_jax(number, model_parallel):
+    processes = int(os.environ.get("KERAS_DISTRIBUTION_NUM_PROCESSES", "1"))
+    if processes > 1:
+        keras.distribution.initialize()
+        _join(int(os.environ["KERAS_DISTRIBUTION_PROCESS_ID"]), processes)
+    elif number == 1:
+        return
+    devices = keras.distribution.list_devices()
+    if processes == 1:
+        check(
+            number <= len(devices),
+            f"devices must be at most {len(devices)}, the devices that JAX finds",
+            devices=number,
+        )
+    else:
+        check(
+            number == len(devices),
+            f"devices must be {len(devices)}, those of all {processes} processes",
+            devices=number,
+        )
+        check(
+            model_parallel == 1,
+            "Weights are split over the devices of one process; received several processes",
+            model_parallel=model_parallel,
+        )
+    keras.distribution.set_distribution(_distribution(devices[:number], model_parallel))
+
+
+def _distribution(devices, model_parallel):
+    own = {"auto_shard_dataset": False}  # each process gives its own rows
+    if model_parallel == 1:
+        return keras.distribution.DataParallel(devices=devices, **own)
+    shape = len(devices) // model_parallel, model_parallel
+    mesh = keras.distribution.DeviceMesh(shape, ("batch", "model"), devices)
+    layout = keras.distribution.LayoutMap(mesh)
+    for path, axes in LAYOUT.items():
+        layout[path] = axes
+    return keras.distribution.ModelParallel(layout_map=layout, batch_dim_name="batch", **own)
+
+
+def _use_tensorflow(number, model_parallel):
+    import tensorflow as tf
+
+    if number == tf.distribute.get_strategy().num_replicas_in_sync:
+        return  # a second strategy over the same devices would confuse TensorFlow's collectives
+    if "TF_CONFIG" in os.environ:
+        raise ValueError(
+            "Keras 3 does not run TensorFlow's MultiWorkerMirroredStrategy (TF_CONFIG is set); "
+            "several hosts need JAX or PyTorch."
+        )
+    kind = "GPU" if tf.config.list_physical_devices("GPU") else "CPU"
+    devices = tf.config.list_logical_devices(kind)
+    check(
+        number <= len(devices),
+        f"devices must be at most {len(devices)}, the devices that TensorFlow finds",
+        devices=number,
+    )
+    strategy = tf.distribute.MirroredStrategy([device.name for device in devices[:number]])
+    tf.distribute.experimental_set_strategy(strategy)
+
+
+def _use_torch(number, model_parallel):
+    launched = int(os.environ.get("WORLD_SIZE", "1"))
+    check(
+        number == launched,
+        f"On PyTorch, devices must be the number of processes that torchrun started, {launched}",
+        devices=number,
+    )
+    if number == 1:
+        return
+    import datetime
+
+    import torch
+
+    kind = "gloo"
+    if torch.cuda.is_available():
+        kind = "nccl"
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    torch.distributed.init_process_group(kind, timeout=datetime.timedelta(seconds=TIMEOUT))
+    _join(torch.distributed.get_rank(), number)
+
+
+def _join(index, number):
+    global _index, _number, _together
+    _index, _number, _together = index, number, True
+
+
+# Processes
+
+
+def num_shares() -> int:
+    """int from 1, the parts that the rows of a batch are split into: one per replica of the model.
+
+    They are those of `use_devices`, of `keras.distribution.set_distribution`, or of the strategy of
+    TensorFlow in whose scope it is called.
+    """
+    if backend.name() == "tensorflow":
+        import tensorflow as tf
+
+        return tf.distribute.get_strategy().num_replicas_in_sync
+    distribution = keras.distribution.distribution()
+    if distribution is None:
+        return _number if _together else 1
+    return distribution.num_model_replicas
+
+
+def is_first_process() -> bool:
+    """Whether this process is the one that writes files; the only one, unless there are several."""
+    return _index == 0
+
+
+def process_index() -> int:
+    """int from 0, the number of this process."""
+    return _index
+
+
+def own_rows(batches: Any) -> Any:
+    """Batches for `fit` and `evaluate` in which each process has an equal share of the rows.
+
+    Args:
+        batches: `TranslationBatches`, or another keras.utils.PyDataset.
+
+    Returns:
+        The same with one process; else a keras.utils.PyDataset.
+    """
+    return _OwnRows(batches) if _together else batches
+
+
+class _OwnRows(keras.utils.PyDataset):
+    """The rows of this process, of each batch."""
+
+    def __init__(self, batches):
+        super().__init__(workers=1)
+        self.batches = batches
+
+    @property
+    def num_batches(self):
+        return self.batches.num_batches
+
+    def __len__(self):
+        return len(self.batches)
+
+    def __getitem__(self, index):
+        return keras.tree.map_structure(self._own, self.batches[index])
+
+    def _own(self, rows):
+        check(
+            len(rows) % _number == 0,
+            f"The rows of a batch must be a multiple of the {_number} processes",
+            rows=len(rows),
+        )
+        share = len(rows) // _number
+        return rows[_index * share : (_index + 1) * share]
+
+    def on_epoch_begin(self):
+        self.batches.on_epoch_begin()
+
+    def on_epoch_end(self):
+        self.batches.on_epoch_end()
+
+
+def wait_for_all() -> None:
+    """Returns when all processes have called it: what the first one has written is there."""
+    if not _together:
+        return
+    if backend.name() == "jax":
+        from jax.experimental import multihost_utils
+
+        multihost_utils.sync_global_devices("keras_transformer")
+    else:
+        gather(np.zeros(1, "float32"))
+
+
+def gather(array: Any) -> Any:
+    """The arrays of all processes, along a new first axis; with one process, `array` itself.
+
+    Args:
+        array: NumPy, of the same shape and dtype in all processes; None stays None.
+    """
+    if array is None or not _together:
+        return array
+    if backend.name() == "jax":
+        from jax.experimental import multihost_utils
+
+        return multihost_utils.process_allgather(array)
+    return ops.convert_to_numpy(_all_gather(ops.convert_to_tensor(array)))
+
+
+def own(gathered: Any) -> Any:
+    """The part of this process in what `gather` returned."""
+    return gathered[_index] if gathered is not None and _together else gathered
+
+
+def of_first_process(number: float) -> float:
+    """The number of the first process, so that all of them decide the same."""
+    return float(gather(np.float32(number))[0]) if _together else number
+
+
+def own_seed(seed: int) -> int:
+    """A seed for what each process of PyTorch draws for its own rows, such as dropout."""
+    return seed + _index * 2**32
+
+
+def any_process(condition: bool) -> bool:
+    """Whether a condition holds in one of the processes."""
+    return bool(gather(np.float32(condition)).any()) if _together else condition
+
+
+@contextlib.contextmanager
+def alone(model: keras.Model) -> Iterator[None]:
+    """Within it, this process uses or saves a model by itself, whatever the other ones do.
+
+    Args:
+        model: keras.Model that is trained on several devices; with one process nothing changes.
+    """
+    come_back = leave(model)
+    try:
+        yield
+    finally:
+        come_back()
+
+
+def leave(model: keras.Model) -> Callable[[], None]:
+    """From here on, this process uses a model by itself; see `alone`.
+
+    JAX holds a weight as one array of all processes, which one of them can neither read nor
+    compute with; but each of them has all of its values.
+
+    Returns:
+        Function that undoes it.
+    """
+    global _together
+    if not _together:
+        return lambda: None
+    _together, distribution = False, keras.distribution.distribution()
+    programs = "train_function", "test_function", "predict_function"
+    compiled = {name: getattr(model, name) for name in programs}
+    before = []
+    if backend.name() == "jax":
+        keras.distribution.set_distribution(None)
+        optimizer = getattr(model, "optimizer", None)
+        variables = [*model.variables, *(optimizer.variables if optimizer else ())]
+        variables += getattr(model, "metrics_variables", [])
+        for variable in {id(v): v for v in variables}.values():
+            before.append((variable, variable._value, variable._layout))
+            variable._value, variable._layout = _on_own_devices(variable.value), None
+        for name in programs:
+            setattr(model, name, None)
+
+    def come_back():
+        global _together
+        _together = True
+        for variable, value, layout in before:
+            variable._value, variable._layout = value, layout
+        if before:
+            keras.distribution.set_distribution(distribution)
+            for name, program in compiled.items():
+                setattr(model, name, program)
+
+    return come_back
+
+
+def _on_own_devices(value):
+    """A copy of an array that all processes have, on this one's first device."""
+    return value if value.is_fully_addressable else ops.convert_to_tensor(np.asarray(value))
+
+
+# Within a training step
+
+
+def whole_batch(mean: Any, weights: Any) -> Any:
+    """The mean over the tokens of all devices, from that over the tokens of this one.
+
+    TensorFlow and PyTorch sum the gradients over the devices, so that of each device is that of
+    its own part of the sum.
+
+    Args:
+        mean: float scalar, as Keras's reduction returns it: on TensorFlow divided by the number of
+            devices.
+        weights: float, the weights of the tokens of this device.
+
+    Returns:
+        float scalar; with one device `mean` itself. On PyTorch the same on all devices; on
+        TensorFlow one summand, which Keras adds to the others.
+    """
+    if backend.name() == "tensorflow":
+        import tensorflow as tf
+
+        context = tf.distribute.get_replica_context()
+        if context is None or context.num_replicas_in_sync == 1:
+            return mean
+        tokens = ops.sum(weights)
+        total = context.all_reduce("SUM", tokens)
+        return mean * ops.divide_no_nan(tokens * context.num_replicas_in_sync, total)
+    if backend.name() != "torch" or not _together:
+        return mean
+    tokens = ops.sum(weights)
+    own_part = mean * ops.divide_no_nan(tokens, _all_reduce(tokens))
+    # The value of the sum, and the gradient of the part.
+    return _all_reduce(own_part) + (own_part - own_part.detach())
+
+
+def gathered(*values: Any) -> tuple:
+    """On PyTorch, the values of the tokens of all processes, for metrics; else `values` themselves.
+
+    On JAX these are of all devices. TensorFlow adds what its devices have counted when it reads a
+    metric at the end of an epoch; until then the progress bar shows the mean of theirs.
+
+    Args:
+        *values: of the same shape, (tokens,), in all processes.
+
+    Returns:
+        Tuple of float32, (all tokens,).
+    """
+    if backend.name() != "torch" or not _together:
+        return values
+    return tuple(ops.ravel(_all_gather(ops.cast(value, "float32"))) for value in values)
+
+
+class SynchronizedGradients(keras.callbacks.Callback):
+    """On PyTorch, replaces each gradient by its sum over all processes, as it is computed.
+
+    `fit` of Keras knows nothing of torch.distributed. With `TokenCrossEntropy`, whose gradients are
+    parts of a sum, every process makes the updates of the whole batch. Elsewhere, and with one
+    process, it does nothing.
+    """
+
+    def on_train_begin(self, logs=None):
+        self._hooks = []
+        if backend.name() == "torch" and _together:
+            for variable in self.model.trainable_variables:
+                hook = variable.value.register_post_accumulate_grad_hook(_sum_gradient)
+                self._hooks.append(hook)
+
+    def on_train_end(self, logs=None):
+        for hook in self._hooks:
+            hook.remove()
+
+
+def _sum_gradient(parameter):
+    parameter.grad = _all_reduce(parameter.grad)
+
+
+def _all_reduce(tensor):
+    import torch
+
+    total = tensor.detach().clone()
+    torch.distributed.all_reduce(total)
+    return total
+
+
+def _all_gather(tensor):
+    import torch
+
+    tensor = tensor.detach().contiguous()
+    parts = [torch.empty_like(tensor) for _ in range(_number)]
+    torch.distributed.all_gather(parts, tensor)
+    return torch.stack(parts)
+
+
+# A process that is lost
+
+LOST_SIGNS = re.compile("gloo|nccl|coordination service|distributed service", re.IGNORECASE)
+LOST = (
+    "Another process of this training ended or did not answer ({reason}). Start all of them again "
+    "with --resume: training continues after the last checkpoint."
+)
+
+
+def end(sentence: str) -> NoReturn:
+    """Ends this process at once: an orderly end would wait for the one that is lost."""
+    print(sentence, file=sys.stderr, flush=True)
+    os._exit(1)
+
+
+def lost_process(error: BaseException) -> str | None:
+    """The sentence for an error by which a process learns that another one has ended.
+
+    Args:
+        error: what `fit` or a function of this module raised.
+
+    Returns:
+        str; None for any other error.
+    """
+    text = str(error)
+    is_lost = isinstance(error, (RuntimeError, ValueError)) and LOST_SIGNS.search(text)
+    if not (_together and is_lost):
+        return None
+    return LOST.format(reason=text.splitlines()[0].strip())

@@ -1,0 +1,91 @@
+"""Prepare a corpus, use a saved model or a finished run; every command explains itself.
+
+  keras-transformer translate --help
+
+KERAS_BACKEND=tensorflow, jax or torch selects the backend; it need not be the one that trained the
+model.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from .. import __version__
+from ..checks import option_names
+from . import average, check, evaluate, export, predict, prepare, translate
+from .files import load_task
+from .streams import standard_streams
+
+__all__ = ["load_task", "main"]
+
+COMMANDS = {
+    "translate": translate,
+    "predict": predict,
+    "evaluate": evaluate,
+    "average": average,
+    "export": export,
+    "check": check,
+    "prepare": prepare,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the command `keras-transformer`.
+
+    Args:
+        arguments: list of str, the name of a command and its options; None: those that the process
+            was started with.
+
+    Raises:
+        SystemExit: with code 1 and one sentence for what cannot be done; 2 for options that
+            do not exist or exclude each other; 130 for Control-C.
+    """
+    with standard_streams():
+        command, options = _parse(sys.argv[1:] if arguments is None else arguments)
+        try:
+            command.run(options)
+        except KeyboardInterrupt:
+            sys.exit(130)
+
+
+def _parse(arguments):
+    """The module of a command, and its options."""
+    summaries = (
+        f"  {name:11}{str(command.__doc__).splitlines()[0]}" for name, command in COMMANDS.items()
+    )
+    parser = _Parser(
+        prog="keras-transformer",
+        usage="%(prog)s COMMAND ...",
+        description=__doc__,
+        epilog="\n".join(["commands:", *summaries]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("command", choices=COMMANDS, metavar="COMMAND", help="one of those below")
+    name = parser.parse_args(arguments[:1]).command
+    command = COMMANDS[name]
+    parser = _Parser(
+        prog=f"keras-transformer {name}",
+        description=command.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(usage_error=parser.error)
+    command.add_options(parser)
+    try:
+        given = option_names(arguments[1:])
+    except ValueError as error:
+        parser.error(f"{error}")
+    parser.set_defaults(given=given)
+    # Subparsers would refuse MODEL --beams 4 TEXT.
+    return command, parser.parse_intermixed_args(arguments[1:])
+
+
+class _Parser(argparse.ArgumentParser):
+    """An error is one line; argparse writes the whole usage before it. No name may be cut short."""
+
+    def __init__(self, **kwargs):
+        super().__init__(allow_abbrev=False, **kwargs)
+        version = f"keras-transformer {__version__}"
+        self.add_argument("--version", action="version", version=version, help="version, and end")
+
+    def error(self, message):
+        self.exit(2, f"{self.prog}: {message.rstrip('.')}. See {self.prog} --help.\n")

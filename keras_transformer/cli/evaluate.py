@@ -1,0 +1,136 @@
+r"""Score a translation model on a test set: BLEU, chrF, perplexity, speed, worst sentences.
+
+  keras-transformer evaluate runs/en-de/model.keras --source test.en --reference test.de
+  keras-transformer evaluate runs/en-de/model.keras --source test.en.gz --reference test.de.gz \
+      --beams 5 --json scores.json --translations test.out --worst 10
+
+BLEU and chrF are those of sacreBLEU on the same files, blank lines included, with the signature
+that makes them comparable; use --tokenize zh for Chinese. Papers that report "tokenized,
+lower-cased BLEU" score text that was tokenized and lower-cased beforehand: train on such text, pass
+such files, and use --tokenize none. Perplexity is exp(nats / tokens) of the references, END tokens
+included, over the lines with text on both sides; a run of unknown characters, whose share is
+printed, is one token.
+"""
+
+import argparse
+import json
+import math
+import sys
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from .. import data, evaluation
+from ..atomic import write_text
+from ..checks import TextError
+from ..data.records import collect_complete
+from ..tasks import Translator
+from .files import MODEL, check_outputs, load_task
+from .lines import one_line
+from .translate import add_search_options
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options to a parser."""
+    add = parser.add_argument
+    add("model", metavar="MODEL", help=f"translation model: {MODEL}")
+    lines = "sentences, one per line, plain or compressed"
+    add("--source", required=True, metavar="FILE", help=lines)
+    add("--reference", required=True, metavar="FILE", help="their translations, line by line")
+    add_search_options(parser)
+    tokenize = "sacreBLEU tokenizer, such as 13a, zh or none (default: 13a)"
+    add("--tokenize", default="13a", metavar="NAME", help=tokenize)
+    add("--lowercase", action="store_true", help="case-insensitive BLEU and chrF")
+    worst = "number of sentences with the lowest chrF to show (default: 5)"
+    add("--worst", type=int, default=5, metavar="N", help=worst)
+    add("--json", metavar="FILE", help="JSON file for the scores")
+    add("--translations", metavar="FILE", help="text file for the translations, one per line")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Prints and writes scores; what could go wrong at the end is checked before the work."""
+    if options.worst < 0:
+        options.usage_error(f"--worst must be at least 0; received {options.worst}.")
+    check_outputs(options, ("json", "translations"), ("source", "reference"))
+    try:
+        evaluation.check_bleu_tokenizer(options.tokenize)
+        names = f"{options.source} and {options.reference}"
+        pairs = data.iterate_files(options.source, options.reference)
+        sources, references = collect_complete(data.Examples, pairs, names, drop=False)
+    except (ValueError, OSError, RuntimeError) as error:
+        sys.exit(f"{error}")
+    translator = load_task(options.model, Translator)
+    try:
+        complete = [n for n, pair in enumerate(zip(sources, references, strict=True)) if all(pair)]
+        numbers: Sequence[int] = complete  # of the lines, from 0
+        perplexity = _perplexity_of(
+            translator, [sources[n] for n in complete], [references[n] for n in complete]
+        )
+        numbers = range(len(sources))
+        translations, seconds = _timed_translations(translator, sources, options)
+    except TextError as error:
+        path = options.reference if error.name == "Translation" else options.source
+        sys.exit(f"{path}, line {numbers[error.number] + 1}: {error.problem}")
+    except ValueError as error:
+        sys.exit(f"{error}")
+    bleu = evaluation.bleu(translations, references, options.tokenize, options.lowercase)
+    chrf = evaluation.chrf(translations, references, options.lowercase)
+    print(f"BLEU {bleu}")
+    print(f"chrF {chrf}")
+    unknown = {
+        "source": translator.source_tokenizer.unknown_share(translator.normalized(sources)),
+        "reference": translator.target_tokenizer.unknown_share(translator.normalized(references)),
+    }
+    print(f"Perplexity of the references: {perplexity:.3f} per token")
+    print(
+        f"Unknown characters: {unknown['source']:.2%} of the sources, "
+        f"{unknown['reference']:.2%} of the references"
+    )
+    print(f"{len(sources)} sentences in {seconds:.1f} s, compilation included")
+    _print_worst(complete, sources, references, translations, options)
+    if options.translations is not None:
+        write_text(options.translations, "".join(f"{text}\n" for text in translations))
+    if options.json is not None:
+        scores = {
+            "bleu": bleu.value,
+            "bleu_signature": bleu.signature,
+            "chrf": chrf.value,
+            "chrf_signature": chrf.signature,
+            "perplexity": perplexity if math.isfinite(perplexity) else None,  # JSON has no NaN
+            "unknown_share": unknown,
+            "sentences": len(sources),
+            "seconds": seconds,
+            "sentences_per_second": len(sources) / seconds,
+        }
+        text = json.dumps(scores, indent=2, ensure_ascii=False, allow_nan=False)
+        write_text(options.json, f"{text}\n")
+
+
+def _timed_translations(translator, sources, options):
+    """The translations, one line each, and the seconds that they took."""
+    start = time.perf_counter()
+    translations = translator.translate(
+        sources, beams=options.beams, length_penalty=options.length_penalty
+    )
+    return [one_line(text) for text in translations], time.perf_counter() - start
+
+
+def _perplexity_of(translator, sources, references):
+    """exp(nats / tokens); infinite where a float cannot hold it."""
+    nats = -sum(translator.score(sources, references, length_penalty=0.0))
+    encoded = translator.target_tokenizer.encode(translator.normalized(references))
+    tokens = sum(len(ids) + 1 for ids in encoded)
+    with np.errstate(over="ignore"):
+        return float(np.exp(nats / tokens))
+
+
+def _print_worst(complete, sources, references, translations, options):
+    """Of the sentences without a blank side, those with the lowest chrF."""
+    scores = evaluation.sentence_chrf(translations, references, options.lowercase)
+    worst = sorted(complete, key=scores.__getitem__)[: options.worst]
+    for number in worst:
+        print(f"\nSentence {number + 1}, chrF {scores[number]:.1f}")
+        print(f"  source      {sources[number]}")
+        print(f"  reference   {references[number]}")
+        print(f"  translation {translations[number]}")

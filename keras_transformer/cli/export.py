@@ -1,0 +1,90 @@
+"""Export a model for another engine.
+
+  keras-transformer export runs/en-de/model.keras --format saved_model
+  keras-transformer export runs/en-de/model.keras --format ctranslate2 --quantize int8
+
+ctranslate2: translators and text generators, for the fastest decoding on CPUs and GPUs.
+saved_model: texts in, texts out, for TensorFlow and TensorFlow Serving.
+onnx: ids in, ids out, the search within the graph; for ONNX Runtime and others.
+litert: the same for phones and other small machines.
+keras: a .keras file, with --quantize float16 half as large, with int8 smaller still.
+marian: a translator as a folder for transformers.MarianMTModel.
+safetensors: the bare weights of any model, by name.
+
+docs/exporting.md compares them. saved_model, onnx and litert are written by TensorFlow, whichever
+backend trained the model.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+
+from .. import backend
+from ..atomic import check_folder
+from ..interchange import FORMATS, checked_format, export
+from ..tasks import pretrained
+from .files import MODEL, load_task
+
+AGAIN = "from keras_transformer.cli import main; main()"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options to a parser."""
+    add = parser.add_argument
+    add("model", metavar="MODEL", help=MODEL)
+    add("--format", choices=FORMATS, default="ctranslate2", help="format (default: ctranslate2)")
+    kinds = sorted({kind for format in FORMATS.values() for kind in format.quantizations})
+    add("--quantize", choices=kinds, help="number type of the weights (default: float32)")
+    add("--output", metavar="PATH", help="folder to write (default: MODEL.FORMAT)")
+    add("--overwrite", action="store_true", help="replacement of an earlier export")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Writes the model in the format."""
+    output = options.output
+    if output is None:
+        output = f"{options.model}.{options.format}"
+    try:
+        model = pretrained.find(options.model)
+        check_folder(output, "--output", options.overwrite, inputs=[model])
+        format = checked_format(options.format, options.quantize)
+        if format.backend not in (None, backend.name()):
+            _run_again(options, output, format)
+            return
+        task = load_task(options.model)
+        export(task, output, options.format, options.quantize, options.overwrite)
+    except (ValueError, ImportError) as error:
+        sys.exit(f"{error}")
+    print(f"{output} holds the model for {format.engine}.")
+
+
+def _run_again(options, output, format):
+    """Runs the same command in a process with the backend that the format needs."""
+    arguments = ["export", options.model, "--format", options.format, "--output", output]
+    arguments += ["--quantize", options.quantize] if options.quantize else []
+    arguments += ["--overwrite"] if options.overwrite else []
+    environment = {**os.environ, "KERAS_BACKEND": format.backend, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    done = subprocess.run(
+        [sys.executable, "-c", AGAIN, *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        errors="replace",
+    )
+    if done.returncode:
+        if "ImportError" in done.stderr or "ModuleNotFoundError" in done.stderr:
+            _check_installed(format)
+        reason = done.stderr.strip() or f"The process ended with {done.returncode}."
+        sys.exit(reason if "Traceback" in reason else reason.splitlines()[-1])
+    print(done.stdout.strip())
+
+
+def _check_installed(format):
+    test = f"import {format.backend}"
+    if subprocess.run([sys.executable, "-c", test], capture_output=True).returncode:
+        sys.exit(
+            f"The export for {format.engine} is written by TensorFlow, which is not installed; "
+            "install it with pip install tensorflow."
+        )

@@ -1,0 +1,77 @@
+"""Files of a command: the model to load, and outputs that must be writable."""
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+from ..atomic import check_files
+from ..tasks import Classifier, MaskFiller, Tagger, Task, TextGenerator, Translator, pretrained
+from ..tasks.saved_files import load
+
+MODEL = f".keras file, or one of {', '.join(pretrained.NAMES)}, which come with the package"
+TRAINING_SCRIPTS = {
+    Task: "scripts/train_*.py",
+    Translator: "scripts/train_translation.py",
+    Tagger: "scripts/train_tagger.py",
+    Classifier: "scripts/train_classifier.py",
+    TextGenerator: "scripts/train_language_model.py",
+    MaskFiller: "scripts/pretrain_words.py",
+}
+
+
+def load_task(path: str | os.PathLike, kind: type[Task] = Task) -> Task:
+    """Loads a task, or ends the process with one sentence.
+
+    Args:
+        path: the file, or a name in `keras_transformer.tasks.pretrained`.
+        kind: `Task`, or the subclass that the file must hold.
+
+    Raises:
+        SystemExit: the file is missing, damaged or foreign, or holds another task.
+    """
+    cure = f"Train one with {TRAINING_SCRIPTS[kind]}."
+    try:
+        task = load(path)
+    except (ValueError, FileNotFoundError) as error:
+        sys.exit(f"{error} {cure}")
+    if not isinstance(task, kind):
+        sys.exit(f"Expected a {kind.__name__}; {path} holds a {type(task).__name__}. {cure}")
+    return task
+
+
+def check_used(options: argparse.Namespace, unused: Mapping[str, str]) -> None:
+    """Ends the process if an option was given that this combination does not use.
+
+    Args:
+        options: those of the command.
+        unused: the options that are not used, by name, each with what it needs.
+
+    Raises:
+        SystemExit: one of them was given.
+    """
+    for name in options.given:
+        if name in unused:
+            option = "--" + name.replace("_", "-")
+            options.usage_error(f"{option} would not be used: it needs {unused[name]}.")
+
+
+def check_outputs(
+    options: argparse.Namespace, outputs: Sequence[str], inputs: Sequence[str] = ()
+) -> None:
+    """Ends the process before the work if a file could not or must not be written after it.
+
+    Args:
+        options: those of the command; "model" is also an input.
+        outputs: the names of those that name files to write.
+        inputs: the names of those that name files to read.
+
+    Raises:
+        SystemExit: see `atomic.check_files`.
+    """
+    read = {f"--{name}": getattr(options, name) for name in inputs}
+    read["the model"] = pretrained.find(options.model)
+    try:
+        check_files({f"--{name}": getattr(options, name) for name in outputs}, read)
+    except (ValueError, OSError) as error:
+        sys.exit(f"{error}")

@@ -1,0 +1,216 @@
+r"""Prepare a corpus that need not fit into memory: clean, tokenize, write shards of ids.
+
+  keras-transformer prepare corpora/en-de --source "news.*.en.gz" --target "news.*.de.gz" \
+      --vocabulary-size 32000
+  keras-transformer prepare corpora/more --pairs more.tsv --vocabulary-from corpora/en-de
+  zcat crawl.jsonl.gz | keras-transformer prepare corpora/crawl --pairs - --json-lines \
+      --vocabulary-from runs/en-de/model.keras
+  keras-transformer prepare corpora/books --texts "books/*.txt" treebank.conllu
+
+Then train with scripts/train_translation.py --prepared corpora/en-de, or for texts with
+scripts/train_language_model.py. A "-" is the standard input. Interrupted? Repeat the command: it
+continues after the last complete shard. docs/scale.md says what it costs.
+"""
+
+import argparse
+import functools
+import itertools
+import os
+import sys
+from typing import Any
+
+import numpy as np
+
+from .. import data
+from ..data.prepared.corpus import CORPUS_FILE, SIDES
+from ..data.prepared.preparation import DEFAULT_SAMPLE, FILES, read_tokenizer
+from ..ids import UNKNOWN
+from ..tokenizers.sentencepiece import MODEL_TYPES
+from .files import check_used, load_task
+
+SCANNED = 10_000  # examples in which unknown tokens are counted
+FILTERS = ("lowercase", "max_characters", "max_ratio", "unique")  # of pairs
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options to a parser."""
+    add = parser.add_argument
+    add("output", metavar="FOLDER", help="folder of the corpus")
+    files: Any = {"nargs": "+", "metavar": "FILE"}
+    add("--source", **files, help="sentences to translate from, one per line, plain or compressed")
+    add("--target", **files, help="their translations, line by line, as many files")
+    add("--pairs", **files, help="instead of both: columns separated by TAB; or .jsonl")
+    add(
+        "--texts",
+        **files,
+        help="instead of pairs: texts of a language model, one per line; or .conllu, .conll",
+    )
+    add("--json-lines", action="store_true", help="--pairs is JSON Lines, whatever its name")
+    sides = "columns of --pairs (default: 1 2), fields of .jsonl, languages of --dataset"
+    add("--sides", nargs=2, metavar=("FROM", "TO"), help=sides)
+    add("--dataset", metavar="NAME", help="dataset of tensorflow-datasets (tfds:NAME)")
+    add("--split", default="train", help="its split (default: train)")
+    add("--feature", metavar="NAME", help="its text, for a language model")
+    add("--data-dir", metavar="FOLDER", help="folder of tensorflow-datasets")
+    add("--download", action="store_true", help="download of the dataset if necessary")
+    add("--vocabulary", choices=MODEL_TYPES, default="bpe", help="tokenizer type (default: bpe)")
+    size = "maximum number of ids (default: all characters, or 8,000 subwords)"
+    add("--vocabulary-size", type=int, metavar="N", help=size)
+    separate = "one vocabulary per side instead of a shared one"
+    add("--separate-vocabularies", action="store_true", help=separate)
+    given = "vocabulary of a model (.keras), a corpus, or a SentencePiece model"
+    add("--vocabulary-from", metavar="PATH", help=given)
+    sample = f"examples to learn a vocabulary from (default: {DEFAULT_SAMPLE:,})"
+    add("--sample", type=int, default=DEFAULT_SAMPLE, metavar="N", help=sample)
+    forms = ("NFC", "NFKC", "none")
+    form = "Unicode normal form (default: NFC)"
+    add("--normalization", choices=forms, default="NFC", help=form)
+    add("--lowercase", action="store_true", help="lower case for both sides")
+    longest = "maximum length of a side, in characters (default: 1000)"
+    add("--max-characters", type=int, default=1000, metavar="N", help=longest)
+    add("--max-ratio", type=float, metavar="R", help="maximum ratio of the lengths of the sides")
+    add("--unique", action="store_true", help="removal of repeated pairs")
+    add(
+        "--processes", type=int, metavar="N", help="processes that tokenize (default: one per core)"
+    )
+    add("--overwrite", action="store_true", help="replacement of a corpus in the folder")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Writes the corpus, and prints what it holds."""
+    try:
+        read, kind, origin = _input(options)
+        check_used(options, _unused(options, kind))
+        if options.overwrite:
+            paths = [path for path in origin if isinstance(path, str)]
+            if options.vocabulary_from is not None:
+                paths += [
+                    options.vocabulary_from,
+                    os.path.join(options.vocabulary_from, CORPUS_FILE),
+                ]
+            FILES.check_inputs(options.output, paths)
+        corpus = data.prepare_corpus(
+            options.output,
+            read,
+            kind,
+            origin=origin,
+            files=() if options.dataset else origin,
+            # A pipe, such as the standard input or <(zcat FILE), cannot be read twice.
+            read_once=not options.dataset and not all(map(os.path.isfile, origin)),
+            tokenizers=_given_tokenizers(options, kind),
+            vocabulary_size=options.vocabulary_size,
+            model_type=options.vocabulary,
+            separate_vocabularies=options.separate_vocabularies,
+            sample=options.sample,
+            cleaning=_cleaning(options, kind),
+            num_processes=options.processes,
+            overwrite=options.overwrite,
+        )
+    except (ValueError, ImportError, OSError, RuntimeError) as error:
+        sys.exit(f"{error}")
+    tokens = " and ".join(f"{n:,}" for n in corpus.lengths.sum(axis=0, dtype="int64"))
+    sizes = " and ".join(
+        f"{each.vocabulary_size():,}" for each in dict.fromkeys(corpus.tokenizers())
+    )
+    print(
+        f"{options.output} holds {len(corpus):,} {corpus.kind} of {tokens} tokens in "
+        f"{len(corpus.shard_paths)} shards; vocabulary: {sizes} ids."
+    )
+    step = -(-len(corpus) // SCANNED)
+    ids = np.concatenate([ids for n in range(0, len(corpus), step) for ids in corpus[n]])
+    if share := np.mean(ids == UNKNOWN):
+        print(f"Unknown to the vocabulary: {share:.2%} of the tokens; a run of characters is one.")
+
+
+def _input(options):
+    """A function that reads the examples, their kind, and where they come from."""
+    given = [name for name in ("source", "pairs", "texts", "dataset") if getattr(options, name)]
+    if len(given) != 1 or bool(options.source) != bool(options.target):
+        options.usage_error("Give --source and --target, --pairs, --texts, or --dataset.")
+    if options.dataset:
+        return _dataset(options)
+    if options.texts:
+        paths = data.expand_files(options.texts)
+        lines = _chain(data.iterate_texts, [(path,) for path in paths])
+        return lambda: ((line,) for line in lines()), "texts", paths
+    if options.source:
+        sides = data.expand_files(options.source), data.expand_files(options.target)
+        if len(sides[0]) != len(sides[1]):
+            raise ValueError(
+                "--source and --target must have as many files; received "
+                f"{len(sides[0])} and {len(sides[1])}."
+            )
+        paths = [*sides[0], *sides[1]]
+        if paths.count("-") > 1:
+            raise ValueError("The standard input can be one file only; received it twice.")
+        return _chain(data.iterate_files, list(zip(*sides, strict=True))), "pairs", paths
+    paths = data.expand_files(options.pairs)
+    given = [(path, options.sides or (), options.json_lines) for path in paths]
+    return _chain(data.iterate_pair_file, given), "pairs", paths
+
+
+def _unused(options, kind):
+    """The options that these files do not use, each with what it needs."""
+    unused = {}
+    if kind == "texts":
+        unused |= dict.fromkeys((*FILTERS, "separate_vocabularies", "sides"), "pairs of texts")
+    if not options.pairs:
+        unused["json_lines"] = "--pairs"
+    if options.source:
+        unused["sides"] = "--pairs or --dataset"
+    if not options.dataset:
+        unused |= dict.fromkeys(("split", "feature", "data_dir", "download"), "--dataset")
+    if options.vocabulary_from:
+        learned = ("vocabulary", "vocabulary_size", "separate_vocabularies", "sample")
+        unused |= dict.fromkeys(learned, "a vocabulary to learn, without --vocabulary-from")
+    return unused
+
+
+def _chain(read, arguments):
+    """A function that reads files one after the other; their names are checked now."""
+    reads = [functools.partial(read, *each) for each in arguments]
+    for each in reads:
+        each()
+    return lambda: itertools.chain.from_iterable(each() for each in reads)
+
+
+def _dataset(options):
+    stored = {"data_dir": options.data_dir, "download": options.download}
+    name, split = options.dataset.removeprefix("tfds:"), options.split
+    origin = [options.dataset, split, options.sides, options.feature]
+    if options.feature:
+        read = functools.partial(data.iterate_text_split, name, split, options.feature, **stored)
+        return lambda: ((text,) for text in read()), "texts", origin
+    source, target = options.sides or (None, None)
+    read = functools.partial(data.iterate_split, name, split, source, target, **stored)
+    return read, "pairs", origin
+
+
+def _cleaning(options, kind):
+    names = ("normalization", *(FILTERS if kind == "pairs" else ()))
+    cleaning = {name: getattr(options, name) for name in names}
+    if cleaning["normalization"] == "none":
+        cleaning["normalization"] = None
+    return cleaning
+
+
+def _given_tokenizers(options, kind):
+    """The tokenizer of each side from --vocabulary-from; None without."""
+    path = options.vocabulary_from
+    if path is None:
+        return None
+    number = len(SIDES[kind])
+    if os.path.isdir(path):
+        tokenizers = data.Corpus(path).tokenizers()
+    elif path.endswith(".keras"):
+        task = load_task(path)
+        names = ("source_tokenizer", "target_tokenizer") if number == 2 else ("tokenizer",)
+        tokenizers = [getattr(task, name, None) for name in names]
+    else:
+        tokenizers = [read_tokenizer(path)] * number
+    if len(tokenizers) != number or None in tokenizers:
+        raise ValueError(
+            f"{path} holds no vocabulary for {kind}. Take it from a corpus of {kind}, or from a "
+            f"{'translator' if kind == 'pairs' else 'text generator'}."
+        )
+    return tokenizers

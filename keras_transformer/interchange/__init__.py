@@ -1,0 +1,5 @@
+"""Models for other engines and from other toolkits."""
+
+from .formats import FORMATS, Format, checked_format, export
+from .gpt2.importing import from_gpt2
+from .marian.importing import from_marian

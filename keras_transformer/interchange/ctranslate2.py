@@ -1,0 +1,205 @@
+"""CTranslate2: a fast engine for CPU and GPU in C++."""
+
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from keras import ops
+
+from ..generation.constraints import IMPOSSIBLE
+from ..ids import END, PADDING, START, UNKNOWN
+from ..layers.positions import sinusoids
+from ..models import LanguageModel, Transformer
+from ..tasks import Task, Translator
+from .tracing import imported
+from .vocabularies import write_vocabularies
+
+MAX_LENGTH = 1024  # rows of the sinusoid table, since CTranslate2 stores a table, not a formula
+
+
+def write(task: Task, folder: pathlib.Path, quantization: str | None = None) -> None:
+    """Writes a `Translator` or a `TextGenerator` for ctranslate2.Translator or .Generator.
+
+    CTranslate2 reads tokens, not text: encode with the vocabulary beside it, without END, which a
+    Translator adds; a Generator wants the START before a prompt. Taggers, classifiers and
+    mask fillers have no place in it: they read the characters of words by a convolution, for which
+    it has no layer.
+
+    Args, raises: see `keras_transformer.interchange.export`.
+    """
+    if isinstance(task, Translator):
+        spec = ctranslate2_spec(
+            task.transformer,
+            _all_tokens(task.source_tokenizer),
+            _all_tokens(task.target_tokenizer),
+            quantization,
+        )
+    else:
+        spec = generator_spec(task.model, _all_tokens(task.tokenizer), quantization)
+    spec.save(str(folder))
+    write_vocabularies(task, folder)
+
+
+def ctranslate2_spec(
+    transformer: Transformer,
+    source_tokens: Sequence[str],
+    target_tokens: Sequence[str],
+    quantization: str | None = None,
+) -> Any:
+    """The weights of a `Transformer` in the layout of CTranslate2.
+
+    Args:
+        transformer: `Transformer`.
+        source_tokens: list of str, the token of each id of the source vocabulary.
+        target_tokens: list of str, the same for the target vocabulary.
+        quantization: str, number type of the matrices, such as "int8"; None: float32, whatever the
+            dtype policy of the model.
+
+    Returns:
+        ctranslate2.specs.TransformerSpec, ready to be saved.
+
+    Raises:
+        ImportError: ctranslate2 is not installed.
+        ValueError: CTranslate2 lacks the activation.
+
+    Source: CTranslate2 4 (OpenNMT), specs/transformer_spec.py.
+    """
+    specs, options = _specs_and_options(transformer.config)
+    sizes = transformer.config.num_layers, transformer.config.num_heads
+    encoder = specs.TransformerEncoderSpec(*sizes, **options)
+    decoder = specs.TransformerDecoderSpec(*sizes, **options)
+    _copy_embedding(transformer.source_embedding, encoder.embeddings[0])
+    _copy_positions(transformer.source_positions, encoder, transformer.config)
+    _copy_stack(transformer.encoder, encoder)
+    _copy_decoder(transformer, transformer.target_embedding, transformer.target_positions, decoder)
+    spec = specs.TransformerSpec(encoder, decoder)
+    spec.register_source_vocabulary(list(source_tokens))
+    spec.register_target_vocabulary(list(target_tokens))
+    spec.config.decoder_start_token = target_tokens[START]
+    spec.config.add_source_eos = True
+    return _finished(spec, transformer.config, target_tokens, quantization)
+
+
+def generator_spec(
+    model: LanguageModel, tokens: Sequence[str], quantization: str | None = None
+) -> Any:
+    """The weights of a `LanguageModel` in the layout of CTranslate2.
+
+    Args:
+        model: `LanguageModel`.
+        tokens: list of str, the token of each id.
+        quantization: as in `ctranslate2_spec`.
+
+    Returns:
+        ctranslate2.specs.TransformerDecoderModelSpec, ready to be saved.
+
+    Raises: as `ctranslate2_spec`.
+    """
+    specs, options = _specs_and_options(model.config)
+    sizes = model.config.num_layers, model.config.num_heads
+    decoder = specs.TransformerDecoderSpec(*sizes, with_encoder_attention=False, **options)
+    _copy_decoder(model, model.embedding, model.positions, decoder)
+    spec = specs.TransformerDecoderModelSpec(decoder)
+    spec.register_vocabulary(list(tokens))
+    return _finished(spec, model.config, tokens, quantization)
+
+
+def _specs_and_options(config):
+    """CTranslate2's module of specifications, and the options of its stacks."""
+    specs = imported("ctranslate2", "CTranslate2").specs
+    names = {"silu": "SWISH", "gelu_tanh": "GELUTanh"}
+    activation = names.get(str(config.activation), str(config.activation).upper())
+    if activation not in specs.Activation.__members__:
+        known = ", ".join(specs.Activation.__members__).lower()
+        raise ValueError(
+            f"The export to CTranslate2 needs one of its activations ({known}); received "
+            f"activation={config.activation!r}. Train with relu."
+        )
+    options = dict(pre_norm=config.norm_first, activation=specs.Activation[activation])
+    if config.rotary:
+        options |= dict(rotary_dim=0, rotary_interleave=True)  # 0: the whole head
+    return specs, options
+
+
+def _finished(spec, config, tokens, quantization):
+    spec.config.unk_token = tokens[UNKNOWN]
+    spec.config.bos_token = tokens[START]
+    spec.config.eos_token = tokens[END]
+    spec.config.layer_norm_epsilon = config.layer_norm_epsilon
+    spec.validate()
+    spec.optimize(quantization=quantization)
+    return spec
+
+
+def _all_tokens(tokenizer):
+    return tokenizer.tokens(range(tokenizer.vocabulary_size()))
+
+
+def _copy_decoder(model, embedding, positions, spec):
+    _copy_embedding(embedding, spec.embeddings)
+    _copy_positions(positions, spec, model.config)
+    _copy_stack(model.decoder, spec)
+    _copy_embedding(embedding, spec.projection)
+    if model.logits_bias:
+        spec.projection.bias = _bias(model.logits_bias)
+
+
+def _copy_embedding(embedding, spec):
+    spec.weight = _array(embedding.embeddings)
+
+
+def _copy_positions(positions, spec, config):
+    if config.rotary:
+        return
+    table = sinusoids(MAX_LENGTH, config.d_model)
+    table = table if config.max_length is None else positions.positions
+    spec.position_encodings.encodings = _array(table)
+
+
+def _bias(layer):
+    """The bias of the logits, such that the engine never writes PADDING or START either."""
+    bias = _array(layer.bias)
+    bias[[PADDING, START]] = IMPOSSIBLE
+    return bias
+
+
+def _copy_stack(stack, spec):
+    spec.scale_embeddings = True  # by sqrt(d_model)
+    if stack.norm_first:
+        _copy_norm(stack.norm, spec.layer_norm)
+    for block, layer in zip(stack.blocks, spec.layer, strict=True):
+        _copy_self_attention(block.self_attention, layer.self_attention)
+        _copy_norm(block.self_attention_add_norm.norm, layer.self_attention.layer_norm)
+        if hasattr(layer, "attention"):
+            _copy_cross_attention(block.cross_attention, layer.attention)
+            _copy_norm(block.cross_attention_add_norm.norm, layer.attention.layer_norm)
+        _copy_dense([block.feed_forward.inner], layer.ffn.linear_0)
+        _copy_dense([block.feed_forward.outer], layer.ffn.linear_1)
+        _copy_norm(block.feed_forward_add_norm.norm, layer.ffn.layer_norm)
+
+
+def _copy_self_attention(attention, spec):
+    _copy_dense([attention.query, attention.key, attention.value], spec.linear[0])
+    _copy_dense([attention.output_projection], spec.linear[1])
+
+
+def _copy_cross_attention(attention, spec):
+    _copy_dense([attention.query], spec.linear[0])
+    _copy_dense([attention.key, attention.value], spec.linear[1])
+    _copy_dense([attention.output_projection], spec.linear[2])
+
+
+def _copy_dense(layers, spec):
+    """One product in place of several; CTranslate2 stores one row per output."""
+    spec.weight = np.concatenate([_array(layer.kernel).T for layer in layers])
+    spec.bias = np.concatenate([_array(layer.bias) for layer in layers])
+
+
+def _copy_norm(norm, spec):
+    spec.gamma = _array(norm.gamma)
+    spec.beta = _array(norm.beta)
+
+
+def _array(x):
+    return np.ascontiguousarray(ops.convert_to_numpy(ops.cast(x, "float32")))

@@ -1,0 +1,109 @@
+"""The formats of other engines: one module per format, each a folder.
+
+`export(load("runs/en-de/model.keras"), "en-de-onnx", "onnx")` does what the command
+`keras-transformer export` does.
+"""
+
+import importlib
+import os
+from typing import NamedTuple
+
+from .. import backend
+from ..atomic import atomic_folder, check_folder
+from ..checks import check
+from ..tasks import Task, TextGenerator, Translator
+
+
+class Format(NamedTuple):
+    """What a format can hold.
+
+    Args:
+        engine: str, what reads it.
+        tasks: classes of tasks that it can hold.
+        quantizations: names of the number types that weights can be stored in besides float32.
+        module: str, the module of this package that writes it, imported on demand. Its function
+            `write(task, folder, quantization)` fills an existing empty folder.
+        backend: str, the one backend that can write it; None: any.
+    """
+
+    engine: str
+    tasks: tuple[type[Task], ...]
+    quantizations: tuple[str, ...]
+    module: str
+    backend: str | None = None
+
+
+FORMATS = {
+    "ctranslate2": Format(
+        "CTranslate2",
+        (Translator, TextGenerator),
+        ("float16", "int16", "int8", "int8_float16"),
+        "ctranslate2",
+    ),
+    "saved_model": Format("TensorFlow", (Task,), (), "saved_model", "tensorflow"),
+    "onnx": Format("ONNX Runtime", (Task,), ("int8",), "onnx", "tensorflow"),
+    "litert": Format("LiteRT", (Task,), ("float16", "int8"), "litert", "tensorflow"),
+    "keras": Format("Keras", (Task,), ("float16", "int8"), "keras_file"),
+    "marian": Format("Hugging Face's MarianMTModel", (Translator,), (), "marian.exporting"),
+    "safetensors": Format("safetensors", (Task,), (), "safetensors"),
+}
+
+
+def export(
+    task: Task,
+    folder: str | os.PathLike,
+    format: str,
+    quantization: str | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Writes a task for another engine; the folder appears complete, or not at all.
+
+    Args:
+        task: such as a `Translator`.
+        folder: where the files go.
+        format: str, a name in `FORMATS`.
+        quantization: str, number type of the weights, such as "int8"; None: float32.
+        overwrite: bool, whether to replace a folder that holds an earlier export and nothing else.
+
+    Raises:
+        ImportError: A package that the format needs is not installed.
+        ValueError: The folder exists, or holds files of others; or the format cannot hold this task
+            or quantization, or it needs another backend.
+    """
+    to = checked_format(format, quantization)
+    kinds = " or ".join(kind.__name__ for kind in to.tasks)
+    check(isinstance(task, to.tasks), f"{format} can hold a {kinds}", task=type(task).__name__)
+    check(
+        to.backend in (None, backend.name()),
+        f"{format} is written with KERAS_BACKEND={to.backend}, whichever backend trained the model",
+        backend=backend.name(),
+    )
+    quantized = task.model.get_config()["quantized"]
+    check(
+        not quantized,
+        "Export the model as it was before it was quantized; a format has number types of its own",
+        quantized_layers=len(quantized),
+    )
+    check_folder(folder, overwrite=overwrite)
+    module = importlib.import_module(f".{to.module}", __package__)
+    with atomic_folder(folder, overwrite) as unfinished:
+        module.write(task, unfinished, quantization)
+
+
+def checked_format(format: str, quantization: str | None = None) -> Format:
+    """The format of a name.
+
+    Args:
+        format, quantization: see `export`.
+
+    Raises:
+        ValueError: There is no such format, or it cannot hold this quantization.
+    """
+    check(format in FORMATS, f"format must be one of {', '.join(FORMATS)}", format=format)
+    to = FORMATS[format]
+    check(
+        quantization in (None, *to.quantizations),
+        f"{format} can hold weights in float32 {' '.join(to.quantizations)}".rstrip(),
+        quantization=quantization,
+    )
+    return to

@@ -1,0 +1,248 @@
+"""What other engines compute: the graphs of a task, ids in, ids or probabilities out.
+
+A graph is a function of tensors for any batch and any length. It is the same code that the task
+itself runs; an engine traces it within `backend.portable()`.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from keras import ops
+
+from ..generation import Decoding
+from ..generation.beam_search import BeamSearch
+from ..generation.constraints import Constraints
+from ..generation.sampling import GreedySearch
+from ..ids import END, PADDING
+from ..layers.cache import Cache
+from ..models.transformer import Memory
+from ..tasks import Task, TextGenerator, Translator
+
+MORE_BEAMS = 4  # of the second search, if the task's own is greedy
+
+
+class Graph(NamedTuple):
+    """A function to be traced.
+
+    Args:
+        function: takes tensors by the names of `inputs`, and returns a dict of tensors.
+        inputs: dict from a name to (shape, dtype); None in a shape: any number.
+    """
+
+    function: Callable[..., dict[str, Any]]
+    inputs: dict[str, tuple[tuple, str]]
+
+
+def graphs_of(task: Task) -> dict[str, Graph]:
+    """The graphs that make a task, by the names of their files.
+
+    Args:
+        task: any task.
+
+    Returns:
+        A `Translator` has "greedy" and "beam4" (or the beams of its own config), from source_ids
+        to ids; a `TextGenerator` "generate", from prompt_ids and max_tokens to ids; the others
+        "probabilities", from word_ids and character_ids.
+    """
+    if isinstance(task, Translator):
+        names = {"greedy": 1, f"beam{beams_of(task)}": beams_of(task)}
+        inputs = {"source_ids": ((None, None), "int32")}
+        return {name: Graph(translation(task, beams), inputs) for name, beams in names.items()}
+    if isinstance(task, TextGenerator):
+        inputs = {"prompt_ids": ((None, None), "int32"), "max_tokens": ((), "int32")}
+        return {"generate": Graph(continuation(task), inputs)}
+    characters = task.vocabulary.max_characters
+    inputs = {
+        "word_ids": ((None, None), "int32"),
+        "character_ids": ((None, None, characters), "int32"),
+    }
+    return {"probabilities": Graph(probabilities(task), inputs)}
+
+
+def in_float32(task: Task) -> Task:
+    """The task, or a copy of it if its model computes in another type; engines lack bfloat16."""
+    old, first = task.model, task.parts[0]
+    policy = old.dtype_policy
+    if {policy.compute_dtype, policy.variable_dtype} == {"float32"}:
+        return task
+    options = {name: getattr(task, name) for name in (*task.parts, *task.settings)}
+    if isinstance(task, Translator):
+        options["config"] = task.config
+    return type(task)(**{**options, first: old.copy(dtype="float32")})
+
+
+def beams_of(translator: Translator) -> int:
+    """The width of the beam search that is exported beside the greedy one."""
+    return translator.config.beams if translator.config.beams > 1 else MORE_BEAMS
+
+
+def translation(translator: Translator, beams: int) -> Callable:
+    """A search with the limits of `translator.config`; an empty source has an empty translation.
+
+    Args:
+        translator: `Translator`.
+        beams: int, 1: greedy decoding.
+
+    Returns:
+        Function of source_ids, int32, (batch, source length), END included, padded with 0. Its
+        "ids" are int32, (batch, length): the best translations, END included, padded with 0.
+    """
+    # A table, so that floats are rounded by NumPy alone. Rows of no tokens, or END alone: 0.
+    shortest, longest = translator.length_limits(np.arange(translator.longest_input + 1))
+    longest[:2] = 0
+    decoding = Decoding(translator.transformer)
+
+    def function(source_ids):
+        lengths = _count(source_ids)
+        constraints = Constraints(ops.take(longest, lengths), ops.take(shortest, lengths))
+        if beams == 1:
+            return {"ids": decoding.graph(GreedySearch(), source_ids, constraints)}
+        alpha = ops.convert_to_tensor(translator.config.length_penalty, "float32")
+        found = decoding.graph(BeamSearch(beams), source_ids, constraints, alpha)
+        return {"ids": found.ids[:, 0]}
+
+    return function
+
+
+def encoder_and_step(translator: Translator) -> dict[str, Graph]:
+    """The two parts of a search, for engines that bring a loop of their own.
+
+    Returns:
+        "encoder", from source_ids to the mask of the source and the keys and values of the memory;
+        "step", from these, the caches, the ids and their position to logits and "longer_" caches.
+        Caches start with a length of 0.
+    """
+    model = translator.transformer
+    blocks = model.decoder.blocks
+    config = model.config
+    width = config.d_model // config.num_heads
+    keys = (None, config.num_heads, width, None)
+    values = (None, config.num_heads, None, width)
+
+    def shapes(kind):
+        names = _entry_names(kind, len(blocks))
+        return {
+            name: (keys if "keys" in name else values, "float32") for pair in names for name in pair
+        }
+
+    def encoder(source_ids):
+        memory = model.encode(source_ids)
+        entries = _named("memory", model.cache_memory(memory).values())
+        return {"source_mask": memory.mask, **entries}
+
+    def step(ids, position, source_mask, **entries):
+        paths = [block.cross_attention.path for block in blocks]
+        of_memory = _unnamed("memory", paths, entries)
+        decoded = _unnamed("cache", [block.self_attention.path for block in blocks], entries)
+        cache = Cache(decoded, of_memory, position, ops.expand_dims(position, 0))
+        # The cross-attention finds keys and values by its path: the states are not read again.
+        memory = Memory(ops.zeros((1, 1, config.d_model)), source_mask)
+        logits = model.decode(ids, memory, cache=cache)
+        return {"logits": logits[:, 0], **_named("longer_cache", cache.decoded.values())}
+
+    inputs = {
+        "ids": ((None, 1), "int32"),
+        "position": ((), "int32"),
+        "source_mask": ((None, 1, None), "bool"),
+        **shapes("memory"),
+        **shapes("cache"),
+    }
+    source = {"source_ids": ((None, None), "int32")}
+    return {"encoder": Graph(encoder, source), "step": Graph(step, inputs)}
+
+
+def continuation(generator: TextGenerator) -> Callable:
+    """Greedy decoding, window by window, as `TextGenerator.generate` continues prompts.
+
+    Args:
+        generator: `TextGenerator`.
+
+    Returns:
+        Function of prompt_ids, int32, (batch, length), padded with 0, and max_tokens, int32
+        scalar. Its "ids" are int32, (batch, length + max_tokens): prompts with their
+        continuations, padded with 0.
+    """
+    longest = generator.longest_input
+    decoding = Decoding(generator.model)
+
+    def function(prompt_ids, max_tokens):
+        batch = ops.shape(prompt_ids)[0]
+        goals = _count(prompt_ids) + max_tokens
+        ids = ops.concatenate([prompt_ids, ops.zeros((batch, max_tokens), "int32")], axis=1)
+        columns = ops.arange(ops.shape(ids)[1], dtype="int32")
+
+        def done(ids):
+            return ops.logical_or(_count(ids) >= goals, ops.any(ops.equal(ids, END), axis=1))
+
+        def next_window(ids):
+            lengths = _count(ids)
+            first = ops.where(lengths < longest, 0, lengths - longest // 2)  # of the window
+            known = lengths - first
+            sizes = ops.minimum(known + goals - lengths, longest)
+            sizes = ops.where(done(ids), 0, sizes)
+            own = ops.arange(ops.max(sizes), dtype="int32")
+            there = ops.minimum(ops.expand_dims(first, 1) + own, columns[-1])
+            is_known = own < ops.expand_dims(ops.minimum(known, sizes), 1)
+            prefix = ops.where(is_known, ops.take_along_axis(ids, there, axis=1), PADDING)
+            shortest = None if generator.append_end else sizes  # END is never written
+            constraints = Constraints(sizes, shortest, prefix)
+            answers = decoding.graph(GreedySearch(), None, constraints)
+
+            own = columns - ops.expand_dims(first, 1)
+            is_new = ops.logical_and(
+                own >= ops.expand_dims(known, 1), own < ops.expand_dims(sizes, 1)
+            )
+            own = ops.clip(own, 0, ops.shape(answers)[1] - 1)
+            return ops.where(is_new, ops.take_along_axis(answers, own, axis=1), ids)
+
+        (ids,) = ops.while_loop(
+            lambda ids: ops.logical_not(ops.all(done(ids))), lambda ids: (next_window(ids),), (ids,)
+        )
+        return {"ids": ids}
+
+    return function
+
+
+def probabilities(task: Any) -> Callable:
+    """The probability of each label.
+
+    Args:
+        task: `Tagger`, `Classifier` or `MaskFiller`.
+
+    Returns:
+        Function of word_ids, int32, (batch, length), and character_ids, int32, (batch, length,
+        characters). Its "probabilities" are float32, (batch, length, labels), or (batch, labels)
+        for a `Classifier`.
+    """
+
+    def function(word_ids, character_ids):
+        logits = task.model({"word_ids": word_ids, "character_ids": character_ids})
+        return {"probabilities": ops.softmax(logits[..., 1:])}  # padding is no label
+
+    return function
+
+
+def _count(ids):
+    """int32, (batch,): the ids of each row that are not padding."""
+    return ops.sum(ops.cast(ops.not_equal(ids, PADDING), "int32"), axis=1)
+
+
+def _entry_names(kind, number):
+    return [(f"{kind}_keys_{n}", f"{kind}_values_{n}") for n in range(1, number + 1)]
+
+
+def _named(kind, entries):
+    """The keys and values of each layer as one dict."""
+    named = {}
+    for names, pair in zip(_entry_names(kind, len(entries)), entries, strict=True):
+        named.update(zip(names, pair, strict=True))
+    return named
+
+
+def _unnamed(kind, paths, named):
+    """The inverse of `_named`: `Entries` of a cache."""
+    names = _entry_names(kind, len(paths))
+    return {
+        path: (named[key], named[value]) for path, (key, value) in zip(paths, names, strict=True)
+    }

@@ -1,0 +1,35 @@
+"""LiteRT (once TensorFlow Lite): one file per search, for phones and other small machines.
+
+A graph takes and returns ids, as in ONNX; vocabularies or words lie beside it.
+"""
+
+import pathlib
+import tempfile
+
+from ..tasks import Task
+from .graphs import graphs_of, in_float32
+from .tracing import frozen, imported, quiet, save
+from .vocabularies import write_vocabularies
+
+
+def write(task: Task, folder: pathlib.Path, quantization: str | None = None) -> None:
+    """Writes the graphs of a task: see `graphs.graphs_of`.
+
+    With "float16" weights are stored in 16 bits; with "int8" matrices are stored in 8 bits and
+    multiplied by numbers rounded to 8 bits as they come ("dynamic range").
+
+    Args, raises: see `keras_transformer.interchange.export`.
+    """
+    tf = imported("tensorflow", "LiteRT")
+    for name, graph in graphs_of(in_float32(task)).items():
+        with quiet(), tempfile.TemporaryDirectory() as saved:
+            module, concrete = tf.Module(), frozen(graph)
+            module.function = concrete
+            save(module, saved, concrete)
+            converter = tf.lite.TFLiteConverter.from_saved_model(saved)
+            if quantization:
+                converter.optimizations = [tf.lite.Optimize.DEFAULT]
+            if quantization == "float16":
+                converter.target_spec.supported_types = [tf.float16]
+            (folder / f"{name}.tflite").write_bytes(converter.convert())
+    write_vocabularies(task, folder)

@@ -1,0 +1,1 @@
+"""Models of Marian and of the Opus project."""

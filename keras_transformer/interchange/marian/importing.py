@@ -1,0 +1,181 @@
+"""Marian: the translation models of Opus-MT, as Hugging Face distributes them."""
+
+import os
+from typing import Any
+
+import numpy as np
+from keras import ops
+
+from ...layers.positions import sinusoids
+from ...models import Transformer
+from ...models.configuration import GenerationConfig, TransformerConfig
+from ...tasks import Translator
+from ..files import Settings, check_folder, open_weights
+from .vocabulary import read_joint_vocabulary
+from .weights import EMBEDDINGS, LOGITS_BIAS, POSITIONS, alternating, in_halves, marian_weights
+
+CONFIG, GENERATION_CONFIG = "config.json", "generation_config.json"
+LAYER_NORM_EPSILON = 1e-5  # of PyTorch; Hugging Face's Marian has no other
+ACTIVATIONS = {  # in Hugging Face's words and in Keras's
+    "swish": "silu",
+    "silu": "silu",
+    "relu": "relu",
+    "gelu": "gelu",
+    "tanh": "tanh",
+}
+UNWRITTEN = -100.0  # logit of ids that Marian lacks: probability 0, and no harm to label smoothing
+LENGTH_PENALTY_RATIO = 1.25  # (5 + 20) / 20: the same slope at 20 tokens, see `from_marian`
+
+
+def from_marian(folder: str | os.PathLike, dtype: Any = None) -> Translator:
+    """A `Translator` from the folder of a MarianMT or Opus-MT model.
+
+        translator = importing.from_marian("opus-mt-en-de")
+        translator.save("en-de.keras")
+
+    The folder holds config.json, source.spm, target.spm, vocab.json, the weights in
+    model.safetensors (or its shards) or pytorch_model.bin, and perhaps generation_config.json.
+    Nothing of it is run. The logits are those of `transformers.MarianMTModel` to about 1e-5, and so
+    are the translations by greedy decoding, and by beam search without a length penalty. A model of
+    several target languages takes its token before the text: ">>fra<< Hello".
+
+    Args:
+        folder: path of the folder.
+        dtype: name or keras.DTypePolicy of all layers; None: the global policy.
+
+    Returns:
+        `Translator`. Beam width and length penalty are those of the folder.
+
+    Raises:
+        FileNotFoundError: The folder or one of its files does not exist.
+        ImportError: A package that reads one of them is not installed.
+        ValueError: A file is damaged, or the model is one that a `Transformer` cannot express.
+
+    Source: Junczys-Dowmunt et al. 2018 (Marian); Tiedemann and Thottingal 2020 (Opus-MT).
+    Departs: transformers divides a log-probability by length^a, this package by
+        ((5 + length) / 6)^b (Wu et al. 2016); b = 1.25 a has the same slope at 20 tokens. Its
+        search may stop before the best hypothesis is certain (early_stopping). Its limit for the
+        length is a number of tokens, at which it forces an end; here it is `max_length_ratio`.
+        Here no translation is empty, and padding is never written, with bad_words_ids or without.
+    """
+    folder = check_folder(folder)
+    settings = Settings(folder / CONFIG)
+    config = _model_config(settings)
+    padding = settings.integer("pad_token_id", 0)
+    settings.is_one_of("decoder_start_token_id", padding)
+    vocabulary = read_joint_vocabulary(folder, settings.integer("eos_token_id", 0), padding)
+    settings.is_one_of("vocab_size", max(vocabulary.rows) + 1)
+    search = folder / GENERATION_CONFIG
+    generation_config = _generation_config(
+        Settings(search) if search.exists() else settings, padding
+    )
+    values = _read_weights(open_weights(folder), settings, config, vocabulary)
+    transformer = Transformer(len(vocabulary.rows), config=config, dtype=dtype)
+    for variable, value in zip(_variables(transformer), values, strict=True):
+        variable.assign(value)
+    return Translator(
+        transformer,
+        vocabulary.source_tokenizer,
+        vocabulary.target_tokenizer,
+        config=generation_config,
+    )
+
+
+def _model_config(settings):
+    """The `TransformerConfig` that config.json describes."""
+    settings.is_one_of("model_type", "marian")
+    for key in (
+        "normalize_before",
+        "normalize_embedding",
+        "add_final_layer_norm",
+        "add_bias_logits",
+    ):
+        settings.is_one_of(key, False, default=False)
+    for key in (
+        "static_position_embeddings",
+        "share_encoder_decoder_embeddings",
+        "tie_word_embeddings",
+        "is_encoder_decoder",
+    ):
+        settings.is_one_of(key, True, default=True)
+    settings.is_one_of("scale_embedding", True)
+    settings.is_one_of("activation_dropout", 0, 0.0, default=0.0)
+    settings.is_one_of("decoder_vocab_size", None, settings.integer("vocab_size"))
+    sizes = {}
+    for name, key in (
+        ("num_layers", "layers"),
+        ("num_heads", "attention_heads"),
+        ("d_ff", "ffn_dim"),
+    ):
+        sizes[name] = settings.integer(f"encoder_{key}")
+        settings.is_one_of(f"decoder_{key}", sizes[name])  # ours has one size for both
+    activation = settings.is_one_of("activation_function", *ACTIVATIONS)
+    try:
+        return TransformerConfig(
+            d_model=settings.integer("d_model"),
+            dropout=settings.number("dropout", 0.1),
+            attention_dropout=settings.number("attention_dropout", 0.0),
+            activation=ACTIVATIONS[activation],
+            layer_norm_epsilon=LAYER_NORM_EPSILON,
+            logits_bias=True,
+            **sizes,
+        )
+    except ValueError as error:
+        raise ValueError(f"{settings.path}: {error}") from None
+
+
+def _generation_config(settings, padding):
+    """The `GenerationConfig` that comes closest to theirs."""
+    beams = settings.integer("num_beams") if "num_beams" in settings.values else 1
+    penalty = settings.number("length_penalty", 1.0)
+    settings.is_one_of("bad_words_ids", None, [[padding]])
+    return GenerationConfig(beams=beams, length_penalty=LENGTH_PENALTY_RATIO * penalty)
+
+
+def _read_weights(weights, settings, config, vocabulary):
+    """The values of `_variables`, in their order; nothing may be left over.
+
+    They are read before a model is made, so that no size is believed that the file does not have.
+    """
+    shape = settings.integer("vocab_size"), config.d_model
+    name = next((each for each in EMBEDDINGS if each in weights), EMBEDDINGS[0])
+    embedding = weights.take(name, shape)
+    for tied in EMBEDDINGS:
+        if tied in weights and not np.array_equal(weights.take(tied, shape), embedding):
+            raise ValueError(
+                f"{weights.path}: expected one matrix for embeddings and logits; {tied} differs "
+                f"from {name}."
+            )
+    bias = weights.take(LOGITS_BIAS, (1, shape[0]))[0]
+    embedding, bias = alternating(embedding, 1)[vocabulary.rows], bias[vocabulary.rows]
+    bias[vocabulary.unwritten] = UNWRITTEN
+    embedding[vocabulary.unwritten[0]] = 0.0  # padding
+    values = [embedding, bias]
+    values += [
+        each.to_ours(weights.take(each.theirs, each.shape)) for each in marian_weights(config)
+    ]
+    for name in POSITIONS:  # in files of old
+        if name in weights:
+            _check_positions(weights, name, settings.integer("max_position_embeddings"), config)
+    if weights.names:
+        raise ValueError(
+            f"{weights.path}: expected the weights of a MarianMTModel; it also holds "
+            f"{weights.names[0]}."
+        )
+    return values
+
+
+def _check_positions(weights, name, length, config):
+    """Refuses a table of positions that are not the sinusoids which ours computes."""
+    table = weights.take(name, (length, config.d_model))
+    expected = in_halves(ops.convert_to_numpy(sinusoids(length, config.d_model)), 1)
+    if not np.allclose(table, expected, atol=1e-2):
+        raise ValueError(f"{weights.path}: expected {name} to be sinusoids; it was trained.")
+
+
+def _variables(transformer):
+    """The weights of a `Transformer`: embedding, bias of the logits, then all of the table."""
+    yield transformer.source_embedding.embeddings
+    yield transformer.logits_bias.bias
+    for each in marian_weights(transformer.config):
+        yield each.variable(transformer)

@@ -1,0 +1,112 @@
+"""ONNX: one graph per search, for ONNX Runtime and other engines.
+
+A graph takes and returns ids; vocabularies or words lie beside it. docs/exporting.md shows
+the programs that run it.
+"""
+
+import contextlib
+import os
+import pathlib
+import types
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..tasks import Task, Translator
+from .graphs import encoder_and_step, graphs_of, in_float32
+from .tracing import imported, quiet, traced
+from .vocabularies import write_vocabularies
+
+OPSET = 18
+
+
+def write(task: Task, folder: pathlib.Path, quantization: str | None = None) -> None:
+    """Writes the graphs of a task: see `graphs.graphs_of`.
+
+    A `Translator` is also written as "encoder" and "step", for loops outside the graph. With
+    "int8", matrices are stored in 8 bits and multiplied by numbers rounded to 8 bits as they come.
+
+    Args, raises: see `keras_transformer.interchange.export`.
+    """
+    with same_environment():  # it sets TF_CPP_MIN_LOG_LEVEL
+        tf2onnx = imported("tf2onnx.convert", "ONNX", "tf2onnx onnx")
+    onnx = imported("onnx", "ONNX")
+    if quantization:
+        imported("onnxruntime.quantization", "ONNX in int8", "onnxruntime")
+    task = in_float32(task)
+    graphs = graphs_of(task)
+    if isinstance(task, Translator):
+        graphs |= encoder_and_step(task)
+    for name, graph in graphs.items():
+        path = folder / f"{name}.onnx"
+        with quiet():
+            concrete = traced(graph)
+            function = types.SimpleNamespace(get_concrete_function=lambda c=concrete: c)
+            handlers = {"Erfc": (_convert_erfc, [])}
+            model, _ = tf2onnx.from_function(function, (), opset=OPSET, custom_op_handlers=handlers)
+            _share_constants_with_loops(model.graph)
+            onnx.save(model, path)
+            if quantization:
+                _quantize(path)
+    write_vocabularies(task, folder)
+
+
+@contextlib.contextmanager
+def same_environment() -> Iterator[None]:
+    """Undoes changes of environment variables, which an import may make."""
+    before = dict(os.environ)
+    try:
+        yield
+    finally:
+        for added in os.environ.keys() - before.keys():
+            del os.environ[added]
+        os.environ.update(before)
+
+
+def _convert_erfc(context, node, name, arguments):
+    """erfc(x) = 1 - erf(x), in GELU; ONNX has erf alone."""
+    node.type = "Erf"
+    one = context.make_const(f"{name}/one", np.array(1, "float32")).output[0]
+    context.insert_new_node_on_output("Sub", node.output[0], inputs=[one, node.output[0]])
+
+
+def _quantize(path):
+    """Weights as int8, those of the steps of a search included."""
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    whole = path.with_suffix(".float32")
+    path.rename(whole)
+    options = {"EnableSubgraph": True}
+    quantize_dynamic(whole, path, weight_type=QuantType.QInt8, extra_options=options)
+    whole.unlink()
+
+
+def _share_constants_with_loops(graph):
+    """Loops read what never changes in them, such as weights, from the graph around them.
+
+    tf2onnx hands it from step to step: engines then take weights for variables, which they neither
+    prepare for their products nor quantize.
+    """
+    for loop in graph.node:
+        bodies = [attribute.g for attribute in loop.attribute if attribute.name == "body"]
+        for body in bodies:
+            taken = {name for node in graph.node for name in node.input}
+            taken |= {output.name for output in graph.output}
+            for number in reversed(range(len(body.output) - 1)):  # after the condition
+                given, returned = body.input[2 + number].name, body.output[1 + number].name
+                if given == returned and loop.output[number] not in taken:
+                    _rename(body, given, loop.input[2 + number])
+                    for names in (loop.input, body.input):
+                        del names[2 + number]
+                    del body.output[1 + number], loop.output[number]
+            _share_constants_with_loops(body)
+
+
+def _rename(graph, old, new):
+    """Renames a value wherever nodes read it."""
+    for node in graph.node:
+        for number, name in enumerate(node.input):
+            if name == old:
+                node.input[number] = new
+        for attribute in node.attribute:
+            _rename(attribute.g, old, new)

@@ -1,0 +1,13 @@
+"""The paper's layers, from masks to stacks of blocks."""
+
+from .attention import MultiHeadAttention, attention_scores, scaled_dot_product_attention
+from .blocks import AddNorm, Decoder, DecoderBlock, Encoder, EncoderBlock, FeedForward
+from .cache import Cache
+from .embeddings import LogitsBias, TokenEmbedding, WordEmbedding
+from .masks import look_ahead_mask, padding_mask
+from .positions import (
+    LearnedPositionalEncoding,
+    PositionalEncoding,
+    apply_rotary_embedding,
+    sinusoids,
+)

@@ -1,0 +1,414 @@
+"""Feed-forward network, Add & Norm, and the two blocks of Figure 1, alone and in stacks of N."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import keras
+
+from ..backend import Linear, rematerialize
+from ..checks import check_above_0, check_at_least, check_rates
+from . import activations
+from .attention import MultiHeadAttention
+
+EPSILON = 1e-6  # of layer normalization, as in the authors' code; Keras's default is 1e-3
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class FeedForward(keras.layers.Layer):
+    """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2, at every position alike.
+
+    Args:
+        d_ff: int, width of the inner layer.
+        activation: name or function, between the two layers.
+        dropout: float in [0, 1), dropout rate on the inner layer.
+
+    Call arguments:
+        x: float, (batch, length, d_model).
+
+    Returns:
+        float, (batch, length, d_model).
+
+    Source: Vaswani et al. 2017, section 3.3, equation 2.
+    """
+
+    def __init__(
+        self,
+        d_ff: int,
+        activation: str | Callable = "relu",
+        dropout: float = 0.0,
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        check_at_least(1, d_ff=d_ff)
+        check_rates(dropout=dropout)
+        self.d_ff = d_ff
+        self.activation = activations.get(activation)
+        self.dropout = dropout
+
+    def build(self, x_shape):
+        dtype = self.dtype_policy
+        self.inner = Linear(self.d_ff, self.activation, dtype=dtype, name="inner")
+        self.inner_dropout = keras.layers.Dropout(self.dropout, dtype=dtype)
+        self.outer = Linear(x_shape[-1], dtype=dtype, name="outer")
+        self.inner.build(x_shape)
+        self.outer.build((*x_shape[:-1], self.d_ff))
+
+    def call(self, x):
+        return self.outer(self.inner_dropout(self.inner(x)))
+
+    def compute_output_shape(self, x_shape):
+        return x_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "d_ff": self.d_ff,
+            "activation": activations.serialize(self.activation),
+            "dropout": self.dropout,
+        }
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class AddNorm(keras.layers.Layer):
+    """LayerNorm(x + Dropout(Sublayer(x))): the residual connection around every sublayer.
+
+    Args:
+        dropout: float in [0, 1), dropout rate on the output of the sublayer.
+        norm_first: bool, False: post-norm as in the paper; True: pre-norm, which normalizes the
+            input of the sublayer instead: x + Dropout(Sublayer(LayerNorm(x))).
+        layer_norm_epsilon: float above 0, added to the variance.
+
+    Call arguments:
+        x: float, (batch, length, d_model).
+        sublayer: function of x, passed by keyword: a layer, or a lambda that calls one.
+
+    Returns:
+        float, (batch, length, d_model).
+
+    Source: Vaswani et al. 2017, sections 3.1 and 5.4; pre-norm: Xiong et al. 2020.
+    """
+
+    def __init__(
+        self,
+        dropout: float = 0.0,
+        norm_first: bool = False,
+        layer_norm_epsilon: float = EPSILON,
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        check_rates(dropout=dropout)
+        self.dropout = dropout
+        self.norm_first = norm_first
+        self.layer_norm_epsilon = layer_norm_epsilon
+
+    def build(self, x_shape):
+        dtype = self.dtype_policy
+        self.norm = _layer_norm(self.layer_norm_epsilon, dtype)
+        self.norm.build(x_shape)
+        self.output_dropout = keras.layers.Dropout(self.dropout, dtype=dtype)
+
+    def call(self, x, sublayer):
+        if self.norm_first:
+            return x + self.output_dropout(sublayer(self.norm(x)))
+        return self.norm(x + self.output_dropout(sublayer(x)))
+
+    def compute_output_shape(self, x_shape):
+        return x_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "dropout": self.dropout,
+            "norm_first": self.norm_first,
+            "layer_norm_epsilon": self.layer_norm_epsilon,
+        }
+
+
+def _layer_norm(epsilon, dtype):
+    check_above_0(layer_norm_epsilon=epsilon)
+    return keras.layers.LayerNormalization(epsilon=epsilon, dtype=dtype, name="norm")
+
+
+class Block(keras.layers.Layer):
+    """The options of `EncoderBlock` and `DecoderBlock`, and how both make their sublayers.
+
+    Args:
+        num_heads: int, h; it must divide d_model, the width of the input.
+        d_ff: int, inner width of the feed-forward network.
+        dropout: float in [0, 1), dropout rate on the output of each sublayer (section 5.4).
+        attention_dropout: float in [0, 1), dropout rate on the attention weights.
+        activation: name or function, in the feed-forward network.
+        norm_first: bool, False: post-norm as in the paper; True: pre-norm.
+        rotary: bool, True: rotary positions in the self-attention.
+        layer_norm_epsilon: float above 0, added to the variance in layer normalization.
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        d_ff: int,
+        dropout: float = 0.0,
+        attention_dropout: float = 0.0,
+        activation: str | Callable = "relu",
+        norm_first: bool = False,
+        rotary: bool = False,
+        layer_norm_epsilon: float = EPSILON,
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        check_at_least(1, num_heads=num_heads, d_ff=d_ff)
+        check_rates(dropout=dropout, attention_dropout=attention_dropout)
+        self.num_heads = num_heads
+        self.d_ff = d_ff
+        self.dropout = dropout
+        self.attention_dropout = attention_dropout
+        self.activation = activations.get(activation)
+        self.norm_first = norm_first
+        self.rotary = rotary
+        self.layer_norm_epsilon = layer_norm_epsilon
+        self._is_inside = False  # a call of its own
+
+    def rematerialized_call(self, layer_call, *args, **kwargs):
+        """What `keras.RematScope` asks for, in training; see `backend.rematerialize`."""
+        chosen = super().rematerialized_call(layer_call, *args, **kwargs) is not layer_call
+        if not chosen or not kwargs.get("training") or self._is_inside:
+            return layer_call
+
+        def inside(*args, **kwargs):
+            self._is_inside = True
+            try:
+                return self(*args, **kwargs)  # with `training`, which dropout reads
+            finally:
+                self._is_inside = False
+
+        return functools.partial(rematerialize, self, inside)
+
+    def _attention(self, name, query_shape, value_shape, rotary=False):
+        attention = MultiHeadAttention(
+            self.num_heads,
+            dropout=self.attention_dropout,
+            rotary=rotary,
+            dtype=self.dtype_policy,
+            name=name,
+        )
+        attention.build(query_shape, value_shape)
+        return attention
+
+    def _feed_forward(self, x_shape):
+        feed_forward = FeedForward(
+            self.d_ff, self.activation, dtype=self.dtype_policy, name="feed_forward"
+        )
+        feed_forward.build(x_shape)
+        return feed_forward
+
+    def _add_norm(self, name, x_shape):
+        add_norm = AddNorm(
+            self.dropout,
+            self.norm_first,
+            self.layer_norm_epsilon,
+            dtype=self.dtype_policy,
+            name=name,
+        )
+        add_norm.build(x_shape)
+        return add_norm
+
+    def compute_output_shape(self, x_shape):
+        return x_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "d_ff": self.d_ff,
+            "dropout": self.dropout,
+            "attention_dropout": self.attention_dropout,
+            "activation": activations.serialize(self.activation),
+            "norm_first": self.norm_first,
+            "rotary": self.rotary,
+            "layer_norm_epsilon": self.layer_norm_epsilon,
+        }
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class EncoderBlock(Block):
+    """Self-attention, then the feed-forward network, each inside Add & Norm.
+
+    Args: those of `Block`.
+
+    Call arguments:
+        x: float, (batch, length, d_model).
+        attention_mask: bool, (batch, 1, length), True = may be attended to.
+        use_causal_mask: bool, True: no position attends to the future, as in a decoder-only model.
+        cache: `Cache` of earlier tokens; see `MultiHeadAttention`.
+
+    Returns:
+        float, (batch, length, d_model).
+
+    Raises:
+        ValueError: on build, num_heads does not divide d_model.
+
+    Source: Vaswani et al. 2017, section 3.1 and Figure 1, left.
+    """
+
+    def build(self, x_shape):
+        self.self_attention = self._attention("self_attention", x_shape, x_shape, self.rotary)
+        self.self_attention_add_norm = self._add_norm("self_attention_add_norm", x_shape)
+        self.feed_forward = self._feed_forward(x_shape)
+        self.feed_forward_add_norm = self._add_norm("feed_forward_add_norm", x_shape)
+
+    def call(self, x, attention_mask=None, use_causal_mask=False, cache=None, training=None):
+        masks = dict(attention_mask=attention_mask, use_causal_mask=use_causal_mask)
+        x = self.self_attention_add_norm(
+            x, sublayer=lambda x: self.self_attention(x, x, **masks, cache=cache)
+        )
+        return self.feed_forward_add_norm(x, sublayer=self.feed_forward)
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class DecoderBlock(Block):
+    """Masked self-attention, cross-attention to the memory, feed-forward network.
+
+    The look-ahead mask is built in. Padding on the right of the target needs no mask of its
+    own: it lies in the future of every real token.
+
+    Args: those of `Block`.
+
+    Call arguments:
+        x: float, (batch, target length, d_model).
+        memory: float, (batch, source length, width), the encoder's output.
+        cross_attention_mask: bool, (batch, 1, source length), the padding mask of the SOURCE.
+        attention_mask: bool, (batch, 1, target length), for a target padded elsewhere.
+        cache: `Cache` of earlier tokens; see `MultiHeadAttention`.
+
+    Returns:
+        float, (batch, target length, d_model).
+
+    Raises:
+        ValueError: on build, num_heads does not divide d_model.
+
+    Source: Vaswani et al. 2017, section 3.1 and Figure 1, right.
+    """
+
+    def build(self, x_shape, memory_shape):
+        self.self_attention = self._attention("self_attention", x_shape, x_shape, self.rotary)
+        self.self_attention_add_norm = self._add_norm("self_attention_add_norm", x_shape)
+        self.cross_attention = self._attention("cross_attention", x_shape, memory_shape)
+        self.cross_attention_add_norm = self._add_norm("cross_attention_add_norm", x_shape)
+        self.feed_forward = self._feed_forward(x_shape)
+        self.feed_forward_add_norm = self._add_norm("feed_forward_add_norm", x_shape)
+
+    def call(
+        self,
+        x,
+        memory,
+        cross_attention_mask=None,
+        attention_mask=None,
+        cache=None,
+        training=None,
+    ):
+        masks = dict(attention_mask=attention_mask, use_causal_mask=True)
+        x = self.self_attention_add_norm(
+            x, sublayer=lambda x: self.self_attention(x, x, **masks, cache=cache)
+        )
+        masks = dict(attention_mask=cross_attention_mask)
+        x = self.cross_attention_add_norm(
+            x, sublayer=lambda x: self.cross_attention(x, memory, **masks, cache=cache)
+        )
+        return self.feed_forward_add_norm(x, sublayer=self.feed_forward)
+
+
+class Stack(keras.layers.Layer):
+    """N identical blocks, one after the other; with `norm_first`, a last LayerNorm.
+
+    Args:
+        num_layers: int, N.
+        **options: those of `Block`, and those of keras.layers.Layer: name, dtype, trainable.
+    """
+
+    block: type[Block]
+
+    def __init__(
+        self,
+        num_layers: int,
+        *,
+        name: str | None = None,
+        dtype: Any = None,
+        trainable: bool = True,
+        **options: Any,
+    ):
+        super().__init__(name=name, dtype=dtype, trainable=trainable)
+        check_at_least(1, num_layers=num_layers)
+        self.blocks = [
+            self.block(**options, dtype=self.dtype_policy, name=f"block_{number}")
+            for number in range(1, num_layers + 1)
+        ]
+        self.norm_first = self.blocks[0].norm_first
+
+    def build(self, x_shape, *memory_shape):
+        for block in self.blocks:
+            block.build(x_shape, *memory_shape)
+        if self.norm_first:
+            epsilon = self.blocks[0].layer_norm_epsilon
+            self.norm = _layer_norm(epsilon, self.dtype_policy)
+            self.norm.build(x_shape)
+
+    def call(self, x, *memory, **options):
+        for block in self.blocks:
+            x = block(x, *memory, **options)
+        return self.norm(x) if self.norm_first else x
+
+    def compute_output_shape(self, x_shape):
+        return x_shape
+
+    def get_config(self):
+        own = super().get_config()
+        return {**self.blocks[0].get_config(), **own, "num_layers": len(self.blocks)}
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class Encoder(Stack):
+    """A stack of N identical `EncoderBlock`s; with `norm_first`, a last LayerNorm.
+
+    Args: those of `Stack`.
+
+    Call arguments: those of `EncoderBlock`.
+
+    Returns:
+        float, (batch, length, d_model), the memory.
+
+    Source: Vaswani et al. 2017, section 3.1.
+    """
+
+    block = EncoderBlock
+
+    def build(self, x_shape):
+        super().build(x_shape)
+
+    def call(self, x, attention_mask=None, use_causal_mask=False, cache=None):
+        masks = dict(attention_mask=attention_mask, use_causal_mask=use_causal_mask)
+        return super().call(x, **masks, cache=cache)
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class Decoder(Stack):
+    """A stack of N identical `DecoderBlock`s; with `norm_first`, a last LayerNorm.
+
+    Args: those of `Stack`.
+
+    Call arguments: those of `DecoderBlock`.
+
+    Returns:
+        float, (batch, target length, d_model).
+
+    Source: Vaswani et al. 2017, section 3.1.
+    """
+
+    block = DecoderBlock
+
+    def build(self, x_shape, memory_shape):
+        super().build(x_shape, memory_shape)
+
+    def call(self, x, memory, cross_attention_mask=None, attention_mask=None, cache=None):
+        masks = dict(cross_attention_mask=cross_attention_mask, attention_mask=attention_mask)
+        return super().call(x, memory, **masks, cache=cache)

@@ -1,0 +1,209 @@
+"""The base of all models: functional, and rebuilt from the arguments of their constructor."""
+
+import dataclasses
+import threading
+from collections.abc import Callable
+from typing import Any, Self
+
+import keras
+
+from ..checks import check
+from ..layers import activations
+from ..layers.embeddings import LogitsBias
+from ..layers.positions import LearnedPositionalEncoding, PositionalEncoding
+from .configuration import TransformerConfig
+
+_lock = threading.Lock()  # of the programs of all models
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class FunctionalModel(keras.Model):
+    """A functional keras.Model whose first training step TensorFlow traces once instead of twice.
+
+    An optimizer that is built within that step would have it traced again; so do metrics that are
+    made in it, as for several outputs.
+    """
+
+    def make_train_function(self, force=False):
+        if self.optimizer is not None and not self.optimizer.built:
+            self.optimizer.build(self.trainable_variables)
+        return super().make_train_function(force)
+
+
+class ConfiguredModel(FunctionalModel):
+    """A functional keras.Model whose configuration is what its constructor was given.
+
+    A subclass assigns its layers, connects them by its own methods, which decoding also calls, and
+    then hands the graph to this constructor.
+
+    Args:
+        inputs, outputs: as of a functional model.
+        arguments: dict, what the constructor takes besides the config.
+        config: `TransformerConfig`.
+        dtype: keras.DTypePolicy of the layers.
+        **kwargs: of keras.Model.
+    """
+
+    def __init__(self, inputs, outputs, arguments, config, dtype, **kwargs):
+        frozen, quantized = kwargs.pop("frozen", ()), kwargs.pop("quantized", {})
+        super().__init__(inputs, outputs, **kwargs)
+        self.config = config
+        self._arguments = arguments
+        self.dtype_policy = dtype  # float16 is trained with a scaled loss only if the model says so
+        for layer in self._flatten_layers(include_self=False):
+            if layer.path in quantized:
+                layer.quantize(quantized[layer.path])
+            if layer.path in frozen:
+                layer.trainable = False
+
+    def __setattr__(self, name, value):
+        if isinstance(value, keras.Layer) and not hasattr(self, "_arguments"):
+            # The graph tracks the layers; PyTorch refuses them before the constructor has run.
+            object.__setattr__(self, name, value)
+        else:
+            super().__setattr__(name, value)
+
+    def rematerialized_call(self, layer_call, *args, **kwargs):
+        """Refuses a `keras.RematScope` that rematerializes the whole model, blocks and all."""
+        if super().rematerialized_call(layer_call, *args, **kwargs) is not layer_call:
+            raise ValueError(
+                "Blocks alone can be rematerialized, by their names; received "
+                f"keras.RematScope(mode={self._remat_mode.mode!r}). Use "
+                'mode="list_of_layers", layer_names=["block_1", ...].'
+            )
+        return layer_call
+
+    @property
+    def max_length(self) -> int | None:
+        """int, number of learned positions; None: no limit."""
+        return self.config.max_length
+
+    def copy(self, dtype: Any = None, **changes: Any) -> Self:
+        """A model with the same weights, none of them frozen, to be trained further.
+
+        Args:
+            dtype: name or keras.DTypePolicy of all layers; None: the global policy.
+            **changes: fields of `TransformerConfig` that no weight depends on, such as `dropout`.
+
+        Raises:
+            ValueError: The model is quantized or has LoRA, or an option does not exist or is out of
+                range.
+        """
+        modes = _quantization_modes(self)
+        check(not modes, "A quantized model cannot be trained", quantized_layers=len(modes))
+        updates = [x for x in self._flatten_layers() if getattr(x, "lora_enabled", False)]
+        check(
+            not updates,
+            "Save a model with LoRA and load it, which adds the updates up, before it is copied",
+            layers_with_lora=len(updates),
+        )
+        model = type(self)(**self._arguments, config=self.config.replace(**changes), dtype=dtype)
+        model.set_weights(self.get_weights())
+        return model
+
+    def get_config(self):
+        return {
+            "name": self.name,
+            "trainable": self.trainable,
+            "dtype": keras.dtype_policies.serialize(self.dtype_policy),
+            "frozen": _frozen_paths(self) if self.trainable else [],
+            "quantized": _quantization_modes(self),
+            **self._arguments,
+            **dataclasses.asdict(self.config),
+        }
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        return cls(**config)
+
+
+def _frozen_paths(layer):
+    """The paths of the outermost layers within `layer` that are not trainable."""
+    paths = []
+    for inner in layer._flatten_layers(include_self=False, recursive=False):
+        if inner.trainable:
+            paths.extend(_frozen_paths(inner))
+        elif inner.weights:
+            paths.append(inner.path)
+    return paths
+
+
+def _quantization_modes(model):
+    """The mode of each layer that has been quantized, such as "int8", by its path."""
+    layers = model._flatten_layers(include_self=False)
+    return {layer.path: layer.quantization_mode for layer in layers if _is_quantized(layer)}
+
+
+def _is_quantized(layer):
+    return getattr(layer, "quantization_mode", None) is not None
+
+
+class Programs:
+    """The compiled programs of a model in its present state. Several threads may ask for one.
+
+    LoRA and quantization give the layers other weights, of which a program that has been compiled
+    knows nothing.
+
+    Args:
+        model: keras.Model; another object has no such layers.
+    """
+
+    def __init__(self, model: Any):
+        self.model = model
+        layers = model._flatten_layers() if isinstance(model, keras.Model) else ()
+        self._layers = [layer for layer in layers if hasattr(layer, "lora_enabled")]
+        self._programs: dict = {}
+        self._adapted: list | None = None
+
+    def get(self, key: Any, make: Callable[[], Any]) -> Any:
+        """The program of a key, which `make` returns, for the present weights."""
+        with _lock:
+            adapted = [(layer.lora_enabled, layer.quantization_mode) for layer in self._layers]
+            if adapted != self._adapted:
+                self._programs, self._adapted = {}, adapted
+            if key not in self._programs:
+                self._programs[key] = make()
+            return self._programs[key]
+
+
+def split_options(config: TransformerConfig, options: dict) -> tuple[TransformerConfig, dict]:
+    """The keyword arguments of a model: its config with the changes, and those of keras.Model.
+
+    Raises:
+        ValueError: An option has neither meaning, or is out of range.
+    """
+    own = ("name", "trainable", "frozen", "quantized")
+    kwargs = {name: value for name, value in options.items() if name in own}
+    changes = {name: value for name, value in options.items() if name not in own}
+    if "activation" in changes:
+        changes["activation"] = activations.serialize(activations.get(changes["activation"]))
+    return config.replace(**changes), kwargs
+
+
+def policy_of(dtype):
+    """The keras.DTypePolicy that a model's layers get: `dtype`, or the global one."""
+    return keras.dtype_policies.get(dtype or keras.config.dtype_policy())
+
+
+def positions_of(config, **kwargs):
+    """The layer that adds positions to embeddings; None where they are rotary.
+
+    Args:
+        config: `TransformerConfig`.
+        **kwargs: of the layer, such as dtype and name.
+    """
+    if config.rotary:
+        return None
+    if config.max_length is None:
+        return PositionalEncoding(**kwargs)
+    return LearnedPositionalEncoding(config.max_length, **kwargs)
+
+
+def logits_bias_of(config, **kwargs):
+    """The layer that adds a bias to the logits; None where there is none.
+
+    Args:
+        config: `TransformerConfig`.
+        **kwargs: of the layer, such as dtype and name.
+    """
+    return LogitsBias(**kwargs) if config.logits_bias else None

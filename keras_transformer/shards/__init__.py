@@ -1,1 +1,0 @@
-"""Shards: files of ids, written in parallel processes. Without Keras, so that these stay small."""

@@ -1,0 +1,426 @@
+"""Saved tasks: what a .keras file holds, checked before any of it is loaded.
+
+`Task.save` seals its file: a member of the archive lists the SHA-256 of all others. A seal finds
+damage and edits by accident; it proves no origin, since whoever edits a file on purpose can seal
+it again. So nothing that a file names is imported or run before it is known to be harmless.
+"""
+
+import collections
+import contextlib
+import dataclasses
+import hashlib
+import io
+import json
+import os
+import posixpath
+import tempfile
+import types
+import zipfile
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+
+from .. import backend
+from ..atomic import NO_ROOM
+from ..checks import check, check_at_least
+from ..models.configuration import TransformerConfig
+from ..tokenizers.byte_level import ByteLevelTokenizer
+from ..tokenizers.sentencepiece import SentencePieceTokenizer
+from . import pretrained
+
+FORMAT_VERSION = 3  # of saved tasks; this package reads it and all before it
+FIRST_SEALED_VERSION = 3
+
+CONFIG, METADATA, WEIGHTS, SEAL = "config.json", "metadata.json", "model.weights.h5", "seal.json"
+TOKENIZERS = {kind.vocabulary_file: kind for kind in (SentencePieceTokenizer, ByteLevelTokenizer)}
+PACKAGE = "keras_transformer>"
+_OF_A_TASK: tuple = (keras.dtype_policies,)  # modules of Keras whose classes a file may name
+_OF_TRAINING: tuple = (
+    *(keras.losses, keras.metrics, keras.optimizers, keras.optimizers.schedules),
+    *_OF_A_TASK,
+)
+ADDED_OPTIONS = ("layer_norm_epsilon", "logits_bias")  # which older files lack
+MOST_MEMBERS = 100
+MOST_BYTES = {CONFIG: 2**28, METADATA: 2**20, SEAL: 2**20, WEIGHTS: 2**38}
+MOST_BYTES |= dict.fromkeys(TOKENIZERS, 2**28)
+MOST_EXPANSION = 1000  # bytes of a member per byte that it takes in the archive
+
+
+@dataclasses.dataclass(frozen=True)
+class FileSummary:
+    """The content of a file, as `check_file` found it.
+
+    Args:
+        task: Class of the task, such as "Translator".
+        model: Class of its model, such as "Transformer".
+        config: The sizes and options of the model.
+        vocabulary: Number of ids (and of labels), by the name of the model's argument.
+        parameters: Number of weights.
+        quantization: The modes of its quantized layers, such as ["int8"].
+        settings: The plain values of the task's configuration, such as beams or labels.
+        format_version: Version of the file format.
+        versions: Versions of keras and keras_transformer that wrote the file, where known.
+        sealed: Whether the file has checksums of its members; files of version 0.1.0 have none.
+    """
+
+    task: str
+    model: str
+    config: TransformerConfig
+    vocabulary: dict[str, int]
+    parameters: int
+    quantization: list[str]
+    settings: dict[str, Any]
+    format_version: int
+    versions: dict[str, str]
+    sealed: bool
+
+
+def check_file(path: str | os.PathLike) -> FileSummary:
+    """Checks the .keras file of a task without loading it: nothing that it names is run.
+
+    Args:
+        path: the file, or the name of a model in `keras_transformer.tasks.pretrained`.
+
+    Returns:
+        `FileSummary`.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: It is damaged, was altered after it was saved, is of a newer format, or holds
+            anything but a task of this package whose values, weights and vocabulary fit together.
+    """
+    path = pretrained.find(path)
+    with _one_sentence(path), zipfile.ZipFile(path) as archive:
+        sizes = _check_members(archive)
+        config, metadata = _read_json(archive, CONFIG), _read_json(archive, METADATA)
+        version = check_version(config["config"])
+        seal = _check_seal(archive) if SEAL in sizes else {}
+        _require(
+            seal or version < FIRST_SEALED_VERSION, f"it lacks {SEAL}, the checksums of its members"
+        )
+        task = _check_task(config, version)
+        (model,) = (part for part in config["config"].values() if _is_model(part))
+        model_config = _check_model(model["config"])
+        num_values, parameters = _count_values(archive)
+        _check_sizes(model_config, model["config"], num_values)
+        vocabulary = _check_vocabulary(archive, config["config"], model["config"])
+        return FileSummary(
+            task=task.__name__,
+            model=model["class_name"],
+            config=model_config,
+            vocabulary=vocabulary,
+            parameters=parameters,
+            quantization=sorted(set(model["config"].get("quantized", {}).values())),
+            settings=_settings(config["config"], task.parts),
+            format_version=version,
+            versions={"keras": metadata["keras_version"], **seal.get("versions", {})},
+            sealed=bool(seal),
+        )
+
+
+def load(path: str | os.PathLike) -> Any:
+    """Loads the task of a .keras file, after `check_file`.
+
+        translator = keras_transformer.load("runs/en-de/model.keras")
+        translator = keras_transformer.load("dates")  # comes with the package
+
+    Args:
+        path: the file, or the name of a model in `keras_transformer.tasks.pretrained`.
+
+    Returns:
+        `Translator`, `TextGenerator`, `Tagger`, `Classifier` or `MaskFiller`.
+
+    Raises: as `check_file`.
+    """
+    check_file(path)
+    path = pretrained.find(path)
+    with _one_sentence(path), backend.safe_mode():
+        return keras.saving.load_model(path, compile=False)
+
+
+def seal(path: str | os.PathLike) -> None:
+    """Adds the checksums of all members to a .keras file."""
+    from .. import __version__
+
+    with zipfile.ZipFile(path, "a") as archive:
+        digests = {name: _digest(archive, name) for name in archive.namelist()}
+        versions = {"keras_transformer": __version__}
+        archive.writestr(SEAL, json.dumps({"versions": versions, "sha256": digests}))
+
+
+@contextlib.contextmanager
+def _one_sentence(path) -> Iterator[None]:
+    """Turns whatever a damaged file raises into one sentence that names it."""
+    expected = "Expected a .keras file"
+    if path.is_dir():
+        raise ValueError(f"{expected}; received the folder {path}. Try {path / 'model.keras'}.")
+    if not path.exists():
+        names = ", ".join(pretrained.NAMES)
+        raise FileNotFoundError(f"There is no model at {path}; {names} come with the package.")
+    if not path.is_file():
+        raise ValueError(f"{expected}; received {path}, a pipe or a device. Name a regular file.")
+    if path.suffix == ".h5":
+        raise ValueError(
+            f"{expected}; received {path}, which holds weights without their model. Use the "
+            "model.keras of its run."
+        )
+    try:
+        yield
+    except (UnsupportedFileError, ImportError) as error:
+        raise ValueError(f"{path} cannot be loaded: {error}") from error
+    except Exception as error:  # zipfile, JSON, h5py and Keras have one for each kind of damage
+        if isinstance(error, OSError) and error.errno in NO_ROOM:
+            raise OSError(
+                f"There is no room to load {path}: Keras unpacks it into "
+                f"{tempfile.gettempdir()} ({os.strerror(error.errno)}). Make room, or set TMPDIR."
+            ) from error
+        raise ValueError(
+            f"{expected} of this package; {path} cannot be loaded: {first_line(error)}. Restore "
+            "it from a copy, or save the model again."
+        ) from error
+
+
+def first_line(error: Exception) -> str:
+    """The first line of what an exception says, at most 200 characters, without the full stop."""
+    text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
+    line = next(iter(text.strip().splitlines()), "") or type(error).__name__
+    return line[:200].rstrip(".")
+
+
+def _require(holds, problem):
+    if not holds:
+        raise ValueError(problem)
+
+
+def _check_members(archive):
+    """The sizes of all members by name, each within its limit and in its place."""
+    members = archive.infolist()
+    sizes = {member.filename: member.file_size for member in members}
+    _require(len(members) <= MOST_MEMBERS, f"its {len(members)} members are too many for a task")
+    for member in members:
+        name = member.filename
+        _require(
+            name in (CONFIG, METADATA, WEIGHTS, SEAL)
+            or (name.startswith("assets/") and posixpath.normpath(name) == name.rstrip("/")),
+            f"its member {name!r:.100} has no place in a task",
+        )
+        most = MOST_BYTES.get(posixpath.basename(name), 0)
+        _require(
+            member.file_size <= min(most, MOST_EXPANSION * max(1, member.compress_size)),
+            f"its member {name!r:.100} is too large: {member.file_size} bytes",
+        )
+    _require(len(sizes) == len(members), "a member is there twice")
+    for name in (CONFIG, METADATA, WEIGHTS):
+        _require(name in sizes, f"its member {name} is missing")
+    return sizes
+
+
+def _read_json(archive, name):
+    content = archive.read(name)
+    try:
+        content = json.loads(content)
+    except (ValueError, RecursionError):
+        content = None
+    _require(isinstance(content, dict), f"its member {name} is not a JSON object")
+    return content
+
+
+def _digest(archive, name):
+    """SHA-256 of a member; reading it to its end also checks its CRC."""
+    with archive.open(name) as member:
+        return hashlib.file_digest(member, "sha256").hexdigest()
+
+
+def _check_seal(archive):
+    seal = _read_json(archive, SEAL)
+    digests = seal["sha256"]
+    for name in archive.namelist():
+        if name != SEAL:
+            _require(
+                digests.get(name) == _digest(archive, name),
+                f"its member {name!r:.100} was altered after it was saved",
+            )
+    missing = digests.keys() - set(archive.namelist())
+    _require(not missing, f"its member {min(missing, default='')!r:.100} is missing")
+    return seal
+
+
+class UnsupportedFileError(ValueError):
+    """A file is whole, but nothing that this version of the package can load."""
+
+
+def check_version(config: dict[str, Any]) -> int:
+    """The format version of a task's configuration.
+
+    Raises:
+        UnsupportedFileError: It is above `FORMAT_VERSION`.
+    """
+    version = config.get("format_version", 1)
+    check_at_least(1, format_version=version)
+    if version > FORMAT_VERSION:
+        raise UnsupportedFileError(
+            f"expected format version {FORMAT_VERSION} or below; received {version}, "
+            "written by a newer keras_transformer. Upgrade the package."
+        )
+    return version
+
+
+# The configuration
+
+
+def _check_task(config, version):
+    """The class of the task; every object within it is of a class that may be made."""
+    task = keras.saving.get_registered_object(config.get("registered_name"))
+    if not hasattr(task, "parts"):
+        raise UnsupportedFileError(
+            f"it holds {_name_of(config)}; expected a task, such as a Translator."
+        )
+    training = config.get("compile_config")  # of older files; `load` does not make it
+    named = [(each, _OF_A_TASK) for each in _objects({**config, "compile_config": None})]
+    named += [(each, _OF_TRAINING) for each in _objects(training)]
+    for each, families in named:
+        if not _is_allowed(each, version, families):
+            raise UnsupportedFileError(
+                f"it names {_name_of(each)}; expected classes of this package and dtype policies."
+            )
+    return task
+
+
+def _objects(value):
+    """All serialized objects within a configuration, the outermost first."""
+    if isinstance(value, dict):
+        if "class_name" in value:
+            yield value
+        value = list(value.values())
+    if isinstance(value, list):
+        for each in value:
+            yield from _objects(each)
+
+
+def _is_allowed(serialized, version, families):
+    """Whether an object is of this package, or of a class in one of these modules of Keras."""
+    name, module, registered = map(serialized.get, ("class_name", "module", "registered_name"))
+    if not all(isinstance(text, (str, type(None))) for text in (name, module, registered)):
+        return False
+    if registered == f"{PACKAGE}{name}":
+        return keras.saving.get_registered_object(registered) is not None
+    if (name, registered) == ("SentencePieceTokenizer", "keras_hub>SentencePieceTokenizer"):
+        return version == 1  # `Task.from_config` makes it ours
+    modules, kind = ["keras", *(family.__name__ for family in families)], type
+    if (module, name) == ("builtins", "function"):  # such as a metric of `compile`
+        module, name, kind = "keras", serialized["config"], types.FunctionType
+    found = any(isinstance(vars(family).get(name), kind) for family in families)
+    return found and module in modules and registered in (None, serialized["class_name"])
+
+
+def _name_of(serialized):
+    return f"{serialized.get('module')}.{serialized.get('class_name')}"[:100]
+
+
+def _settings(config, parts):
+    """The plain values of a task's configuration, without its parts and its version."""
+    others = (*parts, "name", "format_version")
+    return {name: value for name, value in config.items() if name not in others}
+
+
+def _is_model(part):
+    return isinstance(part, dict) and "num_layers" in part.get("config", {})
+
+
+def _check_model(config):
+    """The `TransformerConfig` within the configuration of a model."""
+    names = [field.name for field in dataclasses.fields(TransformerConfig)]
+    names = [name for name in names if name in config or name not in ADDED_OPTIONS]
+    sizes = {name: config[name] for name in _SIZES if config.get(name) is not None}
+    check_at_least(1, **sizes)
+    return TransformerConfig(**{name: config[name] for name in names})
+
+
+_SIZES = (
+    "source_vocabulary_size", "target_vocabulary_size", "vocabulary_size",
+    "num_words", "num_characters", "num_labels", "max_characters",
+)  # fmt: skip
+
+
+# Weights
+
+
+def _count_values(archive):
+    """Numbers in the file of the weights, and those among them that are parameters."""
+    import h5py
+
+    num_values = parameters = 0
+    with h5py.File(io.BytesIO(archive.read(WEIGHTS)), "r") as file:
+        for path, dataset in _datasets(file):
+            num_values += dataset.size
+            if "seed_generator" not in path:
+                parameters += dataset.size
+    return num_values, parameters
+
+
+def _datasets(group, path=""):
+    """Yields each dataset with its path; links could lead to other files."""
+    import h5py
+
+    for name in group:
+        inner = f"{path}/{name}"
+        link = group.get(name, getlink=True)
+        _require(isinstance(link, h5py.HardLink), f"its weights at {inner:.100} are a link")
+        found = group[name]
+        if isinstance(found, h5py.Group):
+            yield from _datasets(found, inner)
+        else:
+            outside = found.external or found.is_virtual
+            _require(not outside, f"its weights at {inner:.100} are stored elsewhere")
+            yield inner, found
+
+
+def _check_sizes(config, arguments, num_values):
+    """Refuses sizes that the weights cannot have, before a model of them is made."""
+    width = config.d_model
+    least = config.num_layers * width * (width + 2 * config.d_ff) + width * max(
+        config.max_length or 0, *(arguments.get(name) or 0 for name in _SIZES[:4])
+    )
+    # int4 packs two numbers into one
+    _require(least <= 2 * num_values, "its weights are fewer than its configuration needs")
+
+
+# Vocabulary
+
+
+def _check_vocabulary(archive, task, model):
+    """The sizes of the vocabulary, which are those of the model."""
+    if "vocabulary" in task:
+        return _check_words(task, model)
+    sizes = {name: model[name] for name in _SIZES if model.get(name) is not None}
+    expected = list(sizes.values())
+    if task.get("target_tokenizer") and len(expected) == 1:  # two over one embedding
+        expected *= 2
+    if not task.get("target_tokenizer"):  # one over two embeddings
+        expected = list(set(expected))
+    found = [
+        TOKENIZERS[posixpath.basename(name)](archive.read(name)).vocabulary_size()
+        for name in archive.namelist()
+        if posixpath.basename(name) in TOKENIZERS
+    ]
+    _require(
+        collections.Counter(found) == collections.Counter(expected),
+        f"expected vocabularies of {expected} ids, as its model has; received {found}",
+    )
+    return sizes
+
+
+def _check_words(task, model):
+    from ..tokenizers.words import WordVocabulary
+
+    vocabulary = WordVocabulary.from_config(task["vocabulary"]["config"])
+    labels = task.get("labels", vocabulary.masked_labels)
+    sizes = {**vocabulary.sizes, "num_labels": len(labels) + 1}
+    for name, size in sizes.items():
+        check(
+            model[name] == size,
+            f"expected {name}={size}, as its vocabulary has",
+            **{name: model[name]},
+        )
+    return sizes

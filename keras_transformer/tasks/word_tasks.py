@@ -1,0 +1,245 @@
+"""A label for each word, one for a whole text, and words for masks."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+from keras import ops
+
+from .. import backend
+from ..checks import TextError, check, check_at_least
+from ..data.lengths import group_by_length, pad
+from ..models.configured import Programs
+from ..models.word_models import WordModel
+from ..tokenizers.sentencepiece import checked_texts
+from ..tokenizers.words import FIRST, MASKED, WordVocabulary, checked_words
+from .task import Task
+
+
+class Prediction(NamedTuple):
+    """A label and its probability.
+
+    Args:
+        label: str.
+        probability: float in [0, 1], according to the model.
+    """
+
+    label: str
+    probability: float
+
+
+class WordTask(Task):
+    """A `WordModel` with its vocabulary and its labels.
+
+    Args:
+        model: `WordModel`, of the kind that the subclass needs.
+        vocabulary: `WordVocabulary` of the training data.
+        labels: list of str. Label n has the id n + 1, since id 0 is padding.
+        batch_size: int, maximum number of texts per batch.
+        **kwargs: name of `keras.Model`.
+
+    Call arguments: those of `model`: ids in, logits out.
+
+    Raises:
+        ValueError: The model has another number of words, characters or labels.
+    """
+
+    parts = ("model", "vocabulary")
+    settings: Sequence[str] = ("labels", "batch_size")
+
+    def __init__(
+        self,
+        model: WordModel,
+        vocabulary: WordVocabulary,
+        labels: Sequence[str],
+        batch_size: int = 64,
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        check_at_least(1, batch_size=batch_size)
+        config = model.get_config()
+        for name, size in {**vocabulary.sizes, "num_labels": len(labels) + 1}.items():
+            check(
+                config.get(name) == size,
+                f"{name} of the model must be {size} for this vocabulary and these labels",
+                **{name: config.get(name)},
+            )
+        self.model = model
+        self.vocabulary = vocabulary
+        self.labels = list(labels)
+        self.batch_size = batch_size
+
+    def _probabilities(self, sentences):
+        """The probabilities of the labels, a NumPy array for each list of words.
+
+        It is (labels,) for a model of texts, and (words, labels) for one of words, where rows of
+        padding may follow.
+        """
+        words, characters = self._encode(sentences)
+        probabilities = [None] * len(words)
+        lengths = [len(ids) for ids in words]
+        batches = group_by_length(range(len(words)), lengths, self.batch_size, self.longest_input)
+        program = self._of_model(Programs).get("logits", lambda: _logits_of(self.model))
+        for numbers, rows, length in batches:
+            inputs = {
+                "word_ids": pad([words[n] for n in numbers], rows, length),
+                "character_ids": pad([characters[n] for n in numbers], rows, length),
+            }
+            logits = ops.convert_to_numpy(program(backend.split_rows(inputs)))
+            label_logits = logits[..., 1:]  # padding is no label
+            for number, p in zip(numbers, _softmax(label_logits), strict=False):
+                probabilities[number] = p
+        return probabilities
+
+    def _encode(self, sentences):
+        """The ids of words and of characters of each list of words, checked."""
+        words, characters = self.vocabulary.encode(sentences)
+        self._check_lengths(words)
+        return words, characters
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class Tagger(WordTask):
+    """A `TaggingModel` with its vocabulary and labels: `tag` labels each word.
+
+        tagger.tag(["I saw a saw"])  # [[("I", "PRON"), ("saw", "VERB"), ...]]
+
+    Args, call arguments, raises: as `WordTask`.
+    """
+
+    def tag(self, sentences: Iterable[str | Iterable[str]]) -> list[list[tuple[str, str]]]:
+        """Labels each word.
+
+        Args:
+            sentences: list of sentences. Each is a list of words, or a str, which
+                `WordVocabulary.split` splits.
+
+        Returns:
+            list of lists of (word, label), one per sentence. Words of a list are as given; those
+            of a str are in the normal form of the vocabulary.
+
+        Raises:
+            ValueError: A sentence is neither, or longer than the model's learned positions.
+        """
+        if isinstance(sentences, Iterable) and not isinstance(sentences, (str, bytes)):
+            split = self.vocabulary.split
+            sentences = [split(s) if isinstance(s, str) else s for s in sentences]
+        sentences = checked_words(sentences)
+        answers = []
+        for words, p in zip(sentences, self._probabilities(sentences), strict=True):
+            labels = [self.labels[best] for best in p.argmax(axis=-1)]
+            answers.append(list(zip(words, labels, strict=False)))  # padding also has labels
+        return answers
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class Classifier(WordTask):
+    """A `ClassificationModel` with its vocabulary and labels: `classify` labels each text.
+
+        classifier.classify(["Not a good film."])  # [Prediction("negative", 0.98)]
+
+    Args, call arguments, raises: as `WordTask`.
+    """
+
+    def classify(self, texts: Iterable[str]) -> list[Prediction]:
+        """Predicts the most probable label of each text.
+
+        Args:
+            texts: list of str.
+
+        Returns:
+            list of `Prediction`, one per text.
+
+        Raises:
+            ValueError: An item is not text, or longer than the model's learned positions.
+        """
+        predictions = []
+        for p in self.probabilities(texts):
+            best = int(p.argmax())
+            predictions.append(Prediction(self.labels[best], float(p[best])))
+        return predictions
+
+    def probabilities(self, texts: Iterable[str]) -> np.ndarray:
+        """Predicts the probability of every label.
+
+        Args:
+            texts: list of str.
+
+        Returns:
+            float32, (texts, labels), the labels in the order of `labels`.
+
+        Raises: as `classify`.
+        """
+        words = [self.vocabulary.split(text) for text in checked_texts(texts)]
+        return np.array(self._probabilities(words), "float32").reshape(-1, len(self.labels))
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class MaskFiller(WordTask):
+    """A `TaggingModel` whose labels are the words themselves: `fill` replaces masks.
+
+        filler.fill(["The [MASK] barks."])  # [[Prediction("dog", 0.41), ...]]
+
+    A model of another task can begin with its weights: `WordModel.initialize_from`.
+
+    Args:
+        model: `TaggingModel` with a label for each word of the vocabulary, unknown and masked
+            included.
+        vocabulary: `WordVocabulary` of the training data.
+        batch_size: int, maximum number of texts per batch.
+        **kwargs: name of `keras.Model`.
+
+    Call arguments, raises: as `WordTask`.
+
+    Source: Devlin et al. 2019, section 3.1.
+    """
+
+    settings = ("batch_size",)
+
+    def __init__(
+        self, model: WordModel, vocabulary: WordVocabulary, batch_size: int = 64, **kwargs: Any
+    ):
+        super().__init__(model, vocabulary, vocabulary.masked_labels, batch_size, **kwargs)
+
+    def fill(self, texts: Iterable[str], number: int = 5) -> list[list[Prediction]]:
+        """Predicts the masked word of each text.
+
+        Args:
+            texts: list of str, each with one [MASK].
+            number: int from 1, number of predictions per text.
+
+        Returns:
+            list of lists of `Prediction`, one per text, most probable first.
+
+        Raises:
+            ValueError: A text has no [MASK] or several, is longer than the model's learned
+                positions, or `number` is out of range.
+        """
+        check_at_least(1, number=number)
+        split = self.vocabulary.split
+        sentences = [
+            _split_around_mask(n, text, split) for n, text in enumerate(checked_texts(texts))
+        ]
+        answers = []
+        for words, p in zip(sentences, self._probabilities(sentences), strict=True):
+            p = p[words.index(MASKED), FIRST - 1 :]  # neither unknown nor masked is an answer
+            best = np.argsort(-p)[:number]
+            answers.append([Prediction(self.vocabulary.words[n], float(p[n])) for n in best])
+        return answers
+
+
+def _split_around_mask(number, text, split):
+    before, *after = text.split(MASKED)
+    if len(after) != 1:
+        raise TextError(number, f"must have one {MASKED}; received {len(after)} in {text!r:.60}.")
+    return [*split(before), MASKED, *split(after[0])]
+
+
+def _logits_of(model):
+    return backend.jit(lambda inputs: model(inputs, training=False), model)
+
+
+def _softmax(logits):
+    p = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return p / p.sum(axis=-1, keepdims=True)

@@ -1,0 +1,6 @@
+"""Tokenizers and word vocabularies: texts to ids and back."""
+
+import lazy_loader
+
+# The names are listed in __init__.pyi; each is imported when it is first used.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,13 @@
+from .byte_level import ByteLevelTokenizer, BytePairs
+from .sentencepiece import SentencePieceTokenizer, Tokenizer, train_tokenizer
+from .words import WordVocabulary, split_words
+
+__all__ = [
+    "ByteLevelTokenizer",
+    "BytePairs",
+    "SentencePieceTokenizer",
+    "Tokenizer",
+    "WordVocabulary",
+    "split_words",
+    "train_tokenizer",
+]

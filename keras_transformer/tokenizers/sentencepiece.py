@@ -1,0 +1,407 @@
+"""Text to ids and back: what every tokenizer does, and how SentencePiece does it.
+
+A tokenizer takes and returns plain lists, the same on every backend. It is a Keras layer so that a
+saved model carries it: the vocabulary is an asset of the `.keras` file.
+"""
+
+import contextlib
+import io
+import logging
+import operator
+import pathlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import keras
+
+from ..checks import TextError, check
+from ..ids import END, PADDING, START, UNKNOWN, check_ids, int_rows
+from . import pieces
+from .segmentations import SPACE_MARK
+
+MODEL_TYPES = ("bpe", "unigram", "char", "byte")
+DEFAULT_SIZE = 8000  # for some ten thousand sentences; the paper has 37,000 for 4.5 million
+RESERVED = "\u2585"  # SentencePiece keeps it for unknown characters: it cannot be learned
+
+
+class Tokenizer(keras.layers.Layer):
+    """A vocabulary of any kind, as tasks need it: 0 is padding, 1 unknown, 2 start, 3 end.
+
+    A subclass has the methods `encode`, `unknown_characters` and `vocabulary_size`, and those by
+    which this class reads a vocabulary: `_read`, `_texts` and `_token`.
+
+    Args:
+        serialized: bytes, the vocabulary as its library writes it; None: `load_assets` will provide
+            it.
+
+    Raises:
+        ValueError: It is no such vocabulary, or has other special ids.
+    """
+
+    vocabulary_file = ""  # its name among the assets of a .keras file
+
+    def __init__(self, serialized: bytes | None = None, dtype: Any = "int32", **kwargs: Any):
+        super().__init__(dtype=dtype, **kwargs)
+        self.built = True
+        self.serialized: Any = None  # bytes, once there is a vocabulary
+        if serialized is not None:
+            self._set(serialized)
+
+    def encode(
+        self,
+        texts: Iterable[str],
+        sample: bool = False,
+        alpha: float = 0.1,
+        seed: int | Sequence[int] = 0,
+    ) -> list[list[int]]:
+        """The ids of each text, without START, END or padding; see the subclass."""
+        raise NotImplementedError
+
+    def unknown_characters(self, texts: Iterable[str]) -> list[int]:
+        """How many characters of each text are read as unknown; a run of them may be one id."""
+        raise NotImplementedError
+
+    def unknown_share(self, texts: Iterable[str]) -> float:
+        """The fraction of the characters of texts that are read as unknown, in [0, 1]."""
+        texts = checked_texts(texts)
+        return sum(self.unknown_characters(texts)) / max(1, sum(map(len, texts)))
+
+    def vocabulary_size(self) -> int:
+        """int, number of ids, the four special ones included."""
+        raise NotImplementedError
+
+    def decode(self, sequences: Any) -> list[str]:
+        """The text of each sequence of ids, up to its first END; padding and START are dropped.
+
+        Args:
+            sequences: Sequences of int: lists of any lengths, or an array or tensor (number,
+                length).
+
+        Returns:
+            List of str, one per sequence. The unknown id becomes U+2047, a double question mark.
+
+        Raises:
+            ValueError: An id is not in the vocabulary (its row and position are named).
+        """
+        self._ready()
+        rows = [ids[: ids.index(END)] if END in ids else ids for ids in _as_lists(sequences)]
+        check_ids("sequences", rows, self.vocabulary_size())
+        return self._texts([[i for i in ids if i not in (PADDING, START)] for ids in rows])
+
+    def tokens(self, ids: Any) -> list[str]:
+        """The string of each id, to label an axis.
+
+        Args:
+            ids: int, (length,): one sequence.
+
+        Returns:
+            List of str, one per id, as the vocabulary writes it.
+
+        Raises:
+            ValueError: An id is not in the vocabulary (its position is named).
+        """
+        self._ready()
+        rows = _as_lists([ids])
+        check_ids("ids", rows, self.vocabulary_size())
+        return [self._token(i) for i in rows[0]]
+
+    def save_assets(self, dir_path: str) -> None:
+        """Writes the vocabulary into a folder; `Model.save` calls this."""
+        self._ready()
+        pathlib.Path(dir_path, self.vocabulary_file).write_bytes(self.serialized)
+
+    def load_assets(self, dir_path: str) -> None:
+        """Reads the vocabulary from a folder; `load_model` calls this."""
+        self._set(pathlib.Path(dir_path, self.vocabulary_file).read_bytes())
+
+    def get_config(self) -> dict[str, Any]:
+        """The layer's own configuration; the vocabulary is an asset."""
+        return super().get_config()
+
+    def _set(self, serialized):
+        check(
+            isinstance(serialized, bytes),
+            "A vocabulary must be bytes, the content of its file",
+            type=type(serialized).__name__,
+        )
+        self._processor = self._read(serialized)
+        self.serialized = serialized
+
+    def _ready(self):
+        """The library's object that holds the vocabulary."""
+        if self.serialized is None:
+            raise ValueError(
+                "The tokenizer has no vocabulary yet: learn one with train_tokenizer, "
+                "or load the model that contains it."
+            )
+        return self._processor
+
+    def _read(self, serialized):
+        """The library's object of a serialized vocabulary; a ValueError if it has other ids."""
+        raise NotImplementedError
+
+    def _texts(self, rows):
+        """The text of each list of ids, among which is neither padding, START nor END."""
+        raise NotImplementedError
+
+    def _token(self, id):
+        """The string of an id of the vocabulary."""
+        raise NotImplementedError
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class SentencePieceTokenizer(Tokenizer):
+    """A SentencePiece vocabulary: 0 is padding, 1 unknown, 2 start, 3 end.
+
+    U+2581 (a low bar) marks a space in `tokens`; the special ids are <pad>, <unk>, <s> and </s>.
+
+        tokenizer = train_tokenizer(["the cat sat", "the mat"])
+        tokenizer.decode(tokenizer.encode(["the cat"]))  # ["the cat"]
+
+    Args:
+        proto: bytes, the serialized SentencePiece model; None: `load_assets` will provide it.
+
+    Raises:
+        ValueError: The vocabulary has other special ids.
+
+    Source: Kudo and Richardson 2018.
+    """
+
+    vocabulary_file = "vocabulary.spm"
+
+    def __init__(self, proto: bytes | None = None, dtype: Any = "int32", **kwargs: Any):
+        super().__init__(proto, dtype, **kwargs)
+
+    @property
+    def proto(self) -> bytes | None:
+        """bytes, the serialized SentencePiece model, once there is a vocabulary."""
+        return self.serialized
+
+    def encode(
+        self,
+        texts: Iterable[str],
+        sample: bool = False,
+        alpha: float = 0.1,
+        seed: int | Sequence[int] = 0,
+    ) -> list[list[int]]:
+        """The ids of each text, without START, END or padding.
+
+        Args:
+            texts: Iterable of str. An empty text gives an empty list.
+            sample: bool, whether to draw a random segmentation of each text (subword
+                regularization); possible for "bpe" and "unigram".
+            alpha: float in [0, 1]. For "bpe", the probability that a merge is left out
+                (BPE-dropout). For "unigram", a segmentation is drawn with a probability
+                proportional to its own to the power of alpha.
+            seed: int from 0, or several. The same seed and texts give the same ids, in
+                every process.
+
+        Returns:
+            List of lists of int, one per text.
+
+        Raises:
+            ValueError: An item is not text (its position and type are named), alpha is out of
+                range, or the vocabulary is of characters and cannot be sampled from.
+
+        Source: Provilkov et al. 2020 (bpe, alpha = 0.1); Kudo 2018 (unigram).
+        """
+        processor = self._ready()
+        texts = checked_texts(texts)
+        if sample:
+            return pieces.sample(processor, texts, alpha, seed)
+        return pieces.encode(processor, texts, self._has_unused)
+
+    def unknown_characters(self, texts: Iterable[str]) -> list[int]:
+        """How many characters of each text are read as unknown; a run of them may be one id."""
+        texts = checked_texts(texts)
+        rows = self.encode(texts)
+        numbers = [n for n, ids in enumerate(rows) if UNKNOWN in ids]
+        surfaces = self._ready().encode([texts[n] for n in numbers], out_type=str)
+        unknown = [0] * len(texts)
+        for number, pieces_of_text in zip(numbers, surfaces, strict=True):
+            pairs = zip(rows[number], pieces_of_text, strict=True)
+            unknown[number] = sum(len(piece) for each, piece in pairs if each == UNKNOWN)
+        return unknown
+
+    def vocabulary_size(self) -> int:
+        """int, number of ids, the four special ones included."""
+        return self._ready().vocab_size()
+
+    def to_keras_hub(self) -> Any:
+        """The same vocabulary as a tokenizer of KerasHub, for `tf.data` pipelines.
+
+        Returns:
+            `keras_hub.tokenizers.SentencePieceTokenizer`.
+        """
+        self._ready()
+
+        import keras_hub
+
+        return keras_hub.tokenizers.SentencePieceTokenizer(proto=self.proto)
+
+    def _read(self, serialized):
+        processor = pieces.make_processor(serialized)
+        self._has_unused = pieces.has_unused(processor)
+        return processor
+
+    def _texts(self, rows):
+        return [self._processor.decode(ids) for ids in rows]
+
+    def _token(self, id):
+        return self._processor.id_to_piece(id)
+
+
+def train_tokenizer(
+    texts: Iterable[str], vocabulary_size: int | None = None, model_type: str = "bpe"
+) -> SentencePieceTokenizer:
+    """Learns a SentencePiece vocabulary; the same texts in the same order give the same one.
+
+    Every character of the texts gets an id (but see "char") and nothing is normalized, so
+    decode(encode(text)) == text for each of them. Four characters are the exception: U+2581
+    decodes to a space; U+2585, U+001F (but for "byte") and NUL decode to unknown.
+
+    Args:
+        texts: Iterable of str. One vocabulary for two languages: train_tokenizer(source + target).
+        vocabulary_size: int or None, the maximum number of ids, the four special ones included;
+            the texts may support fewer (a warning is logged). None: for "char" every character,
+            else 8,000, or more if the characters alone need more; for "byte" always 261.
+        model_type: "bpe" (merges, as in the paper), "unigram" (a language model over pieces),
+            "char" (one id per character; where `vocabulary_size` is too small for all, the rare
+            ones are unknown) or "byte" (one id per byte of UTF-8: no text contains anything
+            unknown).
+
+    Returns:
+        `SentencePieceTokenizer`.
+
+    Raises:
+        ValueError: There is no text, an item is not text, SentencePiece finds nothing to learn
+            from, `model_type` is not known or `vocabulary_size` is too small.
+
+    Source: Sennrich et al. 2016 (BPE); Kudo 2018 (unigram); Kudo and Richardson 2018.
+    """
+    texts = checked_texts(texts)
+    check(
+        model_type in MODEL_TYPES,
+        f"model_type must be one of {', '.join(MODEL_TYPES)}",
+        model_type=model_type,
+    )
+    if not any(texts):
+        raise ValueError(
+            "train_tokenizer needs at least one text that is not empty; "
+            f"received {len(texts)} texts, none with a character. Check the corpus."
+        )
+    characters = _characters(texts) if model_type != "byte" else set()
+    needed = len(characters) + 5 + 256 * (model_type == "byte")  # four special ids and the space
+    if vocabulary_size is not None:
+        vocabulary_size = _checked_size(vocabulary_size, needed, model_type)
+    default_size = needed if model_type in ("char", "byte") else max(DEFAULT_SIZE, needed)
+    proto = _train(texts, vocabulary_size or default_size, model_type, characters)
+    tokenizer = SentencePieceTokenizer(proto)
+    if vocabulary_size and tokenizer.vocabulary_size() < vocabulary_size:
+        logging.getLogger(__name__).warning(
+            "The texts support a %s vocabulary of %d ids, not of vocabulary_size=%d.",
+            model_type,
+            tokenizer.vocabulary_size(),
+            vocabulary_size,
+        )
+    return tokenizer
+
+
+def checked_texts(texts: Iterable[str]) -> list[str]:
+    """The texts as a list, once each is known to be a valid str.
+
+    Args:
+        texts: Iterable of str, a generator included.
+
+    Raises:
+        ValueError: `texts` is one str or no iterable at all, an item is not a str, or an item
+            cannot be encoded as UTF-8.
+    """
+    if isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable):
+        raise ValueError(
+            f"Expected a list of texts; received one {type(texts).__name__}. "
+            "Put the text in a list: [text]."
+        )
+    texts = list(texts)
+    for n, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise ValueError(
+                f"Every text must be a str; item {n} is of type {type(text).__name__}: "
+                f"{text!r:.60}. Drop it, or convert it to text."
+            )
+        if not text.isascii():
+            try:
+                text.encode()
+            except UnicodeEncodeError as error:
+                raise TextError(
+                    n,
+                    f"has half a surrogate pair at character {error.start}. Read it as UTF-8, "
+                    "without 'surrogateescape'.",
+                    "Every text must be valid Unicode; item",
+                ) from None
+    return texts
+
+
+def _characters(texts):
+    """The characters that need an id.
+
+    SentencePiece would skip a whole sentence for one reserved character, and miss characters that
+    occur only in "<s>" or at the end of a line, so we name the characters ourselves.
+    """
+    return set().union(*texts) - {" ", SPACE_MARK, RESERVED, "\0"}
+
+
+def _checked_size(size, needed, model_type):
+    smallest = min(6, needed) if model_type == "char" else needed  # "char" may drop rare ones
+    with contextlib.suppress(TypeError):  # 8e3: refused below
+        size = operator.index(size)
+    if not isinstance(size, int) or size < smallest:
+        raise ValueError(
+            f"vocabulary_size must be an integer of at least {smallest} for these texts and "
+            f"model_type={model_type!r} (four special ids, the space, the characters); "
+            f"received vocabulary_size={size!r}. Raise it, or leave it None."
+        )
+    return size
+
+
+def _train(texts, vocabulary_size, model_type, characters):
+    """The bytes of a SentencePiece model."""
+    import sentencepiece
+
+    one_each = model_type in ("char", "byte")
+    sentences = [" "] if model_type == "byte" else (text.replace(RESERVED, " ") for text in texts)
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(sentences),
+            model_writer=model,
+            model_type="char" if one_each else model_type,
+            byte_fallback=model_type == "byte",  # everything but the space becomes its bytes
+            vocab_size=vocabulary_size,
+            hard_vocab_limit=False,  # a size that the texts do not support is lowered
+            required_chars="".join(sorted(characters)),
+            character_coverage=1.0,
+            normalization_rule_name="identity",
+            remove_extra_whitespaces=False,
+            add_dummy_prefix=not one_each,  # a word is the same piece at the start and inside
+            # In bytes; a longer sentence would be skipped silently.
+            max_sentence_length=max(4192, max(len(text.encode()) for text in texts)),
+            pad_id=PADDING,
+            unk_id=UNKNOWN,
+            bos_id=START,
+            eos_id=END,
+            unk_surface="\u2047",  # without spaces, so that an unknown letter splits no word
+            minloglevel=2,  # errors only
+        )
+    except RuntimeError as error:
+        raise ValueError(
+            f"SentencePiece finds nothing to learn from in {len(texts)} texts: each consists of "
+            "line ends, NUL characters or names of special ids such as <s> alone. Check the corpus."
+        ) from error
+    return model.getvalue()
+
+
+def _as_lists(sequences):
+    if hasattr(sequences, "shape"):
+        sequences = keras.ops.convert_to_numpy(sequences)
+    return [ids.tolist() for ids in int_rows("sequences", list(sequences))]

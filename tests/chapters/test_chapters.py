@@ -1,0 +1,255 @@
+"""What all chapters have in common. The gate runs them: .ci/chapter.py."""
+
+import ast
+import importlib.util
+import json
+import pathlib
+import re
+import types
+
+import pytest
+
+import keras_transformer as kt
+from keras_transformer import plots
+
+ROOT = pathlib.Path(__file__).parents[2]
+CHAPTERS = sorted((ROOT / "chapters").glob("[0-9]*.py"))
+GALLERY = ROOT / "chapters" / "README.md"
+
+
+def program(name):
+    """A program of the gate as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / ".ci" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+chapter, refresh_chapters = program("chapter"), program("refresh_chapters")
+every_chapter = pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+
+
+def cells(path, kind):
+    """The texts of the cells that begin with a line `# %%` and this kind."""
+    parts = re.split(r"^# %%(.*)\n", path.read_text("utf-8"), flags=re.M)[1:]
+    return [
+        text for mark, text in zip(parts[::2], parts[1::2], strict=True) if mark.strip() == kind
+    ]
+
+
+def names_in(path):
+    tree = ast.parse(path.read_text("utf-8"))
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    return names | {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+
+
+def public_names():
+    """What `import keras_transformer` offers, but for its modules."""
+    public = {name: value for name, value in vars(kt).items() if not name.startswith("_")}
+    return {name for name, value in public.items() if not isinstance(value, types.ModuleType)}
+
+
+def test_there_is_a_chapter_for_each_number():
+    assert [int(path.name[:2]) for path in CHAPTERS] == list(range(1, len(CHAPTERS) + 1))
+    assert len(CHAPTERS) == 18
+
+
+@every_chapter
+def test_a_title_cell_asks_a_question_and_says_where_it_stands(path):
+    title = re.sub(r"\s*\n# ?", " ", cells(path, "[markdown]")[0])
+    assert title.startswith(f"# # {int(path.name[:2])} · ")
+    assert re.search(r"\*\*[^*]+\?\*\*", title), "a question in bold"
+    assert re.search(r"[Rr]un time: (about|under) \d+ s", title)
+    assert "Paper: " in title and "Géron" in title and "rticle" in title
+
+
+@every_chapter
+def test_a_chapter_opens_in_plain_words_and_closes_in_short(path):
+    first, *_, last = cells(path, "[markdown]")
+    plain = re.search(r"^# \*In plain words:\*.*\n(?:# .*\n)*", first, re.M)[0]
+    assert 2 <= plain.count("\n") <= 4
+    assert last.startswith("# ## In short\n") and len(re.findall("^# - ", last, re.M)) == 3
+    assert "# **Next**: " in last
+
+
+@every_chapter
+def test_no_cell_is_too_long_for_one_reading(path):
+    for code in cells(path, ""):
+        lines = [line for line in code.splitlines() if line.strip()]
+        assert len(lines) <= 25 or lines[0].startswith("# extra code – "), lines[0]
+
+
+@every_chapter
+def test_three_exercises_have_answers(path):
+    text = "\n".join(cells(path, "[markdown]"))
+    exercises, answers = text.split("# ## Exercises")[1].split("# ## Answers")
+    assert re.findall(r"^# (\d)\.", exercises, re.M) == ["1", "2", "3"]
+    for number in "123":
+        assert re.search(rf"^# (\*\*)?{number}\\?\.", answers, re.M)
+
+
+@every_chapter
+def test_plotting_is_marked_and_keras_is_the_only_backend(path):
+    for code in cells(path, ""):
+        if "figures.show(" in code:
+            assert code.lstrip().startswith("# extra code – "), code[:80]
+    assert not {"tensorflow", "tf", "torch", "jax"} & names_in(path)
+
+
+@every_chapter
+def test_the_gallery_has_its_question_its_figure_and_its_finding(path):
+    sections = re.split(r"^## ", GALLERY.read_text("utf-8"), flags=re.M)
+    mine = [section for section in sections if f"({path.name})" in section.splitlines()[0]]
+    assert len(mine) == 1, f"chapters/README.md has {len(mine)} sections for {path.name}"
+    _, question, picture, finding, *_ = re.split(r"\n\n+", mine[0])
+    assert re.fullmatch(r"\*\*.+\?\*\*", question) and re.search(r"\d", finding)
+    figure = GALLERY.parent / re.search(r"\(([^)]+\.png)\)", picture)[1]
+    assert figure.exists() and f'"{figure.stem}"' in path.read_text("utf-8")
+
+
+def names_recorded(path):
+    """The names that a chapter passes to `figures.record`."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "figures.record":
+            yield from (keyword.arg for keyword in node.keywords)
+
+
+def test_a_number_that_a_text_quotes_is_recorded_by_the_chapter_that_it_names():
+    recorded = {(path.name[:2], name) for path in CHAPTERS for name in names_recorded(path)}
+    quoted = {
+        (number, name)
+        for path in refresh_chapters.texts()
+        for _, _, number, name in refresh_chapters.QUOTED.findall(path.read_text("utf-8"))
+    }
+    assert len(quoted) > 80 and not quoted - recorded
+    assert all(len(set(names_recorded(path))) == len([*names_recorded(path)]) for path in CHAPTERS)
+
+
+def test_every_measured_number_of_the_gallery_is_quoted():
+    text = GALLERY.read_text("utf-8").split("## [1 ·")[1]
+    text = re.sub(r"\]\([^)]+\)", "]", refresh_chapters.QUOTED.sub("", text))
+    typed = [number + percent for number, percent in chapter.QUOTED.findall(text)]
+    given = {"90 %", "1,600", "37,000"}  # what was asked for, not what was found
+    assert not set(typed) - given
+
+
+def sayings():
+    """(number, saying, verdict, what was measured, chapters) of each row of the sayings."""
+    text = (GALLERY.parent / "sayings.md").read_text("utf-8")
+    for row in re.findall(r"^\| (\d+ \|.*)\|$", text, re.M):
+        yield [cell.strip() for cell in row.split(" | ")]
+
+
+def test_each_saying_has_a_verdict_and_a_number_of_the_chapters_that_it_leads_to():
+    rows = list(sayings())
+    assert [int(row[0]) for row in rows] == list(range(1, 30))
+    for number, _, verdict, measured, chapters in rows:
+        assert verdict in ("wrong", "loose", "true, but not the whole story"), number
+        quoted = {chapter for *_, chapter, _ in refresh_chapters.QUOTED.findall(measured)}
+        linked = {name[:2] for name in re.findall(r"\]\((\d\d_\w+\.py)\)", chapters)}
+        assert quoted and quoted <= linked, number
+        typed = refresh_chapters.QUOTED.sub("", measured)
+        assert not re.search(r"\d+\.\d|\d %", typed), f"{number}: a number without its name"
+    verdicts = {row[0]: row[2] for row in rows}
+    assert "wrong" not in [verdicts[number] for number in ("12", "19", "20", "29")]  # a question,
+    # the result of masking, and the paper's own model
+
+
+def test_the_gallery_links_to_what_exists():
+    for page in (GALLERY, ROOT / "docs" / "index.md"):
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text("utf-8")):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_every_public_name_is_used_by_a_chapter():
+    used = set().union(*map(names_in, CHAPTERS))
+    used |= {
+        name for path in CHAPTERS for name in re.findall(r"`kt\.(\w+)`", path.read_text("utf-8"))
+    }
+    pictures = {name for name in vars(plots) if name.startswith("plot_")}
+    assert not (public_names() | pictures) - used
+
+
+def test_the_chinese_readme_runs_the_same_code():
+    def code_of(name):
+        blocks = re.findall(r"```python\n(.*?)```", (ROOT / name).read_text("utf-8"), re.S)
+        return [re.sub(r" *#.*", "", block) for block in blocks]
+
+    assert code_of("README.zh-CN.md") == code_of("README.md") != []
+
+
+# The command that keeps numbers and pictures: .ci/refresh_chapters.py
+
+MEASURED = {
+    ("03", "ratio"): (33.7, 0),
+    ("05", "share"): (0.873, 0.02),
+    ("09", "ids"): (40_996, 0),
+}
+
+
+@pytest.mark.parametrize(
+    "text, fresh",
+    [
+        ("12<!--03.ratio--> times", "34<!--03.ratio--> times"),
+        ("12.00<!--03.ratio-->", "33.70<!--03.ratio-->"),
+        ("5 %<!--05.share--> and 0.1<!--05.share-->", "87 %<!--05.share--> and 0.9<!--05.share-->"),
+        ("1,000<!--09.ids--> ids", "40,996<!--09.ids--> ids"),
+        ("7<!--03.other-->, 7, 7 %", "7<!--03.other-->, 7, 7 %"),
+    ],
+)
+def test_a_refresh_rewrites_a_number_in_the_form_that_it_had(text, fresh):
+    assert refresh_chapters.refreshed(text, MEASURED) == fresh
+    assert refresh_chapters.refreshed(fresh, MEASURED) == fresh
+
+
+@pytest.mark.parametrize(
+    "text, complaints",
+    [
+        ("34<!--03.ratio-->, 33.7<!--03.ratio-->", 0),
+        ("35<!--03.ratio-->", 1),
+        ("33<!--03.ratio--> and 33.5<!--03.ratio-->", 2),
+        ("89 %<!--05.share-->, 85.5 %<!--05.share-->, 0.89<!--05.share-->", 0),
+        ("91 %<!--05.share--> or 0.90<!--05.share-->", 2),
+        ("12<!--05.none-->", 1),
+        ("41,000", 0),
+    ],
+)
+def test_a_quoted_number_is_stale_beyond_its_tolerance_and_its_rounding(text, complaints):
+    assert len([*refresh_chapters.stale(text, MEASURED)]) == complaints
+
+
+def test_a_check_complains_of_a_stale_picture_and_a_stale_number(tmp_path, monkeypatch):
+    shown, drawn = tmp_path / "docs" / "chapters", tmp_path / "runs" / "chapters"
+    for folder in (shown, drawn, tmp_path / "chapters"):
+        folder.mkdir(parents=True)
+    for name, value in (("ROOT", tmp_path), ("RUNS", drawn), ("PICTURES", shown)):
+        monkeypatch.setattr(refresh_chapters, name, value)
+    gallery = tmp_path / "chapters" / "README.md"
+    gallery.write_text("![](../docs/chapters/01_a.png) 5<!--01.five-->", "utf-8")
+    (drawn / "01_sets.json").write_text(json.dumps({"five": [5, 0]}), "utf-8")
+
+    def draw(folder, heights):
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(3, 2))
+        figure.subplots().bar(range(len(heights)), heights)
+        figure.savefig(folder / "01_a.png")
+
+    draw(shown, [1, 2, 3, 4])
+    assert len(refresh_chapters.check()) == 1  # not drawn
+    draw(drawn, [1, 2.05, 3, 4])
+    assert refresh_chapters.check() == []
+    draw(drawn, [4, 1, 0.5, 0.3])
+    gallery.write_text(gallery.read_text("utf-8").replace("5<", "6<"), "utf-8")
+    number, picture = refresh_chapters.check()
+    assert "five" in number and "01_a.png" in picture
+
+
+def test_a_number_in_prose_must_be_printed_or_in_the_code():
+    title, code = "# %% [markdown]\n# # Title, 9 %\n\n", "# %%\nn = 1_500\n"
+    text = title + "# %% [markdown]\n# It is {} of all.\n\n" + code
+    for quoted, output in (("0.25", "0.2513"), ("25 %", "25%"), ("25 %", "0.249"), ("1,500", "")):
+        assert not chapter.unprinted(text.format(quoted), output)
+    for quoted, output in (("0.25", "0.24"), ("25 %", "0.26"), ("1,501", "1,500"), ("0.3", "3")):
+        assert chapter.unprinted(text.format(quoted), output) == [quoted]
+    assert not chapter.unprinted(text.format("$0.7$, `0.8`, section 3.4, chapter 5,"), "")

@@ -1,0 +1,247 @@
+"""The Chinese edition says the same as the English one: pages side by side."""
+
+import pathlib
+import re
+
+import pytest
+
+from programs import module_of
+
+pytestmark = pytest.mark.once
+
+ROOT = pathlib.Path(__file__).parents[2]
+CHAPTERS = ROOT / "chapters"
+TRANSLATED = sorted(CHAPTERS.glob("[0-9]*.zh.md"))
+NAMED = re.compile(r"(-?\d[\d,]*(?:\.\d+)?(?: ?%)?)<!--(\d\d\.\w+)-->")
+# What looks like a measurement: 0.25, 1,336,320, 38 %; 65 million is 6,500 万, and left out.
+NUMBER = re.compile(
+    r"(?<![\w.,/])(?:\d{1,3}(?:,\d{3})+(?!,?\d)|\d+\.\d+(?!\.?\d)|\d+(?= ?%))(?! ?[万亿])"
+)
+NOT_PROSE = re.compile(r"\$\$.*?\$\$|\$[^$]*\$|`[^`]*`|[Ss]ections? [\d.]+|[\d.]+ 节", re.DOTALL)
+VERDICTS = {"错": "wrong", "不严谨": "loose", "对，但不完整": "true, but not the whole story"}
+
+
+@pytest.fixture(scope="module")
+def chinese():
+    return module_of(ROOT / "docs" / "chinese.py")
+
+
+def text_of(name):
+    return (ROOT / name).read_text("utf-8")
+
+
+def code_cells(path):
+    """The code of a chapter: cells of a program, fenced blocks of Markdown."""
+    text = path.read_text("utf-8")
+    if path.suffix == ".md":
+        return [code.strip() for code in re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)]
+    parts = re.split(r"^# %%(.*)\n", text, flags=re.M)[1:]
+    cells = zip(parts[::2], parts[1::2], strict=True)
+    return [code.strip() for mark, code in cells if not mark.strip()]
+
+
+def prose(path):
+    """The prose of a chapter before its first code cell, between two, and after the last."""
+    text = path.read_text("utf-8")
+    if path.suffix == ".md":
+        return re.split(r"^```python\n.*?^```$", text, flags=re.M | re.S)
+    gaps, parts = [""], re.split(r"^# %%(.*)\n", text, flags=re.M)[1:]
+    for mark, cell in zip(parts[::2], parts[1::2], strict=True):
+        if mark.strip():
+            gaps[-1] += re.sub(r"^# ?", "", cell, flags=re.M)
+        else:
+            gaps.append("")
+    return gaps
+
+
+def numbers(text):
+    """The numbers of a text outside code and formulas, in ascending order."""
+    return sorted(NUMBER.findall(NOT_PROSE.sub(" ", text)))
+
+
+def sections(name):
+    """The sections of a page, without its blocks of code."""
+    text = re.sub(r"^```.*?^```$", "", text_of(name), flags=re.M | re.S)
+    return re.split(r"^## ", text, flags=re.M)
+
+
+def test_each_chapter_has_a_chinese_edition():
+    english = [path.stem for path in sorted(CHAPTERS.glob("[0-9]*.py"))]
+    assert [path.name.removesuffix(".zh.md") for path in TRANSLATED] == english != []
+
+
+@pytest.mark.parametrize("path", TRANSLATED, ids=lambda path: path.name)
+def test_a_translated_chapter_has_the_code_of_the_english_one(path):
+    english = path.with_name(path.name.removesuffix(".zh.md") + ".py")
+    assert code_cells(path) == code_cells(english), "run: python docs/chinese.py"
+
+
+@pytest.mark.parametrize("path", TRANSLATED, ids=lambda path: path.name)
+def test_a_translated_chapter_has_prose_and_headings_where_the_english_one_has_them(path):
+    def shape(path):
+        return [(bool(gap.strip()), len(re.findall("^## ", gap, re.M))) for gap in prose(path)]
+
+    english = path.with_name(path.name.removesuffix(".zh.md") + ".py")
+    assert shape(path) == shape(english)
+
+
+@pytest.mark.parametrize("path", TRANSLATED, ids=lambda path: path.name)
+def test_a_translated_chapter_quotes_the_numbers_of_the_english_one(path):
+    english = path.with_name(path.name.removesuffix(".zh.md") + ".py")
+    for place, (ours, theirs) in enumerate(zip(prose(english), prose(path), strict=True)):
+        if place > 0:  # a title names sections of the paper in its own way
+            assert numbers(ours) == numbers(theirs), f"after code cell {place}"
+
+
+@pytest.mark.parametrize("path", TRANSLATED, ids=lambda path: path.name)
+def test_a_translated_chapter_has_its_title_its_question_and_its_exercises(path):
+    chinese = re.sub(r"^```python\n.*?^```$", "", path.read_text("utf-8"), flags=re.M | re.S)
+    assert chinese.startswith(f"# {int(path.name[:2])} · ")
+    assert re.search(r"^\*\*.+？\*\* ", chinese, re.M)
+    assert re.findall(r"^## (练习|答案|小结)$", chinese, re.M) == ["练习", "答案", "小结"]
+    assert "\n*直观地说*：" in chinese and "\n**接下来**：" in chinese.split("## 小结")[1]
+    english = prose(path.with_name(path.name.removesuffix(".zh.md") + ".py"))
+    assert len(re.findall("[\u4e00-\u9fff]", chinese)) > len(" ".join(english).split())
+    for number in "123":
+        assert re.search(rf"^{number}\. ", chinese, re.M)
+        assert re.search(rf"^\*\*{number}\.\*\*", chinese, re.M)
+
+
+def test_the_gallery_has_the_same_chapters_and_pictures():
+    def parts(name):
+        text = text_of(name)
+        headings = re.findall(r"^## \[(\d+) · .+\]\((.+)\)$", text, re.M)
+        return headings, re.findall(r"\.\./docs/\S+?\.(?:png|svg)", text)
+
+    assert parts("chapters/README.zh-CN.md") == parts("chapters/README.md")
+
+
+def test_both_galleries_quote_the_same_numbers_of_each_chapter():
+    english, chinese = sections("chapters/README.md"), sections("chapters/README.zh-CN.md")
+    for ours, theirs in zip(english, chinese, strict=True):
+        assert sorted(NAMED.findall(ours)) == sorted(NAMED.findall(theirs)), ours[:40]
+
+
+def test_both_galleries_have_the_same_routes_and_notation():
+    def rows(name):
+        lines = sections(name)[1].splitlines()
+        return [re.findall(r"\$.+?\$|`.+?`|\d+", line) for line in lines if line[:1] == "|"]
+
+    assert rows("chapters/README.zh-CN.md") == rows("chapters/README.md") != []
+
+
+def test_both_galleries_lead_to_the_same_rows_of_concepts():
+    def chapters(name, title):
+        (section,) = re.findall(rf"^## {title}\n(.*?)(?=^## |\Z)", text_of(name), re.M | re.S)
+        return [re.findall(r"\d+", row) for row in re.findall(r"\| ([\d, 、]+) \|$", section, re.M)]
+
+    english = chapters("chapters/README.md", "Where each concept is")
+    assert chapters("chapters/README.zh-CN.md", "概念在哪一章") == english != []
+
+
+def sayings(name):
+    """(number, verdict, the numbers that were measured, notes, chapters) of each row."""
+    for row in re.findall(r"^\| (\d+ \|.*)\|$", text_of(name), re.M):
+        number, saying, verdict, measured, chapters = (cell.strip() for cell in row.split(" | "))
+        plain = re.sub(r"<!--.*?-->", "", measured)
+        found = sorted(re.findall(r"-?\d+(?:,\d{3})*(?:\.\d+)?(?:e-\d+)?", plain))
+        notes = re.findall(r"\[\^\d\]", saying)
+        named = sorted(NAMED.findall(measured))
+        yield number, VERDICTS.get(verdict, verdict), (found, named), notes, chapters
+
+
+def in_chinese(chapter):
+    """The Chinese edition of a chapter, where there is one."""
+    translated = chapter.removesuffix(".py") + ".zh.md"
+    return translated if (CHAPTERS / translated).exists() else chapter
+
+
+ENGLISH = list(sayings("chapters/sayings.md"))
+
+
+def test_the_sayings_are_the_same_in_both_languages():
+    chinese = list(sayings("chapters/sayings.zh-CN.md"))
+    for ours, theirs in zip(ENGLISH, chinese, strict=True):
+        for mine, its in zip(ours[:4], theirs[:4], strict=True):
+            assert mine == its, ours[0]
+        english = re.findall(r"\]\((.+?)\)", ours[4])
+        assert list(map(in_chinese, english)) == re.findall(r"\]\((.+?)\)", theirs[4])
+
+
+@pytest.mark.parametrize("name", ["chapters/sayings.md", "chapters/sayings.zh-CN.md"])
+def test_the_sayings_are_counted(name):
+    assert [int(row[0]) for row in ENGLISH] == list(range(1, 30))
+    counts = {verdict: [row[1] for row in ENGLISH].count(verdict) for verdict in VERDICTS.values()}
+    assert sum(counts.values()) == 29
+    introduction = text_of(name).split("\n## ")[0]
+    assert "29" in introduction
+    stated = re.search(r"(\d+) (?:are wrong|句错)\D+(\d+)\D+(\d+)", introduction).groups()
+    assert [int(number) for number in stated] == list(counts.values())
+
+
+@pytest.mark.parametrize("name", ["chapters/sayings.md", "chapters/sayings.zh-CN.md"])
+def test_the_sayings_lead_to_chapters(name):
+    for label, target in re.findall(r"\[(\d+)\]\((\d\d_\w+(?:\.py|\.zh\.md))\)", text_of(name)):
+        assert (CHAPTERS / target).exists() and int(label) == int(target[:2])
+    links = re.findall(r"\]\(([^)]+\.md)\)", text_of(name))
+    assert links and all((CHAPTERS / link).exists() for link in links)
+
+
+def table(name, heading):
+    (section,) = re.findall(rf"^## {heading}\n(.*?)^## ", text_of(name), re.M | re.S)
+    return re.findall(r"^\| (.+) \|$", section, re.M)[2:]
+
+
+def test_the_readme_in_chinese_has_the_same_results():
+    def results(rows):
+        return [re.findall(r"\d+\.\d+(?: ?%)?", row) for row in rows]
+
+    english = results(table("README.md", "Results"))
+    chinese = results(table("README.zh-CN.md", "结果"))
+    assert chinese == english != []
+
+
+def test_the_readme_in_chinese_states_the_same_numbers_in_each_section():
+    for ours, theirs in zip(sections("README.md"), sections("README.zh-CN.md"), strict=True):
+        assert numbers(ours) == numbers(theirs), ours[:40]
+
+
+def test_the_readme_in_chinese_has_the_same_modules():
+    def modules(rows):
+        return [re.findall(r"`([\w/]+)`", row.split(" | ")[0]) for row in rows]
+
+    assert modules(table("README.zh-CN.md", "模块")) == modules(table("README.md", "Modules")) != []
+
+
+def test_the_code_is_copied_also_where_a_cell_was_added(chinese):
+    program = "# %% [markdown]\n# A\n\n# %%\na = 1\n\n# %% [markdown]\n# B\n\n# %%\nb = 2\n"
+    markdown = "甲\n\n```python\na = 0\n```\n\n乙\n\n```python\nb = 2\n```\n"
+    assert chinese.in_step(markdown, program) == markdown.replace("a = 0", "a = 1")
+    longer = program.replace("# B\n", "# B\n\n# %%\nnew = 3\n")
+    found = chinese.in_step(markdown.replace("a = 0", "a = 1"), longer)
+    assert re.findall(r"^\w+ = \d|[甲乙]", found, re.M) == ["甲", "a = 1", "new = 3", "乙", "b = 2"]
+    shorter = program.replace("# %%\na = 1\n\n", "")
+    assert re.findall(r"^\w+ = \d", chinese.in_step(markdown, shorter), re.M) == ["b = 2"]
+    moved = shorter + "\n# %%\nc = 3\n"  # as many cells, the first one gone and one at the end
+    found = chinese.in_step(markdown.replace("a = 0", "a = 1"), moved)
+    assert re.findall(r"^\w+ = \d|[甲乙]", found, re.M) == ["甲", "乙", "b = 2", "c = 3"]
+
+
+def test_named_numbers_are_copied(chinese):
+    page = "每行之和是 0.1<!--03.row_sum-->，对 9 %<!--04.right-->；3<!--05.other-->"
+    english = "12 %<!--04.right--> of 0.0625<!--03.row_sum-->"
+    expected = "每行之和是 0.0625<!--03.row_sum-->，对 12 %<!--04.right-->；3<!--05.other-->"
+    assert chinese.with_numbers(page, english) == expected
+
+
+def test_the_gallery_leads_to_the_translated_chapters():
+    links = re.findall(r"\[中文版\]\((.+?)\)", text_of("chapters/README.zh-CN.md"))
+    assert links == [path.name for path in TRANSLATED]
+
+
+def test_a_chinese_notebook_leads_to_chinese_notebooks():
+    for module in ("jupytext", "nbformat"):
+        pytest.importorskip(module, reason="notebooks need the extra docs")
+    notebook = module_of(ROOT / "docs" / "notebooks.py").from_chapter(TRANSLATED[2])
+    text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    assert "](04_multi_head_attention.zh.ipynb)" in text and ".md)" not in text

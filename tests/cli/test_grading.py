@@ -1,0 +1,247 @@
+"""The checker of learners' layers: tests/learners.py has right and wrong ones."""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+import keras_transformer as kt
+import oracle
+from keras_transformer.cli import main
+from keras_transformer.cli.grading import (
+    CHAPTERS,
+    KINDS,
+    CannotCheck,
+    check_layer,
+    faults,
+    formulas,
+    guess_kind,
+)
+from learners import RIGHT, TWICE_WRONG, WRONG, Encoder, MultiHead
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("layer, kind", RIGHT, ids=lambda x: getattr(x, "__name__", x))
+def test_a_right_one_passes(layer, kind):
+    report = check_layer(layer, kind)
+    assert report.passed, str(report)
+    assert len(report.checked) > 2
+
+
+SLOW = [pytest.mark.slow]  # a fifth of them stays in the quick suite
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=SLOW * (n % 5 > 0)) for n, name in enumerate(WRONG)]
+)
+def test_a_wrong_one_is_named(name):
+    layer, kind, words, chapter = WRONG[name]
+    report = check_layer(layer, kind)
+    assert not report.passed
+    assert words in report.fault.sentence, str(report)
+    assert report.fault.chapter == chapter
+
+
+@pytest.mark.parametrize("layer, kind, words", TWICE_WRONG, ids=["attention", "heads", "block"])
+def test_two_faults_are_both_named(layer, kind, words):
+    sentence = check_layer(layer, kind).fault.sentence
+    assert all(each in sentence for each in words), sentence
+
+
+def test_what_no_fault_explains_is_measured():
+    def attention(query, key, value):
+        return 1.5 * kt.scaled_dot_product_attention(query, key, value)[0]
+
+    report = check_layer(attention)
+    assert re.search(r"values differ from softmax.* by up to [01]\.\d+", report.fault.sentence)
+
+
+@pytest.mark.parametrize(
+    "layer, kind",
+    [
+        (kt.scaled_dot_product_attention, "attention"),
+        (kt.MultiHeadAttention, "multi_head_attention"),
+        (kt.look_ahead_mask, "look_ahead_mask"),
+        (kt.padding_mask, "padding_mask"),
+        (kt.sinusoids, "positional_encoding"),
+        (kt.PositionalEncoding, "positional_encoding"),
+        (kt.FeedForward, "feed_forward"),
+        (kt.EncoderBlock, "encoder_block"),
+        (lambda: kt.EncoderBlock(2, 20, norm_first=True), "encoder_block"),
+        (kt.DecoderBlock, "decoder_block"),
+    ],
+)
+def test_the_package_passes(layer, kind):
+    assert check_layer(layer, kind).passed
+
+
+def test_each_fault_has_a_learner_who_makes_it():
+    for value in vars(faults).values():
+        group = value if isinstance(value, list) else [value]
+        group = list(value.values()) if isinstance(value, dict) else group
+        for fault in group:
+            if isinstance(fault, faults.Fault):
+                assert any(words in fault.sentence for _, _, words, _ in WRONG.values()), fault
+
+
+def test_there_are_enough_of_both():
+    assert len(WRONG) >= 20 and len(RIGHT) >= 5
+    assert {kind for _, kind, _, _ in WRONG.values()} == {kind for _, kind in RIGHT} == set(KINDS)
+
+
+def test_the_formulas_are_those_of_the_oracle():
+    rng = np.random.default_rng(0)
+    x, memory = rng.normal(size=(2, 4, 6)), rng.normal(size=(2, 5, 6))
+    mask = rng.random((2, 4, 5)) < 0.7
+    mask[..., 0] = True
+    for mine, its in zip(
+        formulas.attention(x, memory, memory, mask),
+        oracle.attention(x, memory, memory, mask),
+        strict=True,
+    ):
+        np.testing.assert_allclose(mine, its)
+    np.testing.assert_allclose(formulas.layer_norm(x), oracle.layer_norm(x, 1, 0))
+    np.testing.assert_allclose(formulas.sinusoids(9, 8), oracle.positional_encoding(9, 8))
+    np.testing.assert_array_equal(formulas.look_ahead(4)[0], oracle.look_ahead_mask(4))
+
+
+@pytest.mark.parametrize("pre_norm", [False, True])
+def test_the_block_is_that_of_the_oracle(pre_norm):
+    rng = np.random.default_rng(0)
+    x, memory = rng.normal(size=(2, 4, 6)), rng.normal(size=(2, 5, 6))
+    names = ("query", "key", "value", "output")
+    kernels = {part: {n: rng.normal(size=(6, 6)) for n in names} for part in ("self", "cross")}
+    kernels |= {"inner": rng.normal(size=(6, 8)), "outer": rng.normal(size=(8, 6))}
+    dense = {
+        part: {name: {"kernel": kernel, "bias": 0.0} for name, kernel in kernels[part].items()}
+        for part in ("self", "cross")
+    }
+    norm = {"gamma": 1.0, "beta": 0.0}
+    weights = {
+        "self_attention": dense["self"],
+        "cross_attention": dense["cross"],
+        "feed_forward": {n: {"kernel": kernels[n], "bias": 0.0} for n in ("inner", "outer")},
+        **dict.fromkeys(("self_attention_norm", "cross_attention_norm", "feed_forward_norm"), norm),
+    }
+    source_mask = np.array([[[1, 1, 1, 1, 1]], [[1, 1, 1, 0, 0]]], dtype=bool)
+    expected = oracle.decoder_block(
+        x, memory, weights, 2, source_mask=source_mask, pre_norm=pre_norm
+    )
+    formula = formulas.Formula(norm="before" if pre_norm else "after")
+    found = formulas.block(x, kernels, 2, formulas.look_ahead(4), memory, source_mask, formula)
+    np.testing.assert_allclose(found, expected)
+
+
+def test_chapters_have_the_titles_that_a_fault_names():
+    for number, title in CHAPTERS.items():
+        (path,) = (ROOT / "chapters").glob(f"{number:02}_*.py")
+        assert path.read_text("utf-8").startswith(f"# %% [markdown]\n# # {number} · {title}\n")
+
+
+@pytest.mark.parametrize(
+    "name, kind",
+    [
+        ("MyMultiHeadAttention", "multi_head_attention"),
+        ("SelfAttention", "multi_head_attention"),
+        ("TransformerEncoderLayer", "encoder_block"),
+        ("DecoderBlock", "decoder_block"),
+        ("SinusoidalPositions", "positional_encoding"),
+        ("FFN", "feed_forward"),
+        ("Unclear", None),
+    ],
+)
+def test_a_kind_is_guessed_from_the_name_of_a_class(name, kind):
+    assert guess_kind(type(name, (keras.layers.Layer,), {})) == kind
+
+
+def test_a_function_of_attention_is_no_layer():
+    def my_attention(q, k, v): ...
+
+    assert guess_kind(my_attention) == "attention"
+
+
+def test_a_layer_is_checked_as_it_is():
+    assert check_layer(MultiHead(12, 3), "multi_head_attention").passed
+    assert check_layer(Encoder(12, 2, 20), "encoder_block").passed
+
+
+def test_unknown_kinds_and_arguments_are_refused():
+    with pytest.raises(CannotCheck, match="kind must be one of attention"):
+        check_layer(lambda x: x)
+    with pytest.raises(CannotCheck, match="kind must be one of"):
+        check_layer(lambda x: x, "convolution")
+    with pytest.raises(CannotCheck, match="argument 'wavelength'"):
+        check_layer(lambda length, d_model, wavelength: None, "positional_encoding")
+
+    class Attention(keras.layers.Layer):
+        def __init__(self, temperature):
+            super().__init__()
+
+    with pytest.raises(CannotCheck, match="argument 'temperature' whose meaning is not clear"):
+        check_layer(Attention)
+
+
+def test_code_that_fails_gets_one_sentence():
+    def attention(query, key, value):
+        return query @ key
+
+    report = check_layer(attention)
+    assert not report.passed and "It fails with" in str(report) and "chapter 3" in str(report)
+
+
+def test_a_report_is_one_sentence():
+    right, wrong = check_layer(kt.look_ahead_mask), check_layer(*WRONG["leak by one"][:2])
+    assert str(right).startswith("look_ahead_mask is right: shape, polarity")
+    assert re.search("leaks by one.* See chapter 6, Masks, and the target", repr(wrong))
+
+
+def test_the_command_for_models_refuses_a_program():
+    with pytest.raises(SystemExit, match=r"python -m keras_transformer\.cli\.grading FILE\.py"):
+        main(["check", "my_layer.py"])
+
+
+PROGRAM = """
+import numpy as np
+from keras_transformer import padding_mask  # imported: not the learner's own
+
+def look_ahead_mask(n):
+    return np.tri(n, k=1, dtype=bool)
+
+def positional_encoding(length, d_model):
+    angle = np.arange(length)[:, None] / 10000 ** (np.arange(d_model) // 2 * 2 / d_model)
+    return np.where(np.arange(d_model) % 2, np.cos(angle), np.sin(angle))
+
+def table(length, d_model):
+    return positional_encoding(length, d_model)[::-1]
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.once
+def test_the_command_checks_a_program(tmp_path):
+    def run(*arguments):
+        command = [sys.executable, "-m", "keras_transformer.cli.grading", *arguments]
+        result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=300)
+        assert "Traceback" not in result.stderr, result.stderr
+        return result
+
+    (tmp_path / "mine.py").write_text(PROGRAM, "utf-8")
+    result = run("mine.py")
+    first, second = result.stdout.splitlines()
+    assert result.returncode == 1
+    assert first.startswith("look_ahead_mask: The future leaks by one")
+    assert second.startswith("positional_encoding is right")
+    result = run("mine.py", "positional_encoding")
+    assert result.returncode == 0 and result.stdout.startswith("positional_encoding is right")
+    result = run("mine.py", "table=positional_encoding")
+    assert result.returncode == 1 and "differs from the sinusoids" in result.stdout
+    result = run("mine.py", "absent")
+    assert result.returncode == 1 and result.stderr.endswith("There is no absent in the file.\n")
+    (tmp_path / "model.keras").write_text("")
+    result = run("model.keras")
+    assert result.returncode == 2 and "keras-transformer check" in result.stderr

@@ -1,0 +1,128 @@
+"""The same in a process without Keras: a file needs nothing but its engine."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from engines import (
+    ENGINES,
+    RUN,
+    assert_few_differ,
+    assert_same,
+    other_tasks,
+    require,
+)
+from keras_transformer.cli import lines
+from keras_transformer.cli.lines import waiting_lines
+
+
+@pytest.fixture(scope="module")
+def hidden(tmp_path_factory):
+    """A folder in which Keras and this package cannot be imported."""
+    folder = tmp_path_factory.mktemp("hidden")
+    for name in ("keras", "keras_transformer"):
+        (folder / f"{name}.py").write_text(f"raise ImportError('{name} is hidden')")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run_freshly(exported, hidden, tmp_path_factory):
+    """The answers of an exported task in a process without Keras."""
+
+    def run_freshly(task, format, texts, *options):
+        folder = exported(task, format)
+        answers = tmp_path_factory.mktemp("answers") / "answers.json"
+        if format == "saved_model":  # tensorflow_text imports Keras
+            (hidden / "keras.py").rename(hidden / "visible")
+        try:
+            done = subprocess.run(
+                [sys.executable, RUN, folder, "--json", answers, *map(str, options)],
+                input="\n".join(texts) + "\n",
+                env={**os.environ, "PYTHONPATH": str(hidden), "PYTHONIOENCODING": "utf-8"},
+                encoding="utf-8",
+                capture_output=True,
+            )
+        finally:
+            if format == "saved_model":
+                (hidden / "visible").rename(hidden / "keras.py")
+        assert done.returncode == 0, done.stderr
+        return json.loads(answers.read_text())["answers"]
+
+    return run_freshly
+
+
+@pytest.mark.once
+def test_lines_are_those_of_the_command(monkeypatch):
+    monkeypatch.syspath_prepend(str(RUN.parent))
+    from run_exported import lines_of, one_line
+
+    for content in (
+        "",
+        "\n",
+        "a",
+        "a\nb\n",
+        "a\r\n\r\nb\r\n",
+        "\ufeffa\n\ufeffb",
+        "a\u2028b\r\r\n",
+    ):
+        expected = list(waiting_lines(io.BytesIO(content.encode()), 10_000))
+        assert lines_of(content.encode()) == [line for batch in expected for line in batch]
+    for answer in ("a", "a\nb\r\u2028", "", "\\n"):
+        assert one_line(answer) == lines.one_line(answer)
+    assert one_line([["a\n", 0.5]]) == '[["a\\n", 0.5]]'
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("beams", [1, 4])
+@pytest.mark.parametrize("format", [*ENGINES, "marian"])
+def test_a_translator_answers_alike(dates_translator, dates, run_freshly, format, beams):
+    texts = [*dates.test.source, "", "  ", "May ☃ 5, 2020"]
+    answers = run_freshly(dates_translator, format, texts, "--beams", beams)
+    assert_few_differ(dates_translator, format, None, texts, answers, beams)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("format", ENGINES)
+def test_other_tasks_answer_alike(small_tasks, run_freshly, format):
+    for task, texts, expected, max_tokens in other_tasks(small_tasks, format):
+        assert_same(run_freshly(task, format, texts, "--max-tokens", max_tokens), expected)
+
+
+@pytest.mark.slow
+def test_a_loop_outside_the_graph_answers_alike(dates_translator, dates, run_freshly):
+    texts = [*dates.test.source[:50], "", " "]
+    answers = run_freshly(dates_translator, "onnx", texts, "--step")
+    assert answers == dates_translator.translate(texts)
+
+
+@pytest.mark.slow
+def test_the_matrix_of_formats_is_one_command(small_tasks, tmp_path):
+    require("litert")
+    small_tasks["tagger"].save(tmp_path / "model.keras")
+    (tmp_path / "texts").write_text("The dog barks.\n\nIt's a small cat!\n")
+    command = [sys.executable, RUN.parent / "benchmark.py", "export", tmp_path / "model.keras"]
+    command += ["--texts", tmp_path / "texts", "--least", "1"]
+    command += ["--formats", "litert", "ctranslate2", "safetensors"]
+    root = str(RUN.parents[2])
+    done = subprocess.run(
+        [*command, "--json", tmp_path / "rows.json"],
+        env={**os.environ, "PYTHONPATH": root},
+        encoding="utf-8",
+        capture_output=True,
+    )
+    assert done.returncode == 0, done.stderr
+    rows = json.loads((tmp_path / "rows.json").read_text())["rows"]
+    assert [(row["format"], row["kind"], row.get("equal")) for row in rows] == [
+        ("ours", "float32", 3),
+        ("litert", "float32", 3),
+        ("litert", "float16", 3),
+        ("litert", "int8", 3),
+        ("ctranslate2", "float32", None),
+        ("safetensors", "float32", None),
+    ]
+    assert "can hold a Translator or TextGenerator" in rows[-2]["reason"]
+    assert done.stdout.count("| Tagger") == len(rows)

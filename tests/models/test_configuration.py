@@ -1,0 +1,217 @@
+import dataclasses
+
+import keras
+import pytest
+
+from keras_transformer.models import ClassificationModel, LanguageModel, TaggingModel, Transformer
+from keras_transformer.models.configuration import (
+    PRESETS,
+    GenerationConfig,
+    SamplingConfig,
+    TransformerConfig,
+)
+
+WORDS = dict(num_words=7, num_characters=6, num_labels=4)
+MODELS = {
+    Transformer: dict(source_vocabulary_size=11),
+    LanguageModel: dict(vocabulary_size=11),
+    TaggingModel: WORDS,
+    ClassificationModel: WORDS,
+}
+SMALL = TransformerConfig(
+    num_layers=1,
+    d_model=8,
+    num_heads=2,
+    d_ff=5,
+    dropout=0.2,
+    attention_dropout=0.3,
+    activation="gelu",
+    norm_first=True,
+    max_length=9,
+    layer_norm_epsilon=0.1,
+    logits_bias=True,
+)
+
+
+# Sizes and options of a model
+
+
+def test_the_presets_are_the_rows_of_table_3_and_two_smaller_ones():
+    sizes = {
+        name: (config.num_layers, config.d_model, config.num_heads, config.d_ff, config.dropout)
+        for name, config in PRESETS.items()
+    }
+    assert sizes == {
+        "tiny": (2, 64, 4, 128, 0.1),
+        "mini": (3, 256, 4, 1024, 0.1),
+        "base": (6, 512, 8, 2048, 0.1),
+        "big": (6, 1024, 16, 4096, 0.3),
+    }
+    assert PRESETS["base"] == TransformerConfig()
+    for config in PRESETS.values():  # all else as in the paper
+        assert (config.activation, config.attention_dropout) == ("relu", 0.0)
+        assert not (config.norm_first or config.max_length or config.rotary)
+
+
+@pytest.mark.parametrize("config", [TransformerConfig(), GenerationConfig(), SamplingConfig()])
+def test_a_configuration_is_replaced_and_never_changed(config):
+    field, *_ = dataclasses.fields(config)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(config, field.name, 3)
+    changed = config.replace(**{field.name: 3})
+    assert type(changed) is type(config)
+    assert dataclasses.asdict(changed) == {**dataclasses.asdict(config), field.name: 3}
+    assert getattr(config, field.name) == field.default
+    assert config.replace() == config
+
+
+@pytest.mark.parametrize("config", [TransformerConfig(), GenerationConfig(), SamplingConfig()])
+def test_replacing_what_does_not_exist_is_an_error_that_names_it_and_all_that_does(config):
+    names = ", ".join(field.name for field in dataclasses.fields(config))
+    message = rf"^Options are {names}; received unknown='num_layer, beam'\.$"
+    with pytest.raises(ValueError, match=message):
+        config.replace(num_layer=1, beam=2)
+
+
+@pytest.mark.parametrize("name", ["num_layers", "d_model", "num_heads", "d_ff", "max_length"])
+@pytest.mark.parametrize("size", [0, -2, 1.5, "2"])
+def test_a_size_that_is_no_positive_integer_is_an_error_that_names_it(name, size):
+    message = rf"^{name} must be an integer of at least 1; received {name}={size!r}\.$"
+    for make in (TransformerConfig, SMALL.replace):
+        with pytest.raises(ValueError, match=message):
+            make(**{name: size})
+
+
+@pytest.mark.parametrize("name", ["dropout", "attention_dropout"])
+@pytest.mark.parametrize("rate", [-0.1, 1.0, 1.5])
+def test_a_rate_outside_0_to_1_is_an_error_that_names_it(name, rate):
+    with pytest.raises(ValueError, match=rf"^{name} must be in \[0, 1\); received {name}={rate}"):
+        TransformerConfig(**{name: rate})
+
+
+@pytest.mark.parametrize("epsilon", [0, -1e-6, float("nan"), float("inf"), "x", None])
+def test_an_epsilon_that_is_not_above_0_is_an_error(epsilon):
+    with pytest.raises(ValueError, match="^layer_norm_epsilon must be a"):
+        TransformerConfig(layer_norm_epsilon=epsilon)
+
+
+def test_num_heads_must_divide_d_model():
+    message = r"^num_heads must divide d_model; received num_heads=3, d_model=512\.$"
+    with pytest.raises(ValueError, match=message):
+        TransformerConfig(num_heads=3)
+
+
+def test_positions_are_learned_or_rotary():
+    message = r"^positions are learned \(max_length\) or rotary, not both; received max_length=9, "
+    with pytest.raises(ValueError, match=message + r"rotary=True\.$"):
+        TransformerConfig(max_length=9, rotary=True)
+
+
+@pytest.mark.parametrize("cls, arguments", MODELS.items(), ids=lambda x: getattr(x, "__name__", ""))
+def test_a_model_has_its_configuration_and_saves_every_field_of_it(cls, arguments):
+    model = cls(**arguments, config=SMALL)
+    assert model.config == SMALL
+    assert model.max_length == 9
+    saved = model.get_config()
+    assert {name: saved[name] for name in dataclasses.asdict(SMALL)} == dataclasses.asdict(SMALL)
+    own = {"name", "trainable", "dtype", "frozen", "quantized"}
+    others = saved.keys() - dataclasses.asdict(SMALL).keys() - own
+    assert (
+        arguments.keys()
+        <= others
+        <= arguments.keys()
+        | {
+            "target_vocabulary_size",
+            "max_characters",
+            "word_stddev",
+        }
+    )
+
+
+@pytest.mark.parametrize("cls, arguments", MODELS.items(), ids=lambda x: getattr(x, "__name__", ""))
+def test_options_replace_those_of_the_configuration(cls, arguments):
+    model = cls(**arguments, config=SMALL, d_ff=6, max_length=None, name="a_name")
+    assert model.config == SMALL.replace(d_ff=6, max_length=None)
+    assert model.max_length is None
+    assert model.name == "a_name"
+    by_options = cls(**arguments, **dataclasses.asdict(SMALL))
+    assert by_options.config == SMALL
+    assert by_options.count_params() == cls(**arguments, config=SMALL).count_params()
+
+
+def test_every_option_of_the_configuration_reaches_the_blocks():
+    model = Transformer(11, config=SMALL)
+    for stack in (model.encoder, model.decoder):
+        assert len(stack.blocks) == SMALL.num_layers
+        assert stack.norm_first
+        for block in stack.blocks:
+            assert (block.num_heads, block.d_ff) == (SMALL.num_heads, SMALL.d_ff)
+            assert (block.dropout, block.attention_dropout) == (0.2, 0.3)
+            assert block.activation is keras.activations.gelu
+            assert not block.self_attention.rotary
+    for block in Transformer(11, config=SMALL, max_length=None, rotary=True).decoder.blocks:
+        assert block.self_attention.rotary and not block.cross_attention.rotary
+
+
+# How answers are decoded
+
+
+@pytest.mark.parametrize("name", ["beams", "batch_size", "tokens_per_batch"])
+@pytest.mark.parametrize("size", [0, -2, 1.5, "2"])
+def test_a_number_for_decoding_that_is_no_positive_integer_is_an_error(name, size):
+    message = rf"^{name} must be an integer of at least 1; received {name}={size!r}\.$"
+    with pytest.raises(ValueError, match=message):
+        GenerationConfig(**{name: size})
+
+
+def test_a_negative_length_penalty_is_an_error():
+    with pytest.raises(ValueError, match=r"^length_penalty must be at least 0; received length_"):
+        GenerationConfig(length_penalty=-0.1)
+
+
+@pytest.mark.parametrize(
+    "config, name",
+    [
+        (TransformerConfig, "dropout"),
+        (TransformerConfig, "attention_dropout"),
+        (GenerationConfig, "length_penalty"),
+        (GenerationConfig, "min_length_ratio"),
+        (GenerationConfig, "max_length_ratio"),
+        (SamplingConfig, "temperature"),
+        (SamplingConfig, "top_p"),
+    ],
+)
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), "1", None])
+def test_what_is_no_finite_number_is_an_error_that_names_it(config, name, value):
+    with pytest.raises(ValueError, match=f"{name}={value!r}"):
+        config(**{name: value})
+
+
+@pytest.mark.parametrize(
+    "ratios",
+    [
+        dict(min_length_ratio=-0.1),
+        dict(min_length_ratio=2.1),
+        dict(max_length_ratio=0.0),
+        dict(min_length_ratio=0.5, max_length_ratio=0.4),
+    ],
+)
+def test_ratios_of_lengths_that_leave_no_answer_are_an_error(ratios):
+    with pytest.raises(ValueError, match="0 <= min_length_ratio <= max_length_ratio.* received"):
+        GenerationConfig(**ratios)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (dict(temperature=0.0), r"temperature must be above 0; received temperature=0\.0\."),
+        (dict(temperature=-1.0), r"temperature must be above 0; received temperature=-1\.0\."),
+        (dict(top_k=0), r"top_k must be an integer of at least 1; received top_k=0\."),
+        (dict(top_k=2.5), r"top_k must be an integer of at least 1; received top_k=2\.5\."),
+        (dict(top_p=0.0), r"top_p must be above 0 and at most 1; received top_p=0\.0\."),
+        (dict(top_p=1.1), r"top_p must be above 0 and at most 1; received top_p=1\.1\."),
+    ],
+)
+def test_a_distribution_that_nothing_can_be_sampled_from_is_an_error(arguments, message):
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        SamplingConfig(**arguments)

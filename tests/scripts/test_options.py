@@ -1,0 +1,458 @@
+"""Options of the training scripts: where a default comes from, what may be combined, the help."""
+
+import dataclasses
+import importlib
+import inspect
+import math
+import pathlib
+import sys
+import types
+
+import keras
+import numpy as np
+import pytest
+
+from keras_transformer import __version__, backend
+from keras_transformer.data import TranslationBatches
+from keras_transformer.models.configuration import PRESETS, TransformerConfig
+from keras_transformer.training import Run
+from keras_transformer.training.run import FILES
+
+SCRIPTS = pathlib.Path(__file__).parents[2] / "scripts"
+
+
+@pytest.fixture(scope="module")
+def options():
+    sys.path.insert(0, str(SCRIPTS))
+    try:
+        yield importlib.import_module("options")
+    finally:
+        sys.path.remove(str(SCRIPTS))
+
+
+@pytest.fixture(scope="module")
+def recipes(options):
+    return importlib.import_module("recipes")
+
+
+@pytest.fixture(scope="module")
+def toys(recipes):
+    """Recipes of a translation: by default, with data, and only by name."""
+    tiny = PRESETS["tiny"]
+    training = dict(epochs=2, learning_rate=1e-3, warmup_steps=10)
+    return {
+        "toy": recipes.Translation(output="runs/toy", model=tiny, batch_size=8, **training),
+        "wide": recipes.Translation(
+            output="runs/wide",
+            model=PRESETS["base"].replace(d_ff=96),
+            tokens_per_batch=512,
+            ema=0.9,
+            **training,
+        ),
+        "pre": recipes.Translation(
+            output="runs/pre", model=tiny.replace(norm_first=True, rotary=True), **training
+        ),
+    }
+
+
+@pytest.fixture
+def parsed(options, toys, monkeypatch):
+    """The options that a script makes of a command line."""
+
+    def parsed(*words, recipes=toys):
+        monkeypatch.setattr(sys, "argv", ["scripts/train.py", *map(str, words)])
+        return options.parse("A test.\n\n    python train.py \\\n        --pairs a.tsv\n", recipes)
+
+    return parsed
+
+
+@pytest.mark.parametrize("option", ["--output", "--init-from", "--compilation-cache"])
+@pytest.mark.parametrize("resume", [[], ["--resume"]])
+def test_an_empty_value_is_that_of_an_unset_variable(parsed, option, resume):
+    with pytest.raises(ValueError, match=f"must have a value, or be left out.*{option}"):
+        parsed(option, "", *resume)
+
+
+def test_the_data_is_no_file_of_the_run_that_is_overwritten(tmp_path):
+    Run(tmp_path).begin({}, ["data"])
+    (tmp_path / "sample.txt").write_text("a text")
+    with pytest.raises(ValueError, match="An input must not be a file of the run"):
+        FILES.check_inputs(tmp_path, ["a.tsv", tmp_path / "sample.txt"])
+    FILES.check_inputs(tmp_path, [tmp_path / "notes.txt", "a.tsv"])
+
+
+def test_the_command_line_overrides_the_recipe(parsed):
+    toy = parsed()
+    assert (toy.recipe, toy.output, toy.batch_size) == ("toy", "runs/toy", 8)
+    assert (toy.model, toy.label_smoothing) == (PRESETS["tiny"], 0.1)
+    wide = parsed("--recipe", "wide", "--num-heads", "2", "--dropout=0.5")
+    expected = TransformerConfig(d_model=512, d_ff=96, num_heads=2, dropout=0.5)
+    assert wide.model == expected and (wide.ema, wide.tokens_per_batch) == (0.9, 512)
+
+
+@pytest.mark.parametrize(
+    "words, recipe",
+    [
+        ([], "toy"),
+        (["--seed", "3"], "toy"),
+        (["--pairs", "a.tsv"], "wide"),
+        (["--pairs", "a.tsv", "--recipe", "toy"], "toy"),
+        pytest.param(["--dataset", "tfds:x"], "wide", marks=pytest.mark.slow),
+        pytest.param(["--test-source", "a"], "wide", marks=pytest.mark.slow),
+    ],
+)
+def test_without_a_name_the_recipe_depends_on_whether_there_is_data(parsed, words, recipe):
+    assert parsed(*words).recipe == recipe
+
+
+@pytest.mark.slow
+def test_what_a_recipe_turns_on_the_command_line_can_turn_off(parsed):
+    for words, expected in (
+        ([], (False, False)),
+        (["--norm-first"], (True, False)),
+        (["--recipe", "pre"], (True, True)),
+        (["--recipe", "pre", "--no-norm-first"], (False, True)),
+        (["--recipe", "pre", "--no-rotary"], (True, False)),
+    ):
+        model = parsed(*words).model
+        assert (model.norm_first, model.rotary) == expected
+    assert parsed("--recipe", "wide", "--ema", "0").ema == 0
+    assert parsed("--recipe", "wide", "--tokens-per-batch", "None").tokens_per_batch is None
+
+
+def test_sizes_are_checked_with_the_recipe_that_is_chosen_and_with_no_other(parsed):
+    # 3 heads divide neither width but that of the command line.
+    assert parsed("--recipe", "wide", "--num-heads", "3", "--d-model", "48").model.num_heads == 3
+    assert parsed("--recipe", "wide", "--num-heads", "128").model.num_heads == 128  # not 64 wide
+
+
+def test_several_steps_per_execution_are_of_two_backends(parsed):
+    words = "--steps-per-execution", "4"
+    if backend.name() == "torch":
+        with pytest.raises(ValueError, match="--steps-per-execution needs TensorFlow or JAX"):
+            parsed(*words)
+    else:
+        assert parsed(*words).steps_per_execution == 4
+
+
+def test_one_kind_of_batch_and_one_kind_of_mean_replaces_the_other(parsed):
+    options = parsed("--recipe", "wide", "--batch-size", "4", "--average", "2")
+    assert (options.batch_size, options.tokens_per_batch) == (4, None)
+    assert (options.average, options.ema) == (2, None)
+    with pytest.raises(ValueError, match="--ema or --average, not both"):
+        parsed("--ema", "0.9", "--average", "2")
+    with pytest.raises(ValueError, match="--batch-size or --tokens-per-batch, not both"):
+        parsed("--batch-size", "2", "--tokens-per-batch", "20")
+
+
+def test_more_buckets_are_more_shapes_with_less_padding(parsed):
+    generator = np.random.default_rng(0)
+    texts = [[7] * length for length in generator.integers(1, 90, 300)]
+    batches = {
+        number: TranslationBatches(texts, texts, **parsed("--num-buckets", number).budget)
+        for number in (2, 16)
+    }
+    assert len(batches[2].shapes) == 2 and len(batches[16].shapes) == 16
+    assert batches[16].padding_share < batches[2].padding_share / 3
+    assert parsed().budget["num_buckets"] == 8
+
+
+@pytest.mark.parametrize(
+    "name, value, message",
+    [
+        ("num_buckets", 0, "num_buckets must be an integer of at least 1; received num_buckets=0"),
+        ("epochs", 0, "epochs must be an integer of at least 1; received epochs=0"),
+        ("accumulate", 0, "accumulate must be an integer of at least 1; received accumulate=0"),
+        ("patience", 0, "patience must be an integer of at least 1"),
+        ("average", -1, "average must be an integer of at least 0"),
+        ("batch_size", 0, "batch_size must be an integer of at least 1"),
+        ("warmup_steps", 0, "warmup_steps must be an integer of at least 1"),
+        ("dropout", 1, r"dropout must be in \[0, 1\); received dropout=1"),
+        ("dropout", math.nan, "received dropout=nan"),
+        ("label_smoothing", 1, r"label_smoothing must be in \[0, 1\)"),
+        ("ema", 1, r"ema must be in \[0, 1\)"),
+        ("learning_rate", 0, "learning_rate must be above 0"),
+        ("clip_norm", -1, "clip_norm must be above 0"),
+        ("r_drop", -1, "r_drop must be at least 0"),
+        ("seed", -1, "seed must be an integer of at least 0"),
+        ("threads", 0, "threads must be an integer of at least 1"),
+        ("num_heads", 7, "num_heads must divide d_model; received num_heads=7, d_model=64"),
+        ("diversify", -1, "diversify must be an integer of at least 0"),
+        ("subword_alpha", 2, r"subword_alpha must be in \[0, 1\]"),
+        ("max_ratio", 0.5, "max_ratio must be at least 1"),
+        ("beams", 0, "beams must be an integer of at least 1"),
+        ("length_penalty", -1, "length_penalty must be at least 0"),
+        ("bleu_sentences", 0, "bleu_sentences must be an integer of at least 1"),
+        ("tokenize", "nonsense", "tokenize must be one of sacreBLEU's tokenizers"),
+    ],
+)
+def test_a_number_out_of_range_is_one_sentence(toys, name, value, message):
+    with pytest.raises(ValueError, match=message):
+        toys["toy"].replace(**{name: value})
+
+
+def test_a_number_out_of_range_on_the_command_line_is_the_same_sentence(parsed):
+    with pytest.raises(ValueError, match="epochs must be an integer of at least 1; received ep"):
+        parsed("--epochs", "0")
+    with pytest.raises(ValueError, match="num_heads must divide d_model; received num_heads=7"):
+        parsed("--num-heads", "7")
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ("--epochs three", "invalid literal"),
+        ("--epoch 3", "--epochs"),
+        ("--recipe small", "wide"),
+        ("--schedule linear", "cosine"),
+        ("--sides 1", "--sides"),
+    ],
+)
+def test_a_usage_error_ends_with_code_2(parsed, capsys, words, message):
+    with pytest.raises(SystemExit) as exit:
+        parsed(*words.split())
+    assert exit.value.code == 2 and message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("task", ["tagging", "classification", "language", "pretraining"])
+def test_ranges_of_the_other_tasks(recipes, parsed, task):
+    cases = {
+        "tagging": (recipes.TAGGING, "--min-count 0", "min_count must be an integer"),
+        "classification": (recipes.CLASSIFICATION, "--forget -1", "forget must be at least 0"),
+        "language": (recipes.LANGUAGE_MODELLING, "--window 1", "window must be an integer of at"),
+        "pretraining": (recipes.PRETRAINING, "--mask-rate 1", "mask_rate must be between 0 and 1"),
+    }
+    of_task, words, message = cases[task]
+    with pytest.raises(ValueError, match=message):
+        parsed(*words.split(), recipes=of_task)
+
+
+@pytest.mark.parametrize(
+    "words, option",
+    [
+        ("--pairs a.tsv --pairs b.tsv", "--pairs"),
+        ("--seed 1 --epochs 2 --seed=1", "--seed"),
+        ("--rotary --no-rotary", "--rotary"),
+        ("--num-layers 1 --num_layers 2", "--num-layers"),
+    ],
+)
+def test_an_option_that_is_given_twice_is_refused(parsed, words, option):
+    with pytest.raises(ValueError, match=f"Give {option} once, .*; received {option}='2 times'"):
+        parsed(*words.split())
+
+
+UNUSED = [
+    ("TRANSLATION", "--data-dir there", "--dataset"),
+    ("TRANSLATION", "--sides 2 1", "--pairs or --dataset"),
+    ("TRANSLATION", "--tokenize zh", "a BLEU score"),
+    ("TRANSLATION", "--pairs a.tsv --mix-share 0.5", "data to mix in"),
+    ("TRANSLATION", "--mix-pairs a.tsv", "training data"),
+    ("TRANSLATION", "--dataset tfds:x --valid-pairs a.tsv", "files, without --dataset"),
+    ("TRANSLATION", "--prepared a --vocabulary char", "a vocabulary to learn"),
+    ("TRANSLATION", "--prepared a --vocabulary-size 80", "a vocabulary to learn"),
+    ("TAGGING", "--train a.tsv --column XPOS", "a treebank"),
+    ("TAGGING", "--train a.conllu --tokens words", "--dataset"),
+    ("CLASSIFICATION", "--columns 2 1", "--train or --dataset"),
+    ("CLASSIFICATION", "--dataset tfds:x --test a.tsv", "files, without --dataset"),
+    ("LANGUAGE_MODELLING", "--train a.txt --lines --window 9", "a text without --lines"),
+    ("LANGUAGE_MODELLING", "--train a.txt --feature text", "--dataset"),
+    ("PRETRAINING", "--mix-in a.txt", "training data"),
+]
+
+
+@pytest.mark.parametrize("task, words, needs", UNUSED)
+def test_an_option_that_would_not_be_used_is_refused(recipes, parsed, task, words, needs):
+    with pytest.raises(ValueError, match=f"would not be used: it needs {needs}.* Leave it out"):
+        parsed(*words.split(), recipes=getattr(recipes, task))
+
+
+def test_an_option_is_used_with_what_it_needs(recipes, parsed):
+    for task, words in (
+        ("TRANSLATION", "--dataset tfds:x --data-dir there --sides en de --tokenize zh"),
+        ("TRANSLATION", "--source a --target b --mix-pairs c --mix-share 0.5 --sides 2 1"),
+        ("TAGGING", "--train a.CONLL --column XPOS"),
+        ("CLASSIFICATION", "--train a.tsv --columns 2 1"),
+        ("LANGUAGE_MODELLING", "--train a.txt --window 9"),
+    ):
+        parsed(*words.split(), recipes=getattr(recipes, task))
+
+
+def help_of(parsed, capsys, *words, **kwargs):
+    with pytest.raises(SystemExit) as exit:
+        parsed(*words, **kwargs)
+    assert exit.value.code == 0
+    printed = capsys.readouterr().out
+    # One line per option: without the frame and the line breaks of the terminal.
+    return printed, " ".join(printed.replace("│", " ").split())
+
+
+def test_help_shows_each_default_with_the_recipes_that_set_it(parsed, capsys):
+    printed, words = help_of(parsed, capsys, "--help")
+    assert printed.startswith("A test.\n\n    python train.py \\\n        --pairs a.tsv\n\nusage: ")
+    assert "usage: train.py [-h]" in words
+    assert "--label-smoothing FLOAT Share of the probability" in words
+    assert "vocabulary. (default: 0.1)" in words  # of every recipe
+    assert "(toy: 8; wide, pre: none)" in words  # --batch-size
+    assert "(toy: runs/toy; wide: runs/wide; pre: runs/pre)" in words
+    assert "--norm-first, --no-norm-first" in words and "(toy, wide: off; pre: on)" in words
+    assert "--recipe {toy,wide,pre}" in words and "(default: toy; with data: wide)" in words
+    assert "--sides FROM TO" in words and "--source FILE" in words and "--patience INT" in words
+
+
+def test_help_with_a_recipe_shows_its_defaults_first(parsed, capsys):
+    _, words = help_of(parsed, capsys, "--recipe", "wide", "--help")
+    assert "(default: none; toy: 8; wide, pre: none)" in words
+    assert "(default: runs/wide; toy: runs/toy; " in words
+
+
+OTHER_TASKS = ["TAGGING", "CLASSIFICATION", "LANGUAGE_MODELLING", "PRETRAINING"]
+
+
+@pytest.mark.parametrize(
+    "task", ["TRANSLATION", *(pytest.param(n, marks=pytest.mark.slow) for n in OTHER_TASKS)]
+)
+def test_every_option_of_every_task_has_one_name_a_help_and_a_default(
+    options, recipes, parsed, capsys, task
+):
+    of_task = getattr(recipes, task)
+    cls = type(next(iter(of_task.values())))
+    names = [
+        name
+        for base in (*cls.__mro__, TransformerConfig)
+        for name in inspect.get_annotations(base)
+        if dataclasses.is_dataclass(base) and name != "model"
+    ]
+    assert len(set(names)) == len(names)
+    _, words = help_of(parsed, capsys, "--help", recipes=of_task)
+    docs = options._docs(cls)
+    for name in names:
+        flag = "--" + name.replace("_", "-")
+        assert f" {flag} " in words or f" {flag}, --no-" in words
+        assert f" {docs[name]} (" in words, flag  # and then its default
+    for name, recipe in of_task.items():
+        assert parsed("--recipe", name, recipes=of_task) == recipe.replace(recipe=name)
+
+
+def test_flat_options_and_back(toys):
+    wide = toys["wide"]
+    flat = wide.flat()
+    assert flat["d_ff"] == 96 and flat["epochs"] == 2 and "model" not in flat
+    assert toys["toy"].replace(**flat) == wide
+    with pytest.raises(TypeError, match="nonsense"):
+        wide.replace(nonsense=1)
+
+
+# Resuming
+
+
+def start(options, folder):
+    Run(folder).begin(options.flat(), data=[])
+
+
+def test_only_the_epochs_of_a_resumed_run_may_change(parsed, tmp_path):
+    words = ("--output", tmp_path, "--learning-rate", "0.5", "--overwrite", "--sides", "2", "1")
+    started = parsed(*words, "--pairs", "a.tsv", "--recipe", "toy")
+    start(started, tmp_path)
+    resumed = parsed("--resume", "--output", tmp_path, "--epochs", "7")
+    assert resumed == started.replace(resume=True, epochs=7) and resumed.sides == ("2", "1")
+    with pytest.raises(ValueError, match="keeps its settings.*leave out --precision, --d-model"):
+        parsed("--resume", "--output", tmp_path, "--precision", "bfloat16", "--d-model", "8")
+
+
+def test_a_run_of_before_an_option_was_added_is_resumed_with_its_default(parsed, tmp_path):
+    started = parsed("--output", tmp_path)
+    flat = started.flat()
+    assert (flat.pop("layer_norm_epsilon"), flat.pop("logits_bias")) == (1e-6, False)
+    assert flat.pop("num_buckets") == 8
+    Run(tmp_path).begin(flat, data=[])
+    assert parsed("--resume", "--output", tmp_path) == started.replace(resume=True)
+
+
+def test_a_run_with_its_recipes_alternative_replaced_is_resumed_as_it_was(parsed, tmp_path):
+    started = parsed("--recipe", "wide", "--batch-size", "4", "--output", tmp_path)
+    start(started, tmp_path)
+    assert parsed("--resume", "--output", tmp_path) == started.replace(resume=True)
+
+
+@pytest.mark.slow
+def test_a_learning_rate_that_has_reached_0_is_not_resumed(parsed, tmp_path):
+    start(parsed("--output", tmp_path, "--schedule", "cosine"), tmp_path)
+    with pytest.raises(ValueError, match="rate is 0 after the last epoch; leave out --epochs"):
+        parsed("--resume", "--output", tmp_path, "--epochs", "7")
+
+
+def test_options_of_another_version_are_not_resumed(parsed, tmp_path):
+    Run(tmp_path).begin({"preset": "tiny", "epochs": 3}, data=[])
+    with pytest.raises(ValueError, match="are of another version; start a new run"):
+        parsed("--resume", "--output", tmp_path)
+
+
+# What they mean
+
+
+@pytest.mark.parametrize("accumulate", [1, 4])
+@pytest.mark.parametrize("schedule, end", [("cosine", 0.0), ("paper", 0.5 * (10 / 40) ** 0.5)])
+def test_the_rate_has_its_peak_after_the_warm_up_and_then_decays(
+    options, parsed, numpy, schedule, end, accumulate
+):
+    words = ("--schedule", schedule, "--learning-rate", "0.5", "--accumulate", accumulate)
+    optimizer = options.make_optimizer(parsed(*words), num_batches=40 * accumulate)
+    rates = [float(numpy(optimizer._learning_rate(batch))) for batch in range(40 * accumulate + 1)]
+    peak, warm = max(range(len(rates)), key=rates.__getitem__), 10 * accumulate
+    assert rates[peak] == pytest.approx(0.5) and peak in (warm - 1, warm)  # the paper's 1 is 0
+    assert rates[-2 if schedule == "paper" else -1] == pytest.approx(end, abs=1e-6)
+
+
+@pytest.mark.slow
+def test_a_moving_average_reaches_as_far_back_with_gradient_accumulation(options, parsed, numpy):
+    weight, lags = keras.Variable([0.0]), []
+    for accumulate in (1, 3):
+        words = ("--ema", "0.9", "--learning-rate", "0.1", "--warmup-steps", "1")
+        given = parsed(*words, "--accumulate", accumulate)
+        optimizer = options.make_optimizer(given, num_batches=30 * accumulate)
+        weight.assign([0.0])
+        optimizer.build([weight])
+        for _ in range(30 * accumulate):
+            optimizer.apply([keras.ops.ones(1)])
+        mean = optimizer._model_variables_moving_average[0]
+        lags.append(float(numpy(mean - weight)[0]))
+    # several batches per update: less than an update later
+    assert lags[0] < lags[1] < 1.1 * lags[0]
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["--sides", "1"], "--sides takes two values; received '1'."),
+        (["--sides"], "--sides takes two values; received none."),
+        (["--sides", "1", "2", "3"], "--sides takes two values; received '1', '2', '3'."),
+        (["--patience", "x"], "--patience takes an integer; received 'x'."),
+        (["--clip-norm", "x"], "--clip-norm takes a number; received 'x'."),
+    ],
+)
+def test_an_error_of_types_is_a_sentence(parsed, capsys, words, message):
+    with pytest.raises(SystemExit):
+        parsed(*words)
+    assert capsys.readouterr().err.splitlines()[0] == message
+
+
+def test_the_version_is_printed(parsed, capsys):
+    with pytest.raises(SystemExit) as exit:
+        parsed("--version")
+    assert not exit.value.code
+    assert capsys.readouterr().out == f"keras-transformer {__version__}\n"
+
+
+def test_an_error_is_an_exit_with_its_sentence(options):
+    with pytest.raises(SystemExit) as exit, options.errors_as_exits():
+        raise FileNotFoundError("a.tsv: no such file.")
+    assert exit.value.code == "a.tsv: no such file."
+    with pytest.raises(ZeroDivisionError), options.errors_as_exits():
+        raise ZeroDivisionError  # a mistake of ours keeps its traceback
+
+
+def test_a_corpus_has_no_vocabulary_of_another_kind(options):
+    given = types.SimpleNamespace(init_from="gpt2.keras")
+    with pytest.raises(ValueError, match="gpt2.keras has another kind of vocabulary"):
+        options.check_initial_vocabulary(given, [], [object()])
+    options.check_initial_vocabulary(given, [], None)

@@ -1,0 +1,373 @@
+"""train_translation.py: whole runs within this process, killed ones in processes of their own."""
+
+import contextlib
+import csv
+import importlib
+import io
+import json
+import logging
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import keras
+import numpy as np
+import pytest
+
+from keras_transformer import data
+from keras_transformer.training import Run, add_translations
+from shared import restore_determinism
+
+ROOT = pathlib.Path(__file__).parents[2]
+TRAIN = [sys.executable, ROOT / "scripts" / "train_translation.py"]
+AVERAGE = [sys.executable, ROOT / "scripts" / "average_checkpoints.py"]
+TINY = ["--num-layers", "1", "--d-model", "32", "--num-heads", "2", "--d-ff", "64"]
+
+try:
+    import tensorboard
+    import tensorflow
+
+    HAS_TENSORBOARD = bool(tensorboard and tensorflow)
+except ImportError:
+    HAS_TENSORBOARD = False
+
+
+def run(command):
+    """The command in this process, as by `inside`, which fixtures of a module cannot use."""
+    _, script, *arguments = (str(part) for part in command)
+    stdout, stderr, code = io.StringIO(), io.StringIO(), 0
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.redirect_stdout(stdout),
+        contextlib.redirect_stderr(stderr),
+    ):
+        restore_determinism(patch)
+        patch.syspath_prepend(str(ROOT / "scripts"))
+        patch.setattr(sys, "argv", [script, *arguments])
+        # pytest has handlers of its own, so that Python's for warnings writes nothing.
+        patch.setattr(logging.getLogger("keras_transformer"), "handlers", [logging.lastResort])
+        try:
+            importlib.import_module(pathlib.Path(script).stem).main()
+        except SystemExit as end:
+            code = end.code
+    assert not code, code
+    return subprocess.CompletedProcess(command, 0, stdout.getvalue(), stderr.getvalue())
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory):
+    """A small TSV of short dates: one shape to compile, so that a run takes seconds."""
+    path = tmp_path_factory.mktemp("data") / "pairs.tsv"
+    train = data.dates(num_train=1600, num_valid=1, num_test=1, seed=2).train
+    rows = zip(train.source, train.target, strict=True)
+    short = [f"{source}\t{target}\n" for source, target in rows if 8 <= len(source) < 12]
+    path.write_text("".join(short[:200]), encoding="utf-8")
+    return path
+
+
+def options(pairs, output, epochs="3"):
+    small = [*TINY, "--dropout", "0.1", "--no-norm-first", "--vocabulary", "char"]
+    small += ["--vocabulary-size", "None", "--batch-size", "32", "--epochs", epochs, "--beams", "1"]
+    small += ["--warmup-steps", "10", "--average", "0", "--deterministic"]
+    return ["--pairs", pairs, "--output", output, *small]
+
+
+@pytest.fixture(scope="module")
+def finished(pairs, tmp_path_factory):
+    """A run that nobody killed."""
+    output = tmp_path_factory.mktemp("runs") / "whole"
+    return output, run([*TRAIN, *options(pairs, output)]).stdout
+
+
+def weights_of(output):
+    return keras.saving.load_model(output / "model.keras").get_weights()
+
+
+def history_of(output):
+    with open(output / "history.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    return [{k: v for k, v in row.items() if k != "tokens_per_second"} for row in rows]
+
+
+@pytest.mark.slow
+def test_a_run_leaves_model_history_settings_scores_and_pictures(finished):
+    output, printed = finished
+    names = {path.name for path in output.iterdir()}
+    pictures = {"learning_curve.png", "attention.png"}
+    assert pictures | {"model.keras", "history.csv", "settings.json", "scores.json"} <= names
+    for picture in pictures:
+        assert (output / picture).read_bytes().startswith(b"\x89PNG")
+    settings = json.loads((output / "settings.json").read_text("utf-8"))
+    assert settings["arguments"]["seed"] == 0 and settings["versions"]["keras"] == keras.__version__
+    assert keras.backend.backend() in settings["command"]
+    scores = json.loads((output / "scores.json").read_text("utf-8"))
+    assert scores["split"] == "validation" and "tok:13a" in scores["signature"]
+    history = history_of(output)
+    assert [int(row["epoch"]) for row in history] == [0, 1, 2]
+    assert float(history[-1]["val_perplexity"]) < float(history[0]["val_perplexity"])
+    for shown in ("tokens_per_second", "token_accuracy", "reference", "shapes (XLA compiles each)"):
+        assert shown in printed
+
+
+@pytest.mark.slow
+def test_a_run_killed_at_any_time_and_resumed_ends_with_the_same_bits(finished, pairs, tmp_path):
+    whole, _ = finished
+    output = tmp_path / "killed"
+    chance = random.Random(5)
+
+    def started(*arguments, **kwargs):
+        command = [str(part) for part in (*TRAIN, *arguments)]
+        return subprocess.Popen(command, cwd=ROOT, text=True, **kwargs)
+
+    silent = dict(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    # The power fails in the first epoch, perhaps before it, and in a later one.
+    resume = ["--resume", "--output", output]
+    for moment, seconds in (("settings.json", 3), ("checkpoint/epoch-000[2-9]*", 0.3)):
+        again = (output / "settings.json").exists()
+        process = started(*(resume if again else options(pairs, output)), **silent)
+        while not list(output.glob(moment)):
+            assert process.poll() is None, "the run ended before it was killed"
+            time.sleep(0.005)
+        time.sleep(chance.uniform(0, seconds))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    process = started(*resume, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    _, errors = process.communicate(timeout=600)
+    assert process.returncode == 0, errors
+    for resumed, uninterrupted in zip(weights_of(output), weights_of(whole), strict=True):
+        np.testing.assert_array_equal(resumed, uninterrupted)
+    assert history_of(output) == history_of(whole)
+
+
+@pytest.fixture(scope="module")
+def regularized(pairs, tmp_path_factory):
+    """A run with what helps on small data, from JSON Lines."""
+    folder = tmp_path_factory.mktemp("regularized")
+    lines = [line.split("\t") for line in pairs.read_text("utf-8").splitlines()]
+    rows = [json.dumps({"from": source.upper(), "to": target}) for source, target in lines]
+    (folder / "pairs.jsonl").write_text("\n".join([*rows, rows[0]]), encoding="utf-8")
+    files = ["--pairs", folder / "pairs.jsonl", "--sides", "from", "to", "--lowercase", "--unique"]
+    model = ["--recipe", "small", *TINY, "--vocabulary-size", "100"]
+    rate = ["--schedule", "cosine", "--warmup-steps", "10", "--clip-norm", "1"]
+    helps = ["--r-drop", "5", "--subword-alpha", "0.1", "--attention-dropout", "0.1"]
+    helps += ["--length-penalty", "1.1", "--diversify", "0"]
+    stop = ["--bleu-sentences", "4", "--patience", "2", "--average", "2", "--beams", "2"]
+    few = ["--epochs", "2", "--tokens-per-batch", "600", "--output", folder / "run"]
+    log = ["--tensorboard"] if HAS_TENSORBOARD else []
+    return folder / "run", run([*TRAIN, *files, *model, *rate, *helps, *stop, *few, *log])
+
+
+@pytest.mark.slow
+def test_a_run_with_all_that_helps_on_small_data(regularized):
+    output, result = regularized
+    history = history_of(output)
+    assert float(history[-1]["val_perplexity"]) < float(history[0]["val_perplexity"])
+    assert all(0 <= float(row["val_bleu"]) <= 100 for row in history)
+    assert "1 repeated" in result.stderr and "minutes_left" in result.stdout
+    settings = json.loads((output / "settings.json").read_text("utf-8"))["arguments"]
+    assert (settings["num_layers"], settings["d_model"]) == (1, 32)
+    assert (settings["dropout"], settings["vocabulary"]) == (0.3, "bpe")  # of the recipe
+    assert settings["r_drop"] == 5 and settings["epochs"] == 2
+    translator = keras.saving.load_model(output / "model.keras")
+    assert translator.lowercase
+    assert (translator.config.beams, translator.config.length_penalty) == (2, 1.1)
+    assert translator.model.config.norm_first
+
+
+@pytest.fixture(scope="module")
+def diversified(pairs, tmp_path_factory):
+    """A run that learns from two teachers, too; nobody killed it."""
+    output = tmp_path_factory.mktemp("diversified") / "whole"
+    few = ["--diversify", "1", "--seed", "3"]
+    return output, run([*TRAIN, *options(pairs, output, epochs="2"), *few]).stdout
+
+
+@pytest.mark.slow
+def test_teachers_of_both_directions_are_trained_and_their_translations_added(diversified, pairs):
+    output, printed = diversified
+    table = [line.split("\t") for line in pairs.read_text("utf-8").splitlines()]
+    forward, backward = (output / "teachers" / name for name in ("forward-1", "backward-1"))
+    for folder in (forward, backward):
+        settings = json.loads((folder / "settings.json").read_text("utf-8"))["arguments"]
+        assert (settings["seed"], settings["diversify"]) == (4, 0)
+        translations = json.loads((folder / "translations.json").read_text("utf-8"))
+        translator = keras.saving.load_model(folder / "model.keras")
+        train, _ = data.train_valid_split(data.read_pairs(pairs))
+        texts = train.source if folder == forward else train.target
+        assert len(translations) == len(texts)
+        assert translations[:8] == translator.translate(texts[:8])
+    (line,) = [line for line in printed.splitlines() if "with translations of teachers" in line]
+    old, new = (int(word) for word in line.split() if word.isdecimal())
+    assert old == len(table) - len(table[::50]) and 0 < new <= 2 * old
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "killed", [["teachers/backward-1", "."], ["."]], ids=["in_a_teacher", "after_them"]
+)
+def test_a_diversified_run_continues_where_it_was_killed(diversified, killed, tmp_path):
+    whole, _ = diversified
+    output = tmp_path / "killed"
+    shutil.copytree(whole, output)
+    for name in killed:  # as in the first epoch of the first of them
+        shutil.rmtree(output / name / "checkpoint")
+        (output / name / "history.csv").write_text("")
+        for file in ("model.keras", "translations.json"):
+            (output / name / file).unlink(missing_ok=True)
+    result = run([*TRAIN, "--resume", "--output", output])
+    in_teacher = "teachers/backward-1" in killed
+    assert ("Training teacher backward-1" in result.stdout) == in_teacher
+    assert "Training teacher forward-1" not in result.stdout
+    for name in killed:
+        assert history_of(output / name) == history_of(whole / name)
+        both = zip(weights_of(output / name), weights_of(whole / name), strict=True)
+        for resumed, uninterrupted in both:
+            np.testing.assert_array_equal(resumed, uninterrupted)
+
+
+def test_teachers_add_a_second_target_or_a_second_source_once():
+    pairs = data.Examples(["a dog", "a cat", "a fox"], ["ein Hund", "eine Katze", "ein Fuchs"])
+    translations = {
+        ("forward", 1): ["ein Tier", "eine Katze", ""],  # new, known, none
+        ("backward", 1): ["one dog", "a cat", "a fox"],
+        ("forward", 2): ["ein Tier", "die Katze", "ein Fuchs"],
+        ("backward", 2): ["a dog", "one cat", "one fox"],
+    }
+    made = add_translations(pairs, 2, lambda direction, number: translations[direction, number])
+    assert list(zip(*made, strict=True)) == [
+        *zip(*pairs, strict=True),
+        ("a dog", "ein Tier"),
+        ("one dog", "ein Hund"),
+        ("a cat", "die Katze"),
+        ("one cat", "eine Katze"),
+        ("one fox", "ein Fuchs"),
+    ]
+    assert add_translations(pairs, 1, lambda name, _: pairs[name == "forward"]) == pairs
+
+
+def test_teachers_read_no_test_data(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    script = importlib.import_module("train_translation")
+    read = []
+
+    def teach(examples, number, folder, train_teacher):
+        for direction in ("forward", "backward"):
+            with pytest.raises(KeyboardInterrupt):
+                train_teacher(direction, number, folder)
+
+    def prepare(options, splits, tokenizers):
+        read.append(splits)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(script.training, "diversify", teach)
+    monkeypatch.setattr(script, "prepare", prepare)
+    options = script.TRANSLATION["small"].replace(output=str(tmp_path))
+    pairs = data.Examples(["a"], ["A"])
+    run = Run(tmp_path)
+    script.diversify(options, run, data.Splits(pairs, pairs, pairs), [None, None])
+    assert read == [(pairs, pairs, None), (pairs[::-1], pairs[::-1], None)]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not HAS_TENSORBOARD, reason="TensorBoard is not installed")
+def test_tensorboard_logs_are_written(regularized):
+    events = [path.parent.name for path in regularized[0].glob("tensorboard/*/events*")]
+    assert sorted(events) == ["train", "validation"]
+
+
+@pytest.mark.skipif(HAS_TENSORBOARD, reason="TensorBoard is installed")
+def test_a_missing_tensorboard_is_known_before_training(inside, tmp_path):
+    result = inside([*TRAIN, "--output", tmp_path / "run", "--tensorboard"])
+    last = result.stderr.strip().splitlines()[-1]
+    assert result.returncode == 1 and last.startswith("--tensorboard needs TensorFlow")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_the_mean_of_the_last_checkpoints_can_be_taken_again(inside, regularized):
+    output, _ = regularized
+    result = inside([*AVERAGE, output])
+    assert result.returncode == 0, result.stderr
+    same = keras.saving.load_model(output / "average-2.keras").get_weights()
+    for one, other in zip(same, weights_of(output), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-7)
+
+
+@pytest.fixture
+def started(inside, tmp_path):
+    """The folder of a run that was started and has no epoch yet."""
+    output = tmp_path / "started"
+    recipes = importlib.import_module("recipes").TRANSLATION
+    started = recipes["dates"].replace(recipe="dates", output=str(output))
+    Run(output).begin(started.flat(), data=[])
+    return output
+
+
+def test_a_folder_that_contains_a_run_is_not_overwritten(inside, started):
+    before = (started / "settings.json").read_bytes()
+    result = inside([*TRAIN, "--output", started])
+    assert result.returncode == 1 and "--resume" in result.stderr and "--overwrite" in result.stderr
+    assert (started / "settings.json").read_bytes() == before
+
+
+def test_a_resumed_run_keeps_its_settings(inside, started):
+    result = inside([*TRAIN, "--resume", "--output", started, "--learning-rate", "1"])
+    assert result.returncode == 1 and "leave out --learning-rate" in result.stderr
+
+
+def test_there_is_no_run_to_resume_in_an_empty_folder(inside, tmp_path):
+    result = inside([*TRAIN, "--resume", "--output", tmp_path])
+    assert result.returncode == 1 and "no run to resume" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments, expected",
+    [
+        (["--source", "nowhere.en", "--target", "nowhere.de"], "nowhere.en"),
+        (["--source", "nowhere.en"], "--source and --target go together"),
+        (["--pairs", "x", "--valid-target", "x"], "x: no such file"),
+        (["--pairs", "nowhere.jsonl"], "nowhere.jsonl: no such file"),
+        (["--dataset", "tfds:no_such_set"], "no_such_set: "),
+        (["--valid-pairs", "nowhere.tsv"], "No training data: give --source and --target"),
+        (["--diversify", "-1"], "diversify must be an integer of at least 0"),
+        (["--tokenize", "nonsense"], "tokenize must be one of sacreBLEU's tokenizers"),
+        (["--epochs", "0"], "epochs must be an integer of at least 1"),
+    ],
+)
+def test_what_cannot_be_trained_is_one_sentence_and_no_folder(
+    inside, arguments, expected, tmp_path
+):
+    result = inside([*TRAIN, *arguments, "--output", tmp_path / "run"])
+    last = result.stderr.strip().splitlines()[-1]
+    assert result.returncode == 1 and expected in last and "Traceback" not in result.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_output_that_is_a_file_is_one_sentence(inside, tmp_path):
+    (tmp_path / "file").write_text("")
+    result = inside([*TRAIN, "--output", tmp_path / "file" / "run"])
+    assert result.returncode == 1 and "is a file; the run needs a folder" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "sides, expected",
+    [(None, "a A"), (("2", "1"), "A a"), (("1", "3"), "a B"), (("x", "z"), "a A")],
+)
+def test_sides_choose_the_columns_of_a_table(inside, tmp_path, sides, expected):
+    head = "" if sides is None or sides[0].isdecimal() else "x\tz\ty\n"
+    (tmp_path / "a.tsv").write_text(f"{head}a\tA\tB\nc\tC\tD\n", encoding="utf-8")
+    dates = importlib.import_module("recipes").TRANSLATION["dates"]
+    train, _, _ = dates.replace(pairs=str(tmp_path / "a.tsv"), sides=sides).read()
+    assert f"{train.source[0]} {train.target[0]}" == expected
+
+
+def test_help_teaches(inside):
+    result = inside([*TRAIN, "--help"])
+    assert result.returncode == 0
+    for words in ("Without data it learns generated dates", "KERAS_BACKEND", "--resume"):
+        assert words in result.stdout
+    assert "--target train.de \\\n        --valid-source val.en" in result.stdout
