@@ -336,7 +336,7 @@ batches = kt.WordBatches(
 )
 sizes_of_text = words_of_text.num_words, words_of_text.num_characters
 filling = kt.TaggingModel(*sizes_of_text, words_of_text.num_words, max_characters=2, **SIZES)
-train(filling, batches, epochs=16, peak=0.02)
+train(filling, batches, epochs=24, peak=0.02)
 filler = kt.MaskFiller(filling, words_of_text)
 
 nouns = {"see": "dogs cats boys girls cows hens", "sees": "dog cat boy girl cow hen"}
