@@ -7,11 +7,13 @@ from . import (
 from .cli.grading import check_layer
 from .data import TextBatches, TranslationBatches, WordBatches, chunks, mask_words, word_dropout
 from .generation import Decoding
+from .generation.configuration import GenerationConfig, SamplingConfig
 from .ids import END, PADDING, START, UNKNOWN
 from .layers.attention import MultiHeadAttention, attention_scores, scaled_dot_product_attention
-from .layers.blocks import AddNorm, Decoder, DecoderBlock, Encoder, EncoderBlock, FeedForward
+from .layers.blocks import Decoder, DecoderBlock, Encoder, EncoderBlock
 from .layers.cache import Cache
-from .layers.embeddings import TokenEmbedding, WordEmbedding
+from .layers.embeddings import Pooling, TokenEmbedding, WordEmbedding
+from .layers.feed_forward import AddNorm, FeedForward
 from .layers.masks import look_ahead_mask, padding_mask
 from .layers.positions import (
     LearnedPositionalEncoding,
@@ -21,8 +23,8 @@ from .layers.positions import (
 )
 from .losses import TokenCrossEntropy
 from .metrics import Perplexity, TokenAccuracy
-from .models import ClassificationModel, LanguageModel, Pooling, TaggingModel, Transformer
-from .models.configuration import PRESETS, GenerationConfig, SamplingConfig, TransformerConfig
+from .models import ClassificationModel, LanguageModel, TaggingModel, Transformer
+from .models.configuration import PRESETS, TransformerConfig
 from .tasks import (
     AttentionMaps,
     Classifier,

@@ -1,10 +1,11 @@
 """Checks of arguments; an error says what was expected and what was received."""
 
 import collections
+import dataclasses
 import numbers
 import os
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -75,6 +76,22 @@ def check_rates(**rates: float) -> None:
     for name, rate in rates.items():
         holds = isinstance(rate, numbers.Real) and 0 <= rate < 1
         check(holds, f"{name} must be in [0, 1)", **{name: rate})
+
+
+@dataclasses.dataclass(frozen=True)
+class Configuration:
+    """A configuration that can be copied with changes; names that do not exist are refused."""
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with some fields changed.
+
+        Raises:
+            ValueError: There is no such field, or a value is out of range.
+        """
+        known = [field.name for field in dataclasses.fields(self)]
+        unknown = [name for name in changes if name not in known]
+        check(not unknown, f"Options are {', '.join(known)}", unknown=", ".join(unknown))
+        return dataclasses.replace(self, **changes)
 
 
 def option_names(words: Iterable[str]) -> list[str]:

@@ -17,9 +17,9 @@ from ..checks import check, check_at_least
 from ..ids import PADDING, START, are_ints, id_matrix
 from ..layers.cache import Cache
 from ..losses import token_cross_entropy
-from ..models.configuration import GenerationConfig, SamplingConfig
 from ..models.configured import Programs
 from .beam_search import BeamSearch, Hypotheses
+from .configuration import GenerationConfig, SamplingConfig
 from .constraints import Constraints
 from .sampling import GreedySearch, Sampling, sampling_parameters, with_length
 

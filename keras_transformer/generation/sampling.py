@@ -9,7 +9,7 @@ from keras import ops
 from .. import backend
 from ..checks import check
 from ..ids import END, PADDING, START
-from ..models.configuration import SamplingConfig
+from .configuration import SamplingConfig
 from .constraints import IMPOSSIBLE, top_tokens
 
 

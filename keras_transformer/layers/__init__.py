@@ -1,9 +1,10 @@
 """The paper's layers, from masks to stacks of blocks."""
 
 from .attention import MultiHeadAttention, attention_scores, scaled_dot_product_attention
-from .blocks import AddNorm, Decoder, DecoderBlock, Encoder, EncoderBlock, FeedForward
+from .blocks import Decoder, DecoderBlock, Encoder, EncoderBlock
 from .cache import Cache
-from .embeddings import LogitsBias, TokenEmbedding, WordEmbedding
+from .embeddings import LogitsBias, Pooling, TokenEmbedding, WordEmbedding
+from .feed_forward import AddNorm, FeedForward
 from .masks import look_ahead_mask, padding_mask
 from .positions import (
     LearnedPositionalEncoding,

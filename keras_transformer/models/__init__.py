@@ -2,4 +2,4 @@
 
 from .language_model import LanguageModel
 from .transformer import Memory, Transformer
-from .word_models import ClassificationModel, Pooling, TaggingModel
+from .word_models import ClassificationModel, TaggingModel

@@ -8,8 +8,8 @@ from typing import Any, Self
 import keras
 
 from ..checks import check
-from ..layers import activations
 from ..layers.embeddings import LogitsBias
+from ..layers.feed_forward import get_activation, serialize_activation
 from ..layers.positions import LearnedPositionalEncoding, PositionalEncoding
 from .configuration import TransformerConfig
 
@@ -176,7 +176,7 @@ def split_options(config: TransformerConfig, options: dict) -> tuple[Transformer
     kwargs = {name: value for name, value in options.items() if name in own}
     changes = {name: value for name, value in options.items() if name not in own}
     if "activation" in changes:
-        changes["activation"] = activations.serialize(activations.get(changes["activation"]))
+        changes["activation"] = serialize_activation(get_activation(changes["activation"]))
     return config.replace(**changes), kwargs
 
 

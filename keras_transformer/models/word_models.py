@@ -8,7 +8,7 @@ from keras import ops
 
 from ..checks import check, check_at_least
 from ..layers.blocks import Encoder
-from ..layers.embeddings import WordEmbedding
+from ..layers.embeddings import Pooling, WordEmbedding
 from ..layers.masks import padding_mask
 from .configuration import TransformerConfig
 from .configured import ConfiguredModel, policy_of, positions_of, split_options
@@ -153,31 +153,3 @@ class ClassificationModel(WordModel):
     def pool(self, x: Any, mask: Any, dtype: Any) -> Any:
         """Mean and maximum of the words, (batch, 2 * d_model)."""
         return Pooling(dtype=dtype, name="pooling")(x, attention_mask=mask)
-
-
-@keras.saving.register_keras_serializable(package="keras_transformer")
-class Pooling(keras.layers.Layer):
-    """Mean and maximum over the words that are there, side by side; zeros where none is.
-
-    Call arguments:
-        x: float, (batch, length, d_model).
-        attention_mask: bool, (batch, 1, length), True = a word.
-
-    Returns:
-        float, (batch, 2 * d_model).
-    """
-
-    def call(self, x, attention_mask):
-        there = ops.swapaxes(attention_mask, 1, 2)  # (batch, length, 1)
-        x = ops.cast(x, "float32")
-        number = ops.maximum(ops.sum(ops.cast(there, "float32"), axis=1), 1.0)
-        mean = ops.sum(ops.where(there, x, 0.0), axis=1) / number
-        largest = ops.max(ops.where(there, x, -1e9), axis=1)
-        largest = ops.where(ops.any(there, axis=1), largest, 0.0)
-        return ops.cast(ops.concatenate([mean, largest], axis=-1), self.compute_dtype)
-
-    def compute_output_shape(self, x_shape, attention_mask_shape=None):
-        return (x_shape[0], 2 * x_shape[-1])
-
-    def get_config(self):
-        return super().get_config()  # Keras derives none for a layer with a DTypePolicy

@@ -12,9 +12,9 @@ from .. import backend
 from ..checks import TextError, check, check_at_least, check_from_0, check_optional, check_rates
 from ..data.lengths import LONGEST, group_by_length, next_power_of_two, pad
 from ..generation import Decoding
+from ..generation.configuration import SamplingConfig
 from ..ids import END, PADDING
 from ..models import LanguageModel
-from ..models.configuration import SamplingConfig
 from ..tokenizers.normal_forms import check_form, normalized
 from ..tokenizers.sentencepiece import Tokenizer, checked_texts
 from .task import Task

@@ -15,10 +15,10 @@ from ..checks import check, check_at_least, check_optional
 from ..data.lengths import group_by_length, pad
 from ..generation import Decoding
 from ..generation import length_penalty as penalty_of
+from ..generation.configuration import GenerationConfig, SamplingConfig
 from ..ids import END, START
 from ..layers.attention import attention_scores
 from ..models import Transformer
-from ..models.configuration import GenerationConfig, SamplingConfig
 from ..tokenizers.normal_forms import check_form, normalized
 from ..tokenizers.sentencepiece import Tokenizer, checked_texts
 from .task import Task

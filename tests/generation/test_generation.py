@@ -9,8 +9,8 @@ import keras_transformer as kt
 from keras_transformer import backend
 from keras_transformer.generation import constraints, length_penalty
 from keras_transformer.generation import decoding as decoding_module
+from keras_transformer.generation.configuration import SamplingConfig
 from keras_transformer.generation.constraints import IMPOSSIBLE, NEVER_WRITTEN
-from keras_transformer.models.configuration import SamplingConfig
 
 VOCABULARY = 23
 

@@ -13,9 +13,17 @@ import pytest
 import oracle
 from keras_transformer import backend, layers, losses, metrics, models, optimizers, training
 from keras_transformer.generation import Decoding
-from keras_transformer.layers import TokenEmbedding, attention, blocks, masks, positions
+from keras_transformer.layers import (
+    TokenEmbedding,
+    attention,
+    blocks,
+    feed_forward,
+    masks,
+    positions,
+)
 from keras_transformer.layers.attention import attention_scores
-from keras_transformer.layers.blocks import EPSILON, DecoderBlock, EncoderBlock
+from keras_transformer.layers.blocks import DecoderBlock, EncoderBlock
+from keras_transformer.layers.feed_forward import EPSILON
 from keras_transformer.layers.positions import PositionalEncoding
 from keras_transformer.losses import TokenCrossEntropy
 from keras_transformer.metrics import Perplexity, TokenAccuracy
@@ -334,8 +342,8 @@ MODELS = {
 NAMED = dict(name="a_name")
 NON_DEFAULT = {
     attention.MultiHeadAttention: dict(num_heads=2, key_dim=4, dropout=0.2, rotary=True),
-    blocks.FeedForward: dict(d_ff=5, **ACTIVATED),
-    blocks.AddNorm: dict(dropout=0.2, **PRE_NORM),
+    feed_forward.FeedForward: dict(d_ff=5, **ACTIVATED),
+    feed_forward.AddNorm: dict(dropout=0.2, **PRE_NORM),
     blocks.EncoderBlock: BLOCK,
     blocks.DecoderBlock: BLOCK,
     blocks.Encoder: dict(num_layers=3, **BLOCK),
@@ -344,10 +352,10 @@ NON_DEFAULT = {
     positions.LearnedPositionalEncoding: dict(max_length=9),
     layers.TokenEmbedding: dict(vocabulary_size=11, d_model=8),
     layers.LogitsBias: {},
+    layers.Pooling: {},
     layers.WordEmbedding: dict(
         num_words=7, num_characters=6, d_model=8, character_width=3, kernel_size=2, stddev=0.5
     ),
-    models.Pooling: {},
     **MODELS,
     losses.TokenCrossEntropy: dict(label_smoothing=0.2, **NAMED),
     metrics.TokenAccuracy: NAMED,

@@ -4,7 +4,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.layers.blocks import EPSILON, Decoder, DecoderBlock, Encoder, EncoderBlock
+from keras_transformer.layers.blocks import Decoder, DecoderBlock, Encoder, EncoderBlock
+from keras_transformer.layers.feed_forward import EPSILON
 
 NORM = pytest.mark.parametrize("norm_first", [False, True], ids=["post_norm", "pre_norm"])
 MASKED = pytest.mark.parametrize(

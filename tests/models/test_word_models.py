@@ -72,16 +72,6 @@ def test_the_logits_of_a_text_equal_the_oracle(weights_of, build):
     np.testing.assert_allclose(logits_of(model), expected, rtol=1e-4, atol=1e-4)
 
 
-def test_pooling_by_hand_and_of_an_empty_text_zeros(numpy):
-    x = np.array([[[1, -4], [3, -2], [100, 100]], [[5, 6], [7, 8], [9, 9]]], "float32")
-    mask = np.array([[[True, True, False]], [[False, False, False]]])
-    pooled = numpy(kt.Pooling()(x, attention_mask=mask))
-    np.testing.assert_allclose(pooled, [[2, -3, 3, -2], [0, 0, 0, 0]])
-    low = kt.Pooling(dtype="mixed_bfloat16")(x, attention_mask=mask)
-    assert keras.backend.standardize_dtype(low.dtype) == "bfloat16"
-    np.testing.assert_allclose(numpy(low), pooled)
-
-
 @BOTH
 def test_padding_changes_no_logit_and_a_neighbor_does(build, cls):
     model = build(cls)

@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 from keras import ops
 
+from ...generation.configuration import GenerationConfig
 from ...layers.positions import sinusoids
 from ...models import Transformer
-from ...models.configuration import GenerationConfig, TransformerConfig
+from ...models.configuration import TransformerConfig
 from ...tasks import Translator
 from ..files import Settings, check_folder, open_weights
 from .vocabulary import read_joint_vocabulary
