@@ -58,14 +58,15 @@ def main():
         steps_per_execution=options.steps_per_execution,
     )
     callbacks = run.callbacks(train, **options.for_callbacks)
-    for span in run.restore(model, epochs):  # two if it was interrupted within an epoch
-        model.fit(
-            own_rows(train),
-            validation_data=own_rows(valid),
-            **span,
-            callbacks=[*callbacks, training.Samples(lambda: samples(filler, valid_words))],
-            shuffle=False,  # the batches shuffle themselves
-        )
+    with run.interruptible():
+        for span in run.restore(model, epochs):  # two if it was interrupted within an epoch
+            model.fit(
+                own_rows(train),
+                validation_data=own_rows(valid),
+                **span,
+                callbacks=[*callbacks, training.Samples(lambda: samples(filler, valid_words))],
+                shuffle=False,  # the batches shuffle themselves
+            )
     run.finish(model)
     run.save(filler)
     leave(model)  # from here on, each process works by itself

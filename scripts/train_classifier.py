@@ -67,14 +67,15 @@ def main():
     callbacks = run.callbacks(
         train, **options.for_callbacks, monitor="val_token_accuracy", mode="max"
     )
-    for span in run.restore(model, epochs):  # two if it was interrupted within an epoch
-        model.fit(
-            own_rows(train),
-            validation_data=own_rows(valid),
-            **span,
-            callbacks=[*callbacks, training.Samples(lambda: samples(classifier, splits.valid))],
-            shuffle=False,  # the batches shuffle themselves
-        )
+    with run.interruptible():
+        for span in run.restore(model, epochs):  # two if it was interrupted within an epoch
+            model.fit(
+                own_rows(train),
+                validation_data=own_rows(valid),
+                **span,
+                callbacks=[*callbacks, training.Samples(lambda: samples(classifier, splits.valid))],
+                shuffle=False,  # the batches shuffle themselves
+            )
     run.finish(model)
     run.save(classifier)
     leave(model)  # from here on, each process works by itself

@@ -82,17 +82,18 @@ def main():
     )
     print(training.forecast(model, train))
     callbacks = run.callbacks(train, **options.for_callbacks)
-    for span in run.restore(model, epochs):  # two if it was interrupted within an epoch
-        model.fit(
-            own_rows(train),
-            validation_data=own_rows(valid),
-            **span,
-            callbacks=[
-                *callbacks,
-                training.Samples(lambda: generator.generate(prompts, 100, 0.8)[0]),
-            ],
-            shuffle=False,  # the batches shuffle themselves
-        )
+    with run.interruptible():
+        for span in run.restore(model, epochs):  # two if it was interrupted within an epoch
+            model.fit(
+                own_rows(train),
+                validation_data=own_rows(valid),
+                **span,
+                callbacks=[
+                    *callbacks,
+                    training.Samples(lambda: generator.generate(prompts, 100, 0.8)[0]),
+                ],
+                shuffle=False,  # the batches shuffle themselves
+            )
     run.finish(model)
     run.save(generator)
     leave(model)  # from here on, each process works by itself

@@ -139,14 +139,15 @@ def fit(options, run, translator, train, valid, first=(), last=(), **monitored):
     )
     print(training.forecast(model, train))
     run_callbacks = run.callbacks(train, **options.for_callbacks, **monitored)
-    for span in run.restore(model, epochs):  # two if it was interrupted within an epoch
-        model.fit(
-            own_rows(train),
-            validation_data=own_rows(valid),
-            **span,
-            callbacks=[*first, *run_callbacks, *last],
-            shuffle=False,  # the batches shuffle themselves
-        )
+    with run.interruptible():
+        for span in run.restore(model, epochs):  # two if it was interrupted within an epoch
+            model.fit(
+                own_rows(train),
+                validation_data=own_rows(valid),
+                **span,
+                callbacks=[*first, *run_callbacks, *last],
+                shuffle=False,  # the batches shuffle themselves
+            )
     run.finish(model)
     run.save(translator)
     return model

@@ -1,10 +1,8 @@
 """Callbacks: progress, validation scores, samples and early stopping."""
 
 import math
-import sys
 import time
 from collections.abc import Callable, Sequence
-from types import FrameType
 from typing import Any
 
 import keras
@@ -148,8 +146,8 @@ class ResumableEarlyStopping(keras.callbacks.Callback):
         past: list of dict, the logs of the epochs before a resumption, each with its "epoch".
 
     Raises:
-        ValueError: If `patience` or `mode` is out of range. In `fit`: the log will not have, or
-            does not have, the number.
+        ValueError: If `patience` or `mode` is out of range. In `fit`: the log does not have the
+            number, for instance since there are no validation data.
 
     Departs: keras.callbacks.EarlyStopping starts counting again when a run is resumed, and trains
         one more batch of a run that was stopped. The best weights are kept by `EpochCheckpoint`.
@@ -177,25 +175,15 @@ class ResumableEarlyStopping(keras.callbacks.Callback):
         best = self.best_epoch
         return best is not None and max(self.values) - best >= self.patience
 
-    def on_train_begin(self, logs=None):
-        fit = frame_of_fit(self.model, sys._getframe())
-        if fit is None or fit.f_locals.get("validation_data", self) is not None:
-            return
-        compiled = getattr(getattr(self.model, "_compile_metrics", None), "_user_metrics", None)
-        names = [getattr(metric, "name", metric) for metric in keras.tree.flatten(compiled)]
-        if self.monitor in [f"val_{name}" for name in ("loss", *names)]:
-            raise ValueError(
-                f"Early stopping needs {self.monitor}, which fit computes on validation data; "
-                "received none. Pass fit(..., validation_data=...), or monitor another number."
-            )
-
     def on_epoch_end(self, epoch, logs=None):
         self._add(epoch, logs)
         self.model.stop_training |= self.stopped
 
     def _add(self, epoch, logs):
-        known = ", ".join(logs)
-        check(self.monitor in logs, f"monitor must be one of {known}", monitor=self.monitor)
+        rule = f"monitor must be one of {', '.join(logs)}"
+        if "val_loss" not in logs:
+            rule += ", or fit must be given validation_data"
+        check(self.monitor in logs, rule, monitor=self.monitor)
         value = self.sign * float(logs[self.monitor])
         self.values[epoch] = math.inf if math.isnan(value) else value
 
@@ -214,15 +202,6 @@ class Samples(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
         with distribution.alone(self.model):
             print(f"\n{self.sample()}")
-
-
-def frame_of_fit(model: keras.Model, frame: FrameType | None) -> FrameType | None:
-    """The frame of the model's `fit` that called this one, at any depth; None without one."""
-    while frame is not None:
-        if frame.f_code.co_name == "fit" and frame.f_locals.get("self") is model:
-            break
-        frame = frame.f_back
-    return frame
 
 
 def evenly_spaced(examples: Sequence, number: int) -> Sequence:

@@ -5,13 +5,12 @@ import signal
 import sys
 import threading
 from types import FrameType
-from typing import Any
+from typing import Any, Self
 
 import keras
 
 from .. import backend
 from ..backend import distribution
-from .callbacks import frame_of_fit
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -19,10 +18,15 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 class SaveOnSignal(keras.callbacks.Callback):
     """Saves the run after the update during which Control-C or SIGTERM came, and ends the process.
 
+    It handles the signals within a `with` statement, however that ends:
+
+        save_on_signal = SaveOnSignal(checkpoint)
+        with save_on_signal:
+            model.fit(batches, callbacks=[checkpoint, save_on_signal], shuffle=False)
+
     The exit code is 130 or 143, and the last line on stderr is the command that continues the run.
     After the last update of an epoch, its validation and its checkpoint come first. A second signal
-    ends the process at once, and so does the first if `fit` has ended with an error. In `fit` it
-    comes last.
+    ends the process at once. In `fit` it comes last.
 
     Args:
         checkpoint: `EpochCheckpoint`.
@@ -32,14 +36,20 @@ class SaveOnSignal(keras.callbacks.Callback):
         super().__init__()
         self.checkpoint = checkpoint
         self._received = 0  # the number of the signal
+        self._before: dict[int, Any] = {}
 
-    def on_train_begin(self, logs=None):
-        self._in_fit = frame_of_fit(self.model, sys._getframe()) is not None
-        self._before = _handle(self._note)
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in SIGNALS:
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    self._before[number] = signal.signal(number, self._note)
+        return self
 
-    def on_train_end(self, logs=None):
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+    def __exit__(self, kind, error, traceback):
+        while self._before:
+            signal.signal(*self._before.popitem())
+        if kind is None and self._received:  # after the last epoch was saved
+            signal.raise_signal(self._received)
 
     def on_epoch_begin(self, epoch, logs=None):
         self._epoch = epoch
@@ -59,16 +69,10 @@ class SaveOnSignal(keras.callbacks.Callback):
         return bool(self._received)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        # Of an error, Keras tells no callback.
-        if self._in_fit and frame_of_fit(self.model, frame) is None:
-            self.on_train_end()
-            signal.raise_signal(number)
-            return
         self._received = number
         signal.signal(number, signal.SIG_DFL)
 
     def _exit(self):
-        self.on_train_end()
         print(f"\nInterrupted, and saved. Continue with: {resume_command()}", file=sys.stderr)
         sys.exit(128 + self._received)
 
@@ -86,13 +90,3 @@ def resume_command() -> str:
 
 def _quoted(words):
     return f"KERAS_BACKEND={backend.name()} {shlex.join(words)}"
-
-
-def _handle(handler):
-    """Handles both signals, unless they are ignored; returns the handlers of before."""
-    before: dict[int, Any] = {}
-    if threading.current_thread() is threading.main_thread():
-        for number in SIGNALS:
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                before[number] = signal.signal(number, handler)
-    return before

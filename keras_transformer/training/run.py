@@ -52,8 +52,9 @@ class Run:
         run = Run("runs/dates")
         run.begin(options, data=examples)
         callbacks = run.callbacks(train, patience=5)
-        for span in run.restore(model, epochs=40):
-            model.fit(train, validation_data=valid, **span, callbacks=callbacks, shuffle=False)
+        with run.interruptible():
+            for span in run.restore(model, epochs=40):
+                model.fit(train, validation_data=valid, **span, callbacks=callbacks, shuffle=False)
         run.finish(model)
 
     After an interruption the same lines with `Run("runs/dates", resume=True)` continue after the
@@ -191,8 +192,9 @@ class Run:
     ) -> list[keras.callbacks.Callback]:
         """Progress, history.csv, checkpoints, early stopping and a clean end, for `fit`.
 
-        `fit` ends early with a FloatingPointError if the loss is infinite or not a number, and with
-        a SystemExit after Control-C or SIGTERM; the run can then be resumed.
+        `fit` ends early with a FloatingPointError if the loss is infinite or not a number, and
+        within `interruptible` with a SystemExit after Control-C or SIGTERM; the run can then be
+        resumed.
 
         Callbacks that add to the log go before them, such as `ValidationScore`; others, such as
         `Samples`, go after them: the checkpoint of an epoch is then written before they may fail.
@@ -227,7 +229,16 @@ class Run:
                 self._checkpoint.early_stopping = self._early_stopping
         if tensorboard and distribution.is_first_process():
             callbacks.append(keras.callbacks.TensorBoard(self.folder / "tensorboard"))
-        return [*callbacks, SaveOnSignal(self._checkpoint)]
+        self._save_on_signal = SaveOnSignal(self._checkpoint)
+        return [*callbacks, self._save_on_signal]
+
+    def interruptible(self) -> SaveOnSignal:
+        """A context manager for `fit`: Control-C and SIGTERM save the run; comes after `callbacks`.
+
+        Returns:
+            `SaveOnSignal`, for `with`.
+        """
+        return self._save_on_signal
 
     def restore(self, model: keras.Model, epochs: int) -> Iterator[dict[str, int]]:
         """Loads the last checkpoint, if there is one; comes after `callbacks`.

@@ -57,16 +57,17 @@ def train(folder, callbacks=(), resume=False, checkpoint_every=None, **options):
     run = training.Run(folder, resume=resume)
     run.begin({}, ["the data"])
     of_run = run.callbacks(batches, seed=SEED, checkpoint_every=checkpoint_every)
-    for span in run.restore(model, EPOCHS):
-        callbacks_of_fit = [*callbacks, *of_run]
-        model.fit(
-            batches,
-            validation_data=valid,
-            **span,
-            callbacks=callbacks_of_fit,
-            shuffle=False,
-            verbose=0,
-        )
+    with run.interruptible():
+        for span in run.restore(model, EPOCHS):
+            callbacks_of_fit = [*callbacks, *of_run]
+            model.fit(
+                batches,
+                validation_data=valid,
+                **span,
+                callbacks=callbacks_of_fit,
+                shuffle=False,
+                verbose=0,
+            )
     run.finish(model)
     return model, batches
 
@@ -247,6 +248,19 @@ def test_a_signal_after_an_error_of_fit_is_python_s_again(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) == before
+
+
+def test_a_signal_after_the_last_epoch_is_raised_again():
+    before, ended = signal.getsignal(signal.SIGINT), []
+
+    def fit():
+        with training.SaveOnSignal(None):
+            signal.raise_signal(signal.SIGINT)
+            ended.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        fit()
+    assert ended and signal.getsignal(signal.SIGINT) == before
 
 
 def cut(path):
