@@ -12,12 +12,12 @@ FOLDERS = ("keras_transformer/**/*.py", "scripts/**/*.py", "chapters/*.py", "tes
 FILES = [
     *(path for folder in FOLDERS for path in sorted(ROOT.glob(folder))),
     *sorted(ROOT.glob("*.md")),
-    *sorted(ROOT.glob("docs/*.md")),
+    *sorted(ROOT.glob("docs/**/*.md")),
     ROOT / "chapters" / "README.md",
     ROOT / "chapters" / "sayings.md",
 ]
 FILES.remove(ROOT / "tests" / "test_english.py")
-FILES.remove(ROOT / "README.zh-CN.md")
+FILES = [path for path in FILES if not path.name.endswith(".zh-CN.md")]
 
 QUANTITIES = (
     "batches|bits|bytes|characters|cores?|examples|hours|ids|labels|lines|milliseconds|minutes|MB|"

@@ -70,14 +70,18 @@ print(sorted(new - {"keras_transformer"} - set(sys.stdlib_module_names)))
 
 
 @pytest.mark.slow
-def test_the_library_use_in_the_readme_runs(tmp_path, monkeypatch, capsys):
-    text, names = (ROOT / "README.md").read_text("utf-8"), {"__name__": "__main__"}
-    train, train_further = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+def test_the_library_use_in_readme_and_docs_runs(tmp_path, monkeypatch, capsys):
+    names = {"__name__": "__main__"}  # the second page continues the first
+
+    def run(page):
+        (code,) = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text("utf-8"), re.DOTALL)
+        exec(compile(code, page, "exec"), names)
+
     monkeypatch.chdir(tmp_path)
-    exec(compile(train, "README.md", "exec"), names)
+    run("README.md")
     assert len(eval(capsys.readouterr().out.splitlines()[-1])) == 3
     assert (tmp_path / "dates.keras").exists()
-    exec(compile(train_further, "README.md", "exec"), names)
+    run("docs/training.md")
     assert kt.check_file(tmp_path / "more-dates.keras").task == "Translator"
 
 

@@ -170,12 +170,13 @@ def test_every_public_name_is_used_by_a_chapter():
     assert not (public_names() | pictures) - used
 
 
-def test_the_chinese_readme_runs_the_same_code():
+@pytest.mark.parametrize("page", ["README", "docs/training"])
+def test_a_page_in_chinese_runs_the_same_code(page):
     def code_of(name):
         blocks = re.findall(r"```python\n(.*?)```", (ROOT / name).read_text("utf-8"), re.S)
         return [re.sub(r" *#.*", "", block) for block in blocks]
 
-    assert code_of("README.zh-CN.md") == code_of("README.md") != []
+    assert code_of(f"{page}.zh-CN.md") == code_of(f"{page}.md") != []
 
 
 # The command that keeps numbers and pictures: .ci/refresh_chapters.py

@@ -11,6 +11,7 @@ pytestmark = pytest.mark.once
 
 ROOT = pathlib.Path(__file__).parents[2]
 CHAPTERS = ROOT / "chapters"
+PAGES = ["README.md", *(f"docs/{name}.md" for name in ("comparison", "installation", "training"))]
 TRANSLATED = sorted(CHAPTERS.glob("[0-9]*.zh.md"))
 NAMED = re.compile(r"(-?\d[\d,]*(?:\.\d+)?(?: ?%)?)<!--(\d\d\.\w+)-->")
 # What looks like a measurement: 0.25, 1,336,320, 38 %; 65 million is 6,500 万, and left out.
@@ -201,16 +202,18 @@ def test_the_readme_in_chinese_has_the_same_results():
     assert chinese == english != []
 
 
-def test_the_readme_in_chinese_states_the_same_numbers_in_each_section():
-    for ours, theirs in zip(sections("README.md"), sections("README.zh-CN.md"), strict=True):
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_in_chinese_states_the_same_numbers_in_each_section(page):
+    chinese = page.replace(".md", ".zh-CN.md")
+    for ours, theirs in zip(sections(page), sections(chinese), strict=True):
         assert numbers(ours) == numbers(theirs), ours[:40]
 
 
-def test_the_readme_in_chinese_has_the_same_modules():
-    def modules(rows):
-        return [re.findall(r"`([\w/]+)`", row.split(" | ")[0]) for row in rows]
-
-    assert modules(table("README.zh-CN.md", "模块")) == modules(table("README.md", "Modules")) != []
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_in_chinese_leads_to_the_english_one_and_back(page):
+    name, chinese = pathlib.Path(page).name, page.replace(".md", ".zh-CN.md")
+    assert f"]({name.replace('.md', '.zh-CN.md')})" in text_of(page).split("\n## ")[0]
+    assert f"]({name})" in text_of(chinese).split("\n## ")[0]
 
 
 def test_the_code_is_copied_also_where_a_cell_was_added(chinese):
