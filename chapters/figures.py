@@ -26,6 +26,7 @@ NUMBERS = {}
 
 logging.getLogger("tensorflow").setLevel(logging.ERROR)  # it warns when it traces several shapes
 backend.keep_freed_memory()
+backend.leave_pipelines_untuned()
 backend.set_num_threads(1)  # the models of the chapters are so small that two take longer
 
 

@@ -22,6 +22,7 @@ def _register():
     """Imports all registered classes, so that `keras.saving.load_model` finds them."""
     if "keras" in sys.modules:
         from . import layers, losses, metrics, models, optimizers, tasks, training
+        from .backend import kernels
         from .tokenizers import byte_level, words
 
 

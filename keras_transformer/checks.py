@@ -3,7 +3,6 @@
 import collections
 import dataclasses
 import numbers
-import os
 from collections.abc import Iterable
 from typing import Any, Self
 
@@ -113,10 +112,3 @@ def option_names(words: Iterable[str]) -> list[str]:
             count == 1, f"Give {option} once, with all of its values", **{option: f"{count} times"}
         )
     return names
-
-
-def num_cores() -> int:
-    """The cores that this process may use, or, where the system does not report them, all."""
-    if hasattr(os, "sched_getaffinity"):  # neither on macOS nor on Windows
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

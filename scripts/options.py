@@ -536,6 +536,7 @@ def set_up(options: TrainingOptions) -> None:
     if options.deterministic:
         backend.make_deterministic()
     backend.keep_freed_memory()
+    backend.leave_pipelines_untuned()
     if options.threads:
         backend.set_num_threads(options.threads)
     if options.compilation_cache:

@@ -36,6 +36,8 @@ num_buckets = of_batches["num_buckets"]
 if backend.name() == "jax" and not full_xla:  # where each shape is compiled for seconds
     of_batches["num_buckets"] = 2
 
+backend.leave_pipelines_untuned()  # each epoch of each test would wait
+
 gc.freeze()  # the libraries' own objects: each collection would look through all of them
 
 

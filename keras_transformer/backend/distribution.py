@@ -20,8 +20,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from .. import backend
 from ..checks import check, check_at_least
+from . import platform
 
 TIMEOUT = 600  # seconds until a process of PyTorch gives up waiting for another one
 
@@ -67,9 +67,9 @@ def use_devices(number: int, model_parallel: int = 1) -> None:
         devices=number,
         model_parallel=model_parallel,
     )
-    if model_parallel > 1 and backend.name() != "jax":
-        raise ValueError(f"Splitting the weights needs JAX; received {backend.name()}.")
-    use = {"jax": _use_jax, "tensorflow": _use_tensorflow, "torch": _use_torch}[backend.name()]
+    if model_parallel > 1 and platform.name() != "jax":
+        raise ValueError(f"Splitting the weights needs JAX; received {platform.name()}.")
+    use = {"jax": _use_jax, "tensorflow": _use_tensorflow, "torch": _use_torch}[platform.name()]
     use(number, model_parallel)
 
 
@@ -83,7 +83,7 @@ def check_update(clips: bool, accumulates: bool) -> None:
     Raises:
         ValueError: `use_devices` has chosen several devices on TensorFlow, and either is true.
     """
-    if backend.name() != "tensorflow" or not (clips or accumulates):
+    if platform.name() != "tensorflow" or not (clips or accumulates):
         return
     import tensorflow as tf
 
@@ -190,7 +190,7 @@ def num_shares() -> int:
     They are those of `use_devices`, of `keras.distribution.set_distribution`, or of the strategy of
     TensorFlow in whose scope it is called.
     """
-    if backend.name() == "tensorflow":
+    if platform.name() == "tensorflow":
         import tensorflow as tf
 
         return tf.distribute.get_strategy().num_replicas_in_sync
@@ -259,7 +259,7 @@ def wait_for_all() -> None:
     """Returns when all processes have called it: what the first one has written is there."""
     if not _together:
         return
-    if backend.name() == "jax":
+    if platform.name() == "jax":
         from jax.experimental import multihost_utils
 
         multihost_utils.sync_global_devices("keras_transformer")
@@ -275,7 +275,7 @@ def gather(array: Any) -> Any:
     """
     if array is None or not _together:
         return array
-    if backend.name() == "jax":
+    if platform.name() == "jax":
         from jax.experimental import multihost_utils
 
         return multihost_utils.process_allgather(array)
@@ -332,7 +332,7 @@ def leave(model: keras.Model) -> Callable[[], None]:
     programs = "train_function", "test_function", "predict_function"
     compiled = {name: getattr(model, name) for name in programs}
     before = []
-    if backend.name() == "jax":
+    if platform.name() == "jax":
         keras.distribution.set_distribution(None)
         optimizer = getattr(model, "optimizer", None)
         variables = [*model.variables, *(optimizer.variables if optimizer else ())]
@@ -379,7 +379,7 @@ def whole_batch(mean: Any, weights: Any) -> Any:
         float scalar; with one device `mean` itself. On PyTorch the same on all devices; on
         TensorFlow one summand, which Keras adds to the others.
     """
-    if backend.name() == "tensorflow":
+    if platform.name() == "tensorflow":
         import tensorflow as tf
 
         context = tf.distribute.get_replica_context()
@@ -388,7 +388,7 @@ def whole_batch(mean: Any, weights: Any) -> Any:
         tokens = ops.sum(weights)
         total = context.all_reduce("SUM", tokens)
         return mean * ops.divide_no_nan(tokens * context.num_replicas_in_sync, total)
-    if backend.name() != "torch" or not _together:
+    if platform.name() != "torch" or not _together:
         return mean
     tokens = ops.sum(weights)
     own_part = mean * ops.divide_no_nan(tokens, _all_reduce(tokens))
@@ -408,7 +408,7 @@ def gathered(*values: Any) -> tuple:
     Returns:
         Tuple of float32, (all tokens,).
     """
-    if backend.name() != "torch" or not _together:
+    if platform.name() != "torch" or not _together:
         return values
     return tuple(ops.ravel(_all_gather(ops.cast(value, "float32"))) for value in values)
 
@@ -423,7 +423,7 @@ class SynchronizedGradients(keras.callbacks.Callback):
 
     def on_train_begin(self, logs=None):
         self._hooks = []
-        if backend.name() == "torch" and _together:
+        if platform.name() == "torch" and _together:
             for variable in self.model.trainable_variables:
                 hook = variable.value.register_post_accumulate_grad_hook(_sum_gradient)
                 self._hooks.append(hook)

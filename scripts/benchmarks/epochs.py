@@ -118,6 +118,7 @@ def measure(args, contenders):
     """Seconds of each epoch of the contenders, which take turns in this process."""
     if args.keep_memory:
         backend.keep_freed_memory()
+    backend.leave_pipelines_untuned()
     keras.utils.set_random_seed(args.seed)
     config, data = TRANSLATION[args.recipe].model, read(args)
     epochs = {name: CONTENDERS[name](config, data, args) for name in contenders}

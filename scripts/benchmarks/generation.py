@@ -11,7 +11,7 @@ from keras import ops
 
 import keras_transformer as kt
 from keras_transformer import backend
-from keras_transformer.data.prepared.workers import num_cores
+from keras_transformer.backend import num_cores
 
 from .measuring import (
     OF_OURS_ALONE,

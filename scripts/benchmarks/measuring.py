@@ -19,7 +19,7 @@ import keras
 import numpy as np
 
 from keras_transformer.atomic import write_text
-from keras_transformer.data.prepared.workers import num_cores
+from keras_transformer.backend import num_cores
 
 SIZES = {
     "num_layers": "blocks in the encoder, and again in the decoder",

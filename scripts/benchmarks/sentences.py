@@ -7,8 +7,7 @@ import tempfile
 import numpy as np
 
 import keras_transformer as kt
-from keras_transformer import backend
-from keras_transformer.data.prepared.workers import num_cores
+from keras_transformer.backend import num_cores, process
 from keras_transformer.interchange import export
 
 from .exports import equal
@@ -47,7 +46,7 @@ def ours(path, quantization=None):
 
 
 def ours_one_batch(path):
-    backend._has_idle_cores = lambda: False
+    process._has_idle_cores = lambda: False
     return ours(path)
 
 

@@ -14,6 +14,7 @@ from keras import ops
 
 import keras_transformer as kt
 from keras_transformer import backend
+from keras_transformer.backend import kernels, process, recording
 from keras_transformer.layers.attention import scaled_dot_product_attention
 from keras_transformer.layers.masks import add_look_ahead, per_head
 from keras_transformer.models import LanguageModel
@@ -75,7 +76,7 @@ def test_a_gpu_gets_masks_and_lengths_that_its_kernel_takes(normal, monkeypatch)
         return query
 
     noted, allowed = [], [None]
-    monkeypatch.setattr(backend, "on_accelerator", lambda: backend.name() == "jax")
+    monkeypatch.setattr(kernels, "on_accelerator", lambda: backend.name() == "jax")
     monkeypatch.setattr(ops, "dot_product_attention", note)
     monkeypatch.setattr(keras.config, "is_flash_attention_enabled", lambda: allowed[0])
     odd, even = heads(normal, 4, 5, 5), heads(normal, 4, 4, 4)
@@ -209,7 +210,7 @@ def test_slots_are_written_and_no_others(numpy, normal, axis, slot, number, as_t
 
 @pytest.mark.parametrize("fuses", [False, True], ids=["scattered", "fused"])
 def test_one_value_per_row_is_subtracted_at_its_column(numpy, monkeypatch, fuses):
-    monkeypatch.setattr(backend, "fuses", lambda: fuses)
+    monkeypatch.setattr(kernels, "fuses", lambda: fuses)
     x = ops.convert_to_tensor(np.array([[1, 2, 3], [4, 5, 6]], "float32"))
     columns = ops.convert_to_tensor(np.array([[2], [0]], "int32"))
     values = ops.convert_to_tensor(np.array([[0.5], [8]], "float32"))
@@ -290,7 +291,7 @@ def test_decoding_needs_no_private_module_of_pytorch(monkeypatch, capfd, module)
     keras.utils.set_random_seed(0)
     expected = answers()
     monkeypatch.setitem(sys.modules, module, None)
-    backend._say_once.cache_clear()
+    recording._say_once.cache_clear()
     keras.utils.set_random_seed(0)
     np.testing.assert_array_equal(answers(), expected)
     notices = capfd.readouterr().err.count("Decoding is slower: PyTorch")
@@ -298,7 +299,7 @@ def test_decoding_needs_no_private_module_of_pytorch(monkeypatch, capfd, module)
 
 
 def test_a_traced_function_keeps_a_limited_number_of_shapes(numpy, monkeypatch):
-    monkeypatch.setattr(backend, "MOST_RECORDED", 2)
+    monkeypatch.setattr(recording, "MOST_RECORDED", 2)
     calls = []
 
     def square(x):
@@ -315,7 +316,7 @@ def test_a_traced_function_keeps_a_limited_number_of_shapes(numpy, monkeypatch):
 
 @pytest.fixture
 def idle_cores(monkeypatch):
-    monkeypatch.setattr(backend, "_has_idle_cores", lambda: True)
+    monkeypatch.setattr(process, "_has_idle_cores", lambda: True)
 
 
 def test_two_batches_are_decoded_at_a_time_and_their_order_is_kept(idle_cores):
@@ -367,9 +368,9 @@ def test_an_error_in_one_of_two_batches_reaches_the_caller(idle_cores, where):
 @pytest.mark.parametrize("option", ["cores", "accelerator"])
 def test_batches_are_decoded_one_by_one_where_no_core_is_idle(monkeypatch, option):
     if option == "cores":
-        monkeypatch.setattr(backend, "num_cores", lambda: 1)
+        monkeypatch.setattr(process, "num_cores", lambda: 1)
     else:
-        monkeypatch.setattr(backend, "on_accelerator", lambda: True)
+        monkeypatch.setattr(process, "on_accelerator", lambda: True)
     threads = set(backend.map_batches(lambda _: threading.get_ident(), range(4)))
     assert threads == {threading.get_ident()}
 
@@ -541,5 +542,5 @@ def test_a_keras_with_other_pipelines_is_left_as_it_is(monkeypatch):
 
     before = data_adapters.ArrayDataAdapter.get_tf_dataset
     monkeypatch.delattr(data_adapters, "PyDatasetAdapter")
-    backend._leave_pipelines_untuned()
+    backend.leave_pipelines_untuned.__wrapped__()
     assert data_adapters.ArrayDataAdapter.get_tf_dataset is before

@@ -2,11 +2,12 @@
 
 import concurrent.futures
 
+import keras
 import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer import backend
+from keras_transformer.backend import process
 from keras_transformer.data.lengths import MOST_PAIRS, group_by_length
 from keras_transformer.tasks.task import LONGEST
 
@@ -140,9 +141,9 @@ def test_two_batches_at_a_time_are_answered_as_one_by_one(randomize, monkeypatch
         translations = [each.text for each in found]
         return found, translator.score(texts, translations), translator.sample(texts, seed=1)
 
-    monkeypatch.setattr(backend, "_has_idle_cores", lambda: False)
+    monkeypatch.setattr(process, "_has_idle_cores", lambda: False)
     one_by_one = answers()
-    monkeypatch.setattr(backend, "_has_idle_cores", lambda: True)
+    monkeypatch.setattr(process, "_has_idle_cores", lambda: True)
     assert answers() == one_by_one
 
 
@@ -255,11 +256,11 @@ def test_attention_scores_in_one_thread_change_no_call_in_another(randomize):
     ids = [np.random.default_rng(n).integers(4, 12, (2, 4)) for n in range(4)]
 
     def logits(n):
-        return backend.ops.convert_to_numpy(model({"token_ids": ids[n]}))
+        return keras.ops.convert_to_numpy(model({"token_ids": ids[n]}))
 
     def scores(n):
         (found,) = kt.attention_scores(model, {"token_ids": ids[n]}).values()
-        return backend.ops.convert_to_numpy(found)
+        return keras.ops.convert_to_numpy(found)
 
     expected = [(logits(n), scores(n)) for n in range(4)]
     with concurrent.futures.ThreadPoolExecutor(4) as pool:

@@ -16,7 +16,8 @@ import sys
 from collections.abc import Iterable
 from typing import Any, Self
 
-from ...checks import check_optional, num_cores
+from ...backend.process import num_cores
+from ...checks import check_optional
 from . import jobs as tasks
 
 ROOT = str(pathlib.Path(__file__).parents[3])  # the processes import this copy of the package

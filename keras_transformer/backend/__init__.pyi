@@ -1,0 +1,81 @@
+from .compilation import (
+    jit,
+    keep_programs,
+    prefers_jit,
+    split_rows,
+    to_arguments,
+    to_tensors,
+)
+from .gradients import (
+    one_by_one,
+    rematerialize,
+    with_gradient,
+)
+from .kernels import (
+    Linear,
+    fused_attention,
+    fuses,
+    has_fused_attention,
+    known_int,
+    num_rows,
+    portable,
+    prefers_blockwise_top_k,
+    slot_indices,
+    subtract_at,
+    write_slots,
+)
+from .platform import (
+    name,
+    on_accelerator,
+)
+from .process import (
+    dropout_state,
+    keep_freed_memory,
+    leave_pipelines_untuned,
+    make_deterministic,
+    map_batches,
+    num_cores,
+    safe_mode,
+    seed_dropout,
+    set_dropout_state,
+    set_num_threads,
+)
+from .recording import (
+    trace,
+)
+
+__all__ = [
+    "Linear",
+    "dropout_state",
+    "fused_attention",
+    "fuses",
+    "has_fused_attention",
+    "jit",
+    "keep_freed_memory",
+    "keep_programs",
+    "known_int",
+    "leave_pipelines_untuned",
+    "make_deterministic",
+    "map_batches",
+    "name",
+    "num_cores",
+    "num_rows",
+    "on_accelerator",
+    "one_by_one",
+    "portable",
+    "prefers_blockwise_top_k",
+    "prefers_jit",
+    "rematerialize",
+    "safe_mode",
+    "seed_dropout",
+    "set_dropout_state",
+    "set_num_threads",
+    "slot_indices",
+    "split_rows",
+    "subtract_at",
+    "to_arguments",
+    "to_tensors",
+    "trace",
+    "with_gradient",
+    "write_slots",
+]

@@ -1,0 +1,129 @@
+"""Functions compiled by XLA, their arguments, and where the programs are kept."""
+
+import functools
+import os
+from collections.abc import Callable
+from typing import Any
+
+import keras
+from keras import ops
+
+from ..atomic import named
+from .platform import name, on_accelerator
+
+
+def prefers_jit() -> bool:
+    """Whether `compile(jit_compile=...)` makes a training step faster.
+
+    JAX always compiles. XLA on TensorFlow helps on a GPU. On a CPU a step is as fast without it
+    where freed memory is kept; it would compile each shape, and it knows nothing of several
+    devices. torch.compile takes long for each shape everywhere.
+    """
+    if name() == "tensorflow":
+        import tensorflow as tf
+
+        several = tf.distribute.get_strategy().num_replicas_in_sync > 1
+        return on_accelerator() and not several
+    return name() == "jax"
+
+
+def jit(function: Callable, model: keras.Model, *static: str) -> Callable:
+    """`function` as one XLA program per shape; the weights of `model` are read at each call.
+
+    On PyTorch it runs uncompiled, in inference mode; see `trace`.
+
+    Args:
+        function: its positional arguments are structures of tensors.
+        model: keras.Model whose weights it reads.
+        *static: names of keyword arguments that are plain values, not tensors.
+
+    Returns:
+        A function with the same arguments.
+    """
+    if name() == "tensorflow":
+        import tensorflow as tf
+
+        return tf.function(function, jit_compile=True, autograph=False, reduce_retracing=True)
+    if name() == "jax":
+        import jax
+
+        variables = functools.cache(lambda: list(model.variables))  # a walk through all layers
+
+        def stateless(values, *args, **kwargs):
+            with keras.StatelessScope(state_mapping=zip(variables(), values, strict=True)):
+                return function(*args, **kwargs)
+
+        program = jax.jit(stateless, static_argnames=static)
+        return lambda *args, **kwargs: program([v.value for v in variables()], *args, **kwargs)
+
+    import torch
+
+    return torch.inference_mode()(function)
+
+
+def to_tensors(structure: Any) -> Any:
+    """A structure of arrays as tensors of the backend; None stays None."""
+    convert = ops.convert_to_tensor
+    return keras.tree.map_structure(lambda x: None if x is None else convert(x), structure)
+
+
+def to_arguments(structure: Any) -> Any:
+    """NumPy arrays as what a function compiled by `jit` takes: tensors; None stays None.
+
+    On JAX it takes the arrays themselves, in a tenth of the time that tensors would need.
+
+    Args:
+        structure: NumPy arrays or scalars, or None, in tuples.
+
+    Returns:
+        The same structure.
+    """
+    return structure if name() == "jax" else to_tensors(structure)
+
+
+def split_rows(structure: Any) -> Any:
+    """`to_arguments`; on JAX with several devices, their rows are split over the devices.
+
+    Rows that are no multiple of the devices are computed on all of them.
+
+    Args:
+        structure: arrays with one row per example, or None.
+    """
+    structure = to_arguments(structure)
+    distribution = keras.distribution.distribution() if name() == "jax" else None
+    if distribution is None:
+        return structure
+    import jax
+
+    def split(x):
+        if x is None or x.shape[0] % distribution.num_model_replicas:
+            return x
+        return jax.device_put(x, distribution.get_data_layout(x.shape).backend_layout)
+
+    return keras.tree.map_structure(split, structure)
+
+
+def keep_programs(folder: str | os.PathLike) -> None:
+    """Keeps compiled programs in a folder: a later process loads them instead of compiling them.
+
+    JAX alone does so. Call it before the first operation.
+
+    Args:
+        folder: path; it is made when the first program is kept.
+
+    Raises:
+        ValueError: On TensorFlow and PyTorch; or the folder has no name.
+        NotADirectoryError: It is a file.
+    """
+    named(folder, "The folder for compiled programs")
+    if os.path.exists(folder) and not os.path.isdir(folder):
+        raise NotADirectoryError(f"{folder} is a file; name a folder for compiled programs.")
+    if name() != "jax":
+        raise ValueError(
+            f"Compiled programs are kept on JAX alone; the backend is {name()}. Leave out the "
+            "folder, or set KERAS_BACKEND=jax."
+        )
+    import jax
+
+    jax.config.update("jax_compilation_cache_dir", os.path.abspath(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)

@@ -1,0 +1,191 @@
+"""The paper's operations as TensorFlow, JAX and PyTorch compute them best."""
+
+import contextlib
+import contextvars
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from .platform import name, on_accelerator
+
+_portable = contextvars.ContextVar("portable", default=False)
+
+
+def num_rows(x: Any) -> int:
+    """The first axis of a tensor, for `ops.reshape`: its size if that is known, else -1.
+
+    With -1 alone TensorFlow would forget a size that it knows, which its loops do not allow.
+    """
+    return -1 if x.shape[0] is None else x.shape[0]
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class Linear(keras.layers.Dense):
+    """keras.layers.Dense, computed as one product of two matrices: one row per token.
+
+    The gradient of the kernel sums over batch and length. XLA on a CPU is a quarter slower when
+    these are two axes. PyTorch folds them itself.
+
+    Args: those of `keras.layers.Dense`.
+
+    Call arguments:
+        inputs: float, (..., d).
+
+    Returns:
+        float, (..., units).
+    """
+
+    def call(self, inputs, training=None):
+        if name() == "torch" or len(inputs.shape) != 3:
+            return super().call(inputs, training=training)
+        rows = super().call(ops.reshape(inputs, (-1, inputs.shape[-1])), training=training)
+        return ops.reshape(rows, (num_rows(inputs), ops.shape(inputs)[1], self.units))
+
+    def quantize(self, mode=None, type_check=True, config=None):
+        super().quantize(mode, type_check=False, config=config)  # the same weights as a Dense
+
+
+def has_fused_attention(dtype: str) -> bool:
+    """Whether a kernel computes equation 1 faster than its two products and softmax do.
+
+    TensorFlow has none. JAX's on a CPU cannot multiply float16.
+    """
+    if name() == "jax":
+        return dtype != "float16" or on_accelerator()
+    return name() == "torch"
+
+
+def fused_attention(query, key, value, attention_mask=None, is_causal=False):
+    """Equation 1 by the backend's kernel: the output of `scaled_dot_product_attention`.
+
+    For a query that may attend to nothing the kernels return the mean of the values or NaN; here
+    its output is zero, as in the formula.
+
+    Args:
+        query: float, (batch, num_heads, target length, d_k).
+        key: float, (batch, num_heads, source length, d_k).
+        value: float, (batch, num_heads, source length, d_k).
+        attention_mask: bool, broadcastable to (batch, num_heads, target length, source length), of
+            four axes; or None.
+        is_causal: bool, whether to apply the look-ahead mask where there is no other.
+
+    Returns:
+        float, (batch, num_heads, target length, d_k).
+    """
+    heads_third = [ops.transpose(x, (0, 2, 1, 3)) for x in (query, key, value)]
+    flash_attention = keras.config.is_flash_attention_enabled()  # None: where it can
+    if attention_mask is None:
+        output = ops.dot_product_attention(
+            *heads_third, is_causal=is_causal, flash_attention=flash_attention
+        )
+        return ops.transpose(output, (0, 2, 1, 3))
+    if name() == "jax" and on_accelerator():  # cuDNN wants the row of every query, even lengths
+        lengths = query.shape[2], key.shape[2]
+        attention_mask = ops.broadcast_to(attention_mask, (*attention_mask.shape[:2], *lengths))
+        flash_attention = False if any(length % 2 for length in lengths) else flash_attention
+    output = ops.dot_product_attention(
+        *heads_third, mask=attention_mask, flash_attention=flash_attention
+    )
+    may_attend = ops.transpose(ops.any(attention_mask, axis=-1, keepdims=True), (0, 2, 1, 3))
+    return ops.transpose(ops.where(may_attend, output, 0.0), (0, 2, 1, 3))
+
+
+def fuses() -> bool:
+    """Whether elementwise operations are cheaper done again than their result kept: on JAX."""
+    return name() == "jax"
+
+
+def known_int(x) -> int | None:
+    """An int scalar as a Python int; None where it is traced, or a tensor of PyTorch."""
+    if isinstance(x, (int, np.integer, np.ndarray)):
+        return int(x)
+    if name() == "tensorflow":
+        import tensorflow as tf
+
+        x = tf.get_static_value(x)
+    elif name() == "jax":
+        import jax
+
+        x = None if isinstance(x, jax.core.Tracer) else x
+    return None if x is None or name() == "torch" else int(x)
+
+
+def slot_indices(first, number: int):
+    """The slots `first`, ..., `first + number - 1` of a cache, as `write_slots` takes them.
+
+    Args:
+        first: int scalar, Python or tensor.
+        number: int from 1.
+    """
+    if name() == "torch":
+        return ops.cast(first + ops.arange(number, dtype="int32"), "int64")
+    return first
+
+
+def write_slots(cache, new, slots, axis: int):
+    """`cache` with `new` in consecutive slots of one axis.
+
+    On PyTorch it is written in place: a copy of the whole cache would cost more than the step.
+    Where it is traced for other engines, a cache that ends before these slots grows by them.
+
+    Args:
+        cache: float, any shape.
+        new: float, the same shape except for `axis`.
+        slots: from `slot_indices`.
+        axis: int from 0, the axis that counts slots.
+
+    Returns:
+        float, the shape of `cache`.
+    """
+    if name() == "torch":
+        return cache.index_copy_(axis, slots, new)
+    if _portable.get():
+        everything = [slice(None)] * axis
+        before = cache[(*everything, slice(None, slots))]
+        after = cache[(*everything, slice(slots + new.shape[axis], None))]
+        return ops.concatenate([before, new, after], axis)
+    start = [0] * len(cache.shape)
+    start[axis] = slots
+    return ops.slice_update(cache, start, new)
+
+
+def subtract_at(x, columns, values):
+    """x less one value per row, at one column of it. On PyTorch x itself is changed.
+
+    Args:
+        x: float, (rows, width).
+        columns: int, (rows, 1).
+        values: float, (rows, 1).
+
+    Returns:
+        float, (rows, width).
+    """
+    if name() == "torch":
+        return x.scatter_add_(-1, columns.long(), -values)
+    if fuses():
+        here = ops.equal(ops.arange(x.shape[-1], dtype=columns.dtype), columns)
+        return ops.where(here, x - values, x)
+    rows = ops.expand_dims(ops.arange(ops.shape(x)[0], dtype=columns.dtype), -1)
+    indices = ops.concatenate([rows, columns], axis=-1)
+    return ops.scatter_update(x, indices, -ops.squeeze(values, -1), reduction="add")
+
+
+def prefers_blockwise_top_k() -> bool:
+    """Whether top_k is faster over the maxima of blocks first: with XLA on a CPU it is."""
+    return name() != "torch" and not _portable.get() and not on_accelerator()
+
+
+@contextlib.contextmanager
+def portable() -> Iterator[None]:
+    """Within it, functions are traced to operations that engines without XLA also have.
+
+    TensorFlow alone is traced so.
+    """
+    token = _portable.set(True)
+    try:
+        yield
+    finally:
+        _portable.reset(token)
