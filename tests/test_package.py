@@ -210,6 +210,39 @@ def test_the_lean_requirements_are_the_dependencies_without_tensorflow():
     assert {name_of(line) for line in dependencies - lean} == left_out
 
 
+DISTRIBUTIONS = {  # where the name of an import says another one, or comes with another one
+    "google": "protobuf",
+    "keras_hub": "keras-nlp",
+    "sklearn": "scikit-learn",
+    "tensorflow_text": "keras-nlp",
+}
+
+
+def third_party(path):
+    """The packages that a file imports and that belong neither to Python nor to this project."""
+    ours = {file.stem for file in (ROOT / "scripts").iterdir()} | {kt.__name__}
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            names = [node.module]
+        yield from {name.partition(".")[0] for name in names} - sys.stdlib_module_names - ours
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("folder", ["keras_transformer", "scripts"])
+def test_every_package_that_is_imported_is_declared(folder):
+    extras = PROJECT["project"]["optional-dependencies"]
+    if folder == "keras_transformer":  # a user does not install what the tests need
+        extras = {name: lines for name, lines in extras.items() if name not in ("dev", "test")}
+    required = [PROJECT["project"]["dependencies"], *extras.values()]
+    declared = {name_of(line).replace("_", "-") for lines in required for line in lines}
+    imported = set().union(*map(third_party, (ROOT / folder).rglob("*.py")))
+    assert {DISTRIBUTIONS.get(name, name).replace("_", "-") for name in imported} <= declared
+    assert {"keras", "numpy"} <= imported
+
+
 def test_extras_refer_to_this_distribution_and_not_to_its_namesake():
     extras = PROJECT["project"]["optional-dependencies"].values()
     own = {name_of(line) for lines in extras for line in lines if "[" in line}
