@@ -146,24 +146,25 @@ class MultiHeadAttention(keras.layers.Layer):
         training=None,
         cache=None,
     ):
-        q = self.rotate(self.split_heads(self.query(query)), cache and cache.positions)
+        positions = None if cache is None else cache.positions
+        q = self.rotate(self.split_heads(self.query(query)), positions)
         if cache is None:
             k, v = self.keys_and_values(value, key)
         else:
             k, v = cache.keys_and_values(self, value)
-        mask, is_causal = per_head(attention_mask), use_causal_mask and cache is None
 
-        scores = _scores.get()
-        needs_weights = return_attention_scores or scores is not None or (training and self.dropout)
+        asked = _scores.get()
+        needs_weights = return_attention_scores or asked is not None or (training and self.dropout)
         fused = backend.has_fused_attention(q.dtype) and cache is None and not needs_weights
-        if is_causal and not (fused and mask is None):  # a kernel has a look-ahead mask of its own
-            mask, is_causal = add_look_ahead(mask, ops.shape(q)[2], ops.shape(k)[2]), False
+        mask, is_causal = per_head(attention_mask), use_causal_mask and cache is None
+        if is_causal and not (fused and mask is None):  # the kernel has a look-ahead mask itself
+            mask = add_look_ahead(mask, ops.shape(q)[2], ops.shape(k)[2])
         if fused:
             heads, weights = backend.fused_attention(q, k, v, mask, is_causal), None
         else:
             heads, weights = scaled_dot_product_attention(q, k, v, mask, self.weights_dropout)
-        if scores is not None:
-            scores[self.path] = weights
+        if asked is not None:
+            asked[self.path] = weights
         output = self.output_projection(self.join_heads(heads))
         return (output, weights) if return_attention_scores else output
 

@@ -147,9 +147,11 @@ class EncoderBlock(Block):
         self.feed_forward_add_norm = self._add_norm("feed_forward_add_norm", x_shape)
 
     def call(self, x, attention_mask=None, use_causal_mask=False, cache=None, training=None):
-        masks = dict(attention_mask=attention_mask, use_causal_mask=use_causal_mask)
         x = self.self_attention_add_norm(
-            x, sublayer=lambda x: self.self_attention(x, x, **masks, cache=cache)
+            x,
+            sublayer=lambda x: self.self_attention(
+                x, x, attention_mask=attention_mask, use_causal_mask=use_causal_mask, cache=cache
+            ),
         )
         return self.feed_forward_add_norm(x, sublayer=self.feed_forward)
 
@@ -196,13 +198,17 @@ class DecoderBlock(Block):
         cache=None,
         training=None,
     ):
-        masks = dict(attention_mask=attention_mask, use_causal_mask=True)
         x = self.self_attention_add_norm(
-            x, sublayer=lambda x: self.self_attention(x, x, **masks, cache=cache)
+            x,
+            sublayer=lambda x: self.self_attention(
+                x, x, attention_mask=attention_mask, use_causal_mask=True, cache=cache
+            ),
         )
-        masks = dict(attention_mask=cross_attention_mask)
         x = self.cross_attention_add_norm(
-            x, sublayer=lambda x: self.cross_attention(x, memory, **masks, cache=cache)
+            x,
+            sublayer=lambda x: self.cross_attention(
+                x, memory, attention_mask=cross_attention_mask, cache=cache
+            ),
         )
         return self.feed_forward_add_norm(x, sublayer=self.feed_forward)
 
@@ -242,11 +248,6 @@ class Stack(keras.layers.Layer):
             self.norm = layer_norm(epsilon, self.dtype_policy)
             self.norm.build(x_shape)
 
-    def call(self, x, *memory, **options):
-        for block in self.blocks:
-            x = block(x, *memory, **options)
-        return self.norm(x) if self.norm_first else x
-
     def compute_output_shape(self, x_shape):
         return x_shape
 
@@ -271,12 +272,12 @@ class Encoder(Stack):
 
     block = EncoderBlock
 
-    def build(self, x_shape):
-        super().build(x_shape)
-
     def call(self, x, attention_mask=None, use_causal_mask=False, cache=None):
-        masks = dict(attention_mask=attention_mask, use_causal_mask=use_causal_mask)
-        return super().call(x, **masks, cache=cache)
+        for block in self.blocks:
+            x = block(
+                x, attention_mask=attention_mask, use_causal_mask=use_causal_mask, cache=cache
+            )
+        return self.norm(x) if self.norm_first else x
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -299,5 +300,12 @@ class Decoder(Stack):
         super().build(x_shape, memory_shape)
 
     def call(self, x, memory, cross_attention_mask=None, attention_mask=None, cache=None):
-        masks = dict(cross_attention_mask=cross_attention_mask, attention_mask=attention_mask)
-        return super().call(x, memory, **masks, cache=cache)
+        for block in self.blocks:
+            x = block(
+                x,
+                memory,
+                cross_attention_mask=cross_attention_mask,
+                attention_mask=attention_mask,
+                cache=cache,
+            )
+        return self.norm(x) if self.norm_first else x

@@ -77,7 +77,7 @@ class LanguageModel(ConfiguredModel):
         """
         x = self.embedding(token_ids)
         if self.positions:
-            x = self.positions(x, positions=cache and cache.positions)
+            x = self.positions(x, positions=None if cache is None else cache.positions)
         x = self.decoder(
             self.dropout(x), attention_mask=attention_mask, use_causal_mask=True, cache=cache
         )

@@ -130,7 +130,7 @@ class Transformer(ConfiguredModel):
         """
         y = self.target_embedding(target_ids)
         if self.target_positions:
-            y = self.target_positions(y, positions=cache and cache.positions)
+            y = self.target_positions(y, positions=None if cache is None else cache.positions)
         y = self.decoder(
             self.target_dropout(y),
             memory.states,
