@@ -493,15 +493,15 @@ def errors_as_exits(*errors: type[Exception]) -> Iterator[None]:
         raise
 
 
-def print_end(run: Run, script: str = "predict") -> None:
+def print_end(run: Run, command: str = "predict") -> None:
     """Prints where a run is, and the command that asks its model.
 
     Args:
         run: `Run`, finished.
-        script: name of the script that asks it.
+        command: command of keras-transformer that asks it.
     """
-    command = shlex.join(["python", f"scripts/{script}.py", f"{run.folder}/model.keras"])
-    print(f"The run is in {run.folder}. Try: {command}")
+    words = shlex.join(["keras-transformer", command, f"{run.folder}/model.keras"])
+    print(f"The run is in {run.folder}. Try: {words}")
 
 
 @contextlib.contextmanager

@@ -1,13 +1,13 @@
 r"""Pretrain an encoder of words: it learns to predict masked words, as BERT did.
 
-    python scripts/pretrain_words.py
-    python scripts/pretrain_words.py --train news.txt.gz --output runs/words
-    python scripts/pretrain_words.py --train train.conllu --output runs/words
+    keras-transformer train words
+    keras-transformer train words --train news.txt.gz --output runs/words
+    keras-transformer train words --train train.conllu --output runs/words
 
 Without data it reads generated sentences. A text file contains one or more sentences per line; of a
 treebank (.conllu, .conllu.gz) only the words are read. A tagger or a classifier starts from it:
 
-    python scripts/train_tagger.py --train train.conllu --init-from runs/words/model.keras
+    keras-transformer train tagging --train train.conllu --init-from runs/words/model.keras
 
 The run folder contains model.keras, history.csv, settings.json, scores.json and learning_curve.png.
 Interrupted? Repeat the command with --resume. KERAS_BACKEND=tensorflow, jax or torch selects the

@@ -23,7 +23,8 @@ def end(number, frame):
 
 
 scripts = os.path.dirname(os.path.abspath(__file__))
-if os.path.dirname(os.path.abspath(sys.argv[0])) == scripts:  # not in a test that imports a script
+program = sys.argv[0]  # not a script that a test imports
+if "keras-transformer train" in program or os.path.dirname(os.path.abspath(program)) == scripts:
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup asks
             signal.signal(number, end)

@@ -3,14 +3,14 @@ r"""Train a text classifier, from scratch: one label per text, saved as one .ker
 Without data it learns whether generated reviews are positive or negative, which depends on the
 order of their words ("dull, but never boring"):
 
-    python scripts/train_classifier.py
+    keras-transformer train classification
 
 Train on tables with columns separated by TAB, given by their numbers from 1 or by their names in
 the first line, or on a dataset of tensorflow-datasets:
 
-    python scripts/train_classifier.py --train train.tsv --valid dev.tsv --columns 1 2
-    python scripts/train_classifier.py --train train.tsv --columns sentence label
-    python scripts/train_classifier.py --dataset tfds:glue/sst2 --recipe phrases --download
+    keras-transformer train classification --train train.tsv --valid dev.tsv --columns 1 2
+    keras-transformer train classification --train train.tsv --columns sentence label
+    keras-transformer train classification --dataset tfds:glue/sst2 --recipe phrases --download
 
 The run folder contains model.keras, history.csv, settings.json, scores.json, learning_curve.png and
 calibration.png. Interrupted? Repeat the command with --resume. KERAS_BACKEND=tensorflow, jax or

@@ -2,19 +2,19 @@ r"""Train a language model, from scratch: text generation, saved as one .keras f
 
 Without data it learns generated sentences, whose true entropy is known for comparison:
 
-    python scripts/train_language_model.py
+    keras-transformer train language-model
 
 Train on a text or on one text per line (--lines), plain or compressed, or on a dataset of
 tensorflow-datasets:
 
-    python scripts/train_language_model.py --train input.txt --output runs/shakespeare
-    python scripts/train_language_model.py --train names.txt --lines --output runs/names
-    python scripts/train_language_model.py --dataset tfds:tiny_shakespeare --download
+    keras-transformer train language-model --train input.txt --output runs/shakespeare
+    keras-transformer train language-model --train names.txt --lines --output runs/names
+    keras-transformer train language-model --dataset tfds:tiny_shakespeare --download
 
 A corpus larger than memory is prepared once (docs/scale.md):
 
     keras-transformer prepare corpora/books --texts "books/*.txt"
-    python scripts/train_language_model.py --prepared corpora/books --valid valid.txt
+    keras-transformer train language-model --prepared corpora/books --valid valid.txt
 
 The last tenth of a single text is validation data. It is scored in one deterministic pass over all
 of it. --vocabulary char, byte, bpe or unigram selects what a token is. The run folder contains

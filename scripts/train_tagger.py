@@ -3,13 +3,13 @@ r"""Train a tagger, from scratch: a label for every word, saved as one .keras fi
 Without data it learns the parts of speech of generated English, in which many words have several
 ("I saw a saw" -> PRON VERB DET NOUN):
 
-    python scripts/train_tagger.py
+    keras-transformer train tagging
 
 Train on a treebank in CoNLL-U (.conllu, .conllu.gz), on lines of a word TAB its tag with a blank
 line after each sentence, or on a dataset of tensorflow-datasets:
 
-    python scripts/train_tagger.py --train train.conllu --valid dev.conllu --output runs/ewt
-    python scripts/train_tagger.py --dataset tfds:universal_dependencies/en_ewt --download
+    keras-transformer train tagging --train train.conllu --valid dev.conllu --output runs/ewt
+    keras-transformer train tagging --dataset tfds:universal_dependencies/en_ewt --download
 
 The run folder contains model.keras, history.csv, settings.json, scores.json, learning_curve.png and
 confusion.png. Interrupted? Repeat the command with --resume. KERAS_BACKEND=tensorflow, jax or torch

@@ -2,21 +2,21 @@ r"""Train a Transformer to translate, from scratch, and save it as one .keras fi
 
 Without data it learns generated dates ("April 22, 2019" -> "2019-04-22"):
 
-    python scripts/train_translation.py
+    keras-transformer train translation
 
 Train on your own sentence pairs: two files (line n of one translates line n of the other), one file
 of pairs separated by TAB or of JSON Lines, each plain or compressed, or a translation dataset of
 tensorflow-datasets (or a folder for its TranslateFolder):
 
-    python scripts/train_translation.py --source train.en --target train.de \
+    keras-transformer train translation --source train.en --target train.de \
         --valid-source val.en --valid-target val.de --output runs/en-de
-    python scripts/train_translation.py --pairs pairs.tsv --output runs/mine
-    python scripts/train_translation.py --dataset tfds:ted_hrlr_translate/pt_to_en --download
+    keras-transformer train translation --pairs pairs.tsv --output runs/mine
+    keras-transformer train translation --dataset tfds:ted_hrlr_translate/pt_to_en --download
 
 A corpus larger than memory is prepared once (docs/scale.md):
 
     keras-transformer prepare corpora/en-de --source "news.*.en.gz" --target "news.*.de.gz"
-    python scripts/train_translation.py --prepared corpora/en-de --recipe large \
+    keras-transformer train translation --prepared corpora/en-de --recipe large \
         --valid-source val.en --valid-target val.de --output runs/en-de
 
 Recipes for several amounts of data are in scripts/recipes.py: --recipe quick (half an hour on two

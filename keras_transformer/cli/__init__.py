@@ -1,4 +1,4 @@
-"""Prepare a corpus, use a saved model or a finished run; every command explains itself.
+"""Train a model, prepare a corpus, use a saved model; every command explains itself.
 
   keras-transformer translate --help
 
@@ -12,13 +12,14 @@ from collections.abc import Sequence
 
 from .. import __version__
 from ..checks import option_names
-from . import average, check, evaluate, export, predict, prepare, translate
+from . import average, check, evaluate, export, predict, prepare, train, translate
 from .files import load_task
 from .streams import standard_streams
 
 __all__ = ["load_task", "main"]
 
 COMMANDS = {
+    "train": train,
     "translate": translate,
     "predict": predict,
     "evaluate": evaluate,
@@ -41,7 +42,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             do not exist or exclude each other; 130 for Control-C.
     """
     with standard_streams():
-        command, options = _parse(sys.argv[1:] if arguments is None else arguments)
+        words = sys.argv[1:] if arguments is None else list(arguments)
+        of_task = words[2:] if words[:1] == ["train"] else []  # the script parses them
+        command, options = _parse(words[: len(words) - len(of_task)])
+        if of_task:
+            options.words = of_task
         try:
             command.run(options)
         except KeyboardInterrupt:

@@ -10,13 +10,13 @@ from ..tasks import Classifier, MaskFiller, Tagger, Task, TextGenerator, Transla
 from ..tasks.saved_files import load
 
 MODEL = f".keras file, or one of {', '.join(pretrained.NAMES)}, which come with the package"
-TRAINING_SCRIPTS = {
-    Task: "scripts/train_*.py",
-    Translator: "scripts/train_translation.py",
-    Tagger: "scripts/train_tagger.py",
-    Classifier: "scripts/train_classifier.py",
-    TextGenerator: "scripts/train_language_model.py",
-    MaskFiller: "scripts/pretrain_words.py",
+TRAINING = {
+    Task: "keras-transformer train",
+    Translator: "keras-transformer train translation",
+    Tagger: "keras-transformer train tagging",
+    Classifier: "keras-transformer train classification",
+    TextGenerator: "keras-transformer train language-model",
+    MaskFiller: "keras-transformer train words",
 }
 
 
@@ -30,7 +30,7 @@ def load_task(path: str | os.PathLike, kind: type[Task] = Task) -> Task:
     Raises:
         SystemExit: the file is missing, damaged or foreign, or holds another task.
     """
-    cure = f"Train one with {TRAINING_SCRIPTS[kind]}."
+    cure = f"Train one with {TRAINING[kind]}."
     try:
         task = load(path)
     except (ValueError, FileNotFoundError) as error:

@@ -7,9 +7,9 @@ r"""Prepare a corpus that need not fit into memory: clean, tokenize, write shard
       --vocabulary-from runs/en-de/model.keras
   keras-transformer prepare corpora/books --texts "books/*.txt" treebank.conllu
 
-Then train with scripts/train_translation.py --prepared corpora/en-de, or for texts with
-scripts/train_language_model.py. A "-" is the standard input. Interrupted? Repeat the command: it
-continues after the last complete shard. docs/scale.md says what it costs.
+Then train: keras-transformer train translation --prepared corpora/en-de, or for texts
+keras-transformer train language-model. A "-" is the standard input. Interrupted? Repeat the
+command: it continues after the last complete shard. docs/scale.md says what it costs.
 """
 
 import argparse

@@ -6,7 +6,6 @@ import json
 import os
 import pathlib
 import re
-import runpy
 import shutil
 import signal
 import subprocess
@@ -24,9 +23,9 @@ from keras_transformer import cli as console
 from keras_transformer.cli.lines import ask_for_lines, one_line, waiting_lines
 from programs import largest_file
 
-SCRIPTS = pathlib.Path(__file__).parents[2] / "scripts"
-TRANSLATE = [sys.executable, str(SCRIPTS / "translate.py")]
-PREDICT = [sys.executable, str(SCRIPTS / "predict.py")]  # a tagger answers sooner
+CONSOLE = [sys.executable, "-c", "from keras_transformer.cli import main; main()"]
+TRANSLATE = [*CONSOLE, "translate"]
+PREDICT = [*CONSOLE, "predict"]  # a tagger answers sooner
 
 
 @pytest.fixture
@@ -115,24 +114,6 @@ def test_a_wrong_option_or_none_ends_with_2(command, arguments):
     assert re.search("^keras-transformer.* See keras-transformer.* --help.$", result.stderr)
 
 
-@pytest.mark.parametrize(
-    "script, name",
-    [
-        ("translate", "translate"),
-        ("predict", "predict"),
-        ("evaluate", "evaluate"),
-        ("average_checkpoints", "average"),
-    ],
-)
-def test_a_script_is_the_command(command, monkeypatch, capsys, script, name):
-    expected = command(name, "--help").stdout
-    monkeypatch.setattr(sys, "argv", [f"{script}.py", "--help"])
-    monkeypatch.syspath_prepend(str(SCRIPTS))
-    with pytest.raises(SystemExit):
-        runpy.run_path(str(SCRIPTS / f"{script}.py"), run_name="__main__")
-    assert capsys.readouterr().out == expected
-
-
 # Loading
 
 
@@ -196,7 +177,9 @@ def test_a_damaged_or_foreign_file_is_one_sentence(command, models, tmp_path, da
     shutil.copy(models["tagger"], path)
     DAMAGES[damage](path)
     result = command("predict", path, "a")
-    assert_one_sentence(result, f"{path} cannot be loaded", "scripts/train_*.py")
+    assert_one_sentence(
+        result, f"{path} cannot be loaded", "Train one with keras-transformer train."
+    )
     assert last_line(result).startswith("Expected a .keras file of this package; ")
 
 
@@ -226,7 +209,9 @@ def test_a_model_of_keras_is_named(command, tmp_path):
 def test_another_task_than_expected_is_named(command, models):
     result = command("translate", models["tagger"], "text")
     assert_one_sentence(
-        result, "Expected a Translator;", "holds a Tagger. Train one with scripts/train_translation"
+        result,
+        "Expected a Translator;",
+        "holds a Tagger. Train one with keras-transformer train tr",
     )
 
 
@@ -244,10 +229,12 @@ def test_a_folder_is_no_model(command, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "kind, script", [("TextGenerator", "train_language_model"), ("MaskFiller", "pretrain_words")]
+    "kind, task", [("TextGenerator", "language-model"), ("MaskFiller", "words")]
 )
-def test_a_missing_model_is_named_with_the_script_that_trains_one(kind, script):
-    with pytest.raises(SystemExit, match=rf"no model at nowhere.keras. .*scripts/{script}.py"):
+def test_a_missing_model_is_named_with_the_command_that_trains_one(kind, task):
+    with pytest.raises(
+        SystemExit, match=rf"no model at nowhere.keras. .*-transformer train {task}"
+    ):
         console.load_task("nowhere.keras", getattr(kt, kind))
 
 

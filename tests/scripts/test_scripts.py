@@ -18,13 +18,13 @@ import keras
 import numpy as np
 import pytest
 
+from keras_transformer import cli as console
 from keras_transformer import data
 from keras_transformer.training import Run, add_translations
 from shared import restore_determinism
 
 ROOT = pathlib.Path(__file__).parents[2]
 TRAIN = [sys.executable, ROOT / "scripts" / "train_translation.py"]
-AVERAGE = [sys.executable, ROOT / "scripts" / "average_checkpoints.py"]
 TINY = ["--num-layers", "1", "--d-model", "32", "--num-heads", "2", "--d-ff", "64"]
 
 try:
@@ -288,10 +288,9 @@ def test_a_missing_tensorboard_is_known_before_training(inside, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_mean_of_the_last_checkpoints_can_be_taken_again(inside, regularized):
+def test_the_mean_of_the_last_checkpoints_can_be_taken_again(regularized):
     output, _ = regularized
-    result = inside([*AVERAGE, output])
-    assert result.returncode == 0, result.stderr
+    console.main(["average", str(output)])
     same = keras.saving.load_model(output / "average-2.keras").get_weights()
     for one, other in zip(same, weights_of(output), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-7)

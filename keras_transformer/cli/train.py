@@ -1,0 +1,49 @@
+"""Train a model, from scratch or further, in a run folder that can be resumed.
+
+  keras-transformer train translation --pairs pairs.tsv --output runs/mine
+
+keras-transformer train TASK --help shows the options of a task.
+"""
+
+import argparse
+import ast
+import importlib
+import pathlib
+import sys
+
+PACKAGE = pathlib.Path(__file__).parents[1]
+# A wheel contains the scripts within the package, a checkout beside it.
+SCRIPTS = next(
+    folder
+    for folder in (PACKAGE / "scripts", PACKAGE.parent / "scripts")
+    if (folder / "recipes.py").exists()
+)
+TASKS = {
+    "translation": "train_translation",
+    "tagging": "train_tagger",
+    "classification": "train_classifier",
+    "language-model": "train_language_model",
+    "words": "pretrain_words",
+}
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the name of the task; its options are those of a script."""
+    parser.usage = "%(prog)s TASK ..."
+    summaries = (f"  {task:15}{_summary(script)}" for task, script in TASKS.items())
+    parser.epilog = "\n".join(["tasks:", *summaries])
+    parser.add_argument("task", choices=TASKS, metavar="TASK", help="one of those below")
+    parser.set_defaults(words=[])
+
+
+def run(options: argparse.Namespace) -> None:
+    """Runs the script of the task with the options that follow the name of the task."""
+    sys.path.insert(0, str(SCRIPTS))  # the scripts import each other by bare names
+    sys.argv = [f"keras-transformer train {options.task}", *options.words]
+    importlib.import_module(TASKS[options.task]).main()
+
+
+def _summary(script):
+    """The first line of its docstring, without importing it."""
+    module = ast.parse((SCRIPTS / f"{script}.py").read_text("utf-8"))
+    return str(ast.get_docstring(module)).splitlines()[0]
