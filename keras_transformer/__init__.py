@@ -21,9 +21,12 @@ def __getattr__(name):
 def _register():
     """Imports all registered classes, so that `keras.saving.load_model` finds them."""
     if "keras" in sys.modules:
-        from . import layers, losses, metrics, models, optimizers, tasks, training
+        from . import layers, losses, metrics, optimizers
         from .backend import kernels
-        from .tokenizers import byte_level, words
+        from .models import language_model, transformer, word_models
+        from .tasks import text_generation, translation, word_tasks
+        from .tokenizers import byte_level, sentencepiece
+        from .training import chunked_logits, r_drop
 
 
 _register()

@@ -35,7 +35,7 @@ from keras_transformer.checks import (
     check_rates,
     option_names,
 )
-from keras_transformer.cli import load_task
+from keras_transformer.cli.files import load_task
 from keras_transformer.data.lengths import LONGEST
 from keras_transformer.models.configuration import TransformerConfig
 from keras_transformer.tasks.saved_files import ADDED_OPTIONS, FileSummary

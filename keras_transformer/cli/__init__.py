@@ -7,27 +7,18 @@ model.
 """
 
 import argparse
+import ast
+import importlib
+import pathlib
 import sys
 from collections.abc import Sequence
 
 from .. import __version__
 from ..checks import option_names
-from . import average, check, evaluate, export, predict, prepare, train, translate
-from .files import load_task
 from .streams import standard_streams
 
-__all__ = ["load_task", "main"]
-
-COMMANDS = {
-    "train": train,
-    "translate": translate,
-    "predict": predict,
-    "evaluate": evaluate,
-    "average": average,
-    "export": export,
-    "check": check,
-    "prepare": prepare,
-}
+# Modules of this package; each is imported when it runs, since Keras needs seconds to start.
+COMMANDS = ("train", "translate", "predict", "evaluate", "average", "export", "check", "prepare")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -55,9 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _parse(arguments):
     """The module of a command, and its options."""
-    summaries = (
-        f"  {name:11}{str(command.__doc__).splitlines()[0]}" for name, command in COMMANDS.items()
-    )
+    folder = pathlib.Path(__file__).parent
+    summaries = (f"  {name:11}{summary_of(folder / f'{name}.py')}" for name in COMMANDS)
     parser = _Parser(
         prog="keras-transformer",
         usage="%(prog)s COMMAND ...",
@@ -67,7 +57,7 @@ def _parse(arguments):
     )
     parser.add_argument("command", choices=COMMANDS, metavar="COMMAND", help="one of those below")
     name = parser.parse_args(arguments[:1]).command
-    command = COMMANDS[name]
+    command = importlib.import_module(f".{name}", __name__)
     parser = _Parser(
         prog=f"keras-transformer {name}",
         description=command.__doc__,
@@ -82,6 +72,11 @@ def _parse(arguments):
     parser.set_defaults(given=given)
     # Subparsers would refuse MODEL --beams 4 TEXT.
     return command, parser.parse_intermixed_args(arguments[1:])
+
+
+def summary_of(path: pathlib.Path) -> str:
+    """The first line of a module's docstring; the module is not imported."""
+    return str(ast.get_docstring(ast.parse(path.read_text("utf-8")))).splitlines()[0]
 
 
 class _Parser(argparse.ArgumentParser):

@@ -25,7 +25,6 @@ from .. import data, evaluation
 from ..atomic import write_text
 from ..checks import TextError
 from ..data.records import collect_complete
-from ..tasks import Translator
 from .files import MODEL, check_outputs, load_task
 from .lines import one_line
 from .translate import add_search_options
@@ -60,7 +59,7 @@ def run(options: argparse.Namespace) -> None:
         sources, references = collect_complete(data.Examples, pairs, names, drop=False)
     except (ValueError, OSError, RuntimeError) as error:
         sys.exit(f"{error}")
-    translator = load_task(options.model, Translator)
+    translator = load_task(options.model, "Translator")
     try:
         complete = [n for n, pair in enumerate(zip(sources, references, strict=True)) if all(pair)]
         numbers: Sequence[int] = complete  # of the lines, from 0

@@ -5,38 +5,38 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
+from .. import tasks
 from ..atomic import check_files
-from ..tasks import Classifier, MaskFiller, Tagger, Task, TextGenerator, Translator, pretrained
-from ..tasks.saved_files import load
+from ..tasks import pretrained, saved_files
 
 MODEL = f".keras file, or one of {', '.join(pretrained.NAMES)}, which come with the package"
 TRAINING = {
-    Task: "keras-transformer train",
-    Translator: "keras-transformer train translation",
-    Tagger: "keras-transformer train tagging",
-    Classifier: "keras-transformer train classification",
-    TextGenerator: "keras-transformer train language-model",
-    MaskFiller: "keras-transformer train words",
+    "Task": "keras-transformer train",
+    "Translator": "keras-transformer train translation",
+    "Tagger": "keras-transformer train tagging",
+    "Classifier": "keras-transformer train classification",
+    "TextGenerator": "keras-transformer train language-model",
+    "MaskFiller": "keras-transformer train words",
 }
 
 
-def load_task(path: str | os.PathLike, kind: type[Task] = Task) -> Task:
+def load_task(path: str | os.PathLike, kind: str = "Task") -> "tasks.Task":
     """Loads a task, or ends the process with one sentence.
 
     Args:
         path: the file, or a name in `keras_transformer.tasks.pretrained`.
-        kind: `Task`, or the subclass that the file must hold.
+        kind: "Task", or the name of the subclass that the file must hold.
 
     Raises:
         SystemExit: the file is missing, damaged or foreign, or holds another task.
     """
     cure = f"Train one with {TRAINING[kind]}."
     try:
-        task = load(path)
+        task = saved_files.load(path)
     except (ValueError, FileNotFoundError) as error:
         sys.exit(f"{error} {cure}")
-    if not isinstance(task, kind):
-        sys.exit(f"Expected a {kind.__name__}; {path} holds a {type(task).__name__}. {cure}")
+    if not isinstance(task, getattr(tasks, kind)):
+        sys.exit(f"Expected a {kind}; {path} holds a {type(task).__name__}. {cure}")
     return task
 
 

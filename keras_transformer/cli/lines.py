@@ -9,8 +9,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, BinaryIO
 
+from .. import tasks
 from ..checks import TextError
-from ..tasks import Task
 from .files import MODEL
 
 MAX_WAITING = 10_000  # lines read ahead of their answers
@@ -30,7 +30,7 @@ def add_model_and_text(parser: argparse.ArgumentParser, model: str, text: str) -
 
 
 def answer_lines(
-    task: Task, texts: Sequence[str], answer: Callable[[list[str], int], Iterable[str]]
+    task: "tasks.Task", texts: Sequence[str], answer: Callable[[list[str], int], Iterable[str]]
 ) -> None:
     """Prints the answers to texts.
 

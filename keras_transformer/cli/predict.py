@@ -18,7 +18,6 @@ translate has more options.
 import argparse
 import re
 
-from ..tasks import Classifier, MaskFiller, Tagger, TextGenerator, Translator
 from .files import check_used, load_task
 from .lines import add_model_and_text, answer_lines
 
@@ -43,9 +42,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Prints the answers of a task."""
     task = load_task(options.model)
-    others = (names for kind, names in OPTIONS.items() if not isinstance(task, kind))
+    kind = type(task).__name__
+    others = (names for other, names in OPTIONS.items() if other != kind)
     check_used(options, {k: v for names in others for k, v in names.items()})
-    answer = ANSWERS[type(task)]
+    answer = ANSWERS[kind]
     answer_lines(task, options.text, lambda texts, first: answer(task, texts, options, first))
 
 
@@ -87,15 +87,15 @@ def _fillings(filler, texts, options, first):
 
 
 ANSWERS = {
-    Translator: _translations,
-    Tagger: _tags,
-    Classifier: _labels,
-    TextGenerator: _continuations,
-    MaskFiller: _fillings,
+    "Translator": _translations,
+    "Tagger": _tags,
+    "Classifier": _labels,
+    "TextGenerator": _continuations,
+    "MaskFiller": _fillings,
 }
 OPTIONS = {  # of one kind of task, each with what it needs
-    Tagger: {"words": "a tagger"},
-    TextGenerator: dict.fromkeys(
+    "Tagger": {"words": "a tagger"},
+    "TextGenerator": dict.fromkeys(
         ("max_tokens", "temperature", "top_k", "top_p", "seed"), "a language model"
     ),
 }

@@ -22,10 +22,9 @@ from typing import Any
 import numpy as np
 
 from .. import data
-from ..data.prepared.corpus import CORPUS_FILE, SIDES
-from ..data.prepared.preparation import DEFAULT_SAMPLE, FILES, read_tokenizer
+from ..data.prepared import DEFAULT_SAMPLE
 from ..ids import UNKNOWN
-from ..tokenizers.sentencepiece import MODEL_TYPES
+from ..tokenizers.pieces import MODEL_TYPES
 from .files import check_used, load_task
 
 SCANNED = 10_000  # examples in which unknown tokens are counted
@@ -78,6 +77,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Writes the corpus, and prints what it holds."""
+    from ..data.prepared.preparation import CORPUS_FILE, FILES  # imports Keras
+
     try:
         read, kind, origin = _input(options)
         check_used(options, _unused(options, kind))
@@ -199,7 +200,7 @@ def _given_tokenizers(options, kind):
     path = options.vocabulary_from
     if path is None:
         return None
-    number = len(SIDES[kind])
+    number = 2 if kind == "pairs" else 1
     if os.path.isdir(path):
         tokenizers = data.Corpus(path).tokenizers()
     elif path.endswith(".keras"):
@@ -207,6 +208,8 @@ def _given_tokenizers(options, kind):
         names = ("source_tokenizer", "target_tokenizer") if number == 2 else ("tokenizer",)
         tokenizers = [getattr(task, name, None) for name in names]
     else:
+        from ..data.prepared.preparation import read_tokenizer
+
         tokenizers = [read_tokenizer(path)] * number
     if len(tokenizers) != number or None in tokenizers:
         raise ValueError(

@@ -6,7 +6,6 @@ keras-transformer train TASK --help shows the options of a task.
 """
 
 import argparse
-import ast
 import importlib
 import pathlib
 import sys
@@ -30,7 +29,9 @@ TASKS = {
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Adds the name of the task; its options are those of a script."""
     parser.usage = "%(prog)s TASK ..."
-    summaries = (f"  {task:15}{_summary(script)}" for task, script in TASKS.items())
+    summaries = (
+        f"  {task:15}{summary_of(SCRIPTS / f'{script}.py')}" for task, script in TASKS.items()
+    )
     parser.epilog = "\n".join(["tasks:", *summaries])
     parser.add_argument("task", choices=TASKS, metavar="TASK", help="one of those below")
     parser.set_defaults(words=[])
@@ -41,9 +42,3 @@ def run(options: argparse.Namespace) -> None:
     sys.path.insert(0, str(SCRIPTS))  # the scripts import each other by bare names
     sys.argv = [f"keras-transformer train {options.task}", *options.words]
     importlib.import_module(TASKS[options.task]).main()
-
-
-def _summary(script):
-    """The first line of its docstring, without importing it."""
-    module = ast.parse((SCRIPTS / f"{script}.py").read_text("utf-8"))
-    return str(ast.get_docstring(module)).splitlines()[0]

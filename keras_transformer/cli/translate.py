@@ -24,7 +24,6 @@ import pathlib
 import sys
 
 from ..atomic import atomic_write
-from ..tasks import Translator
 from .files import check_outputs, load_task
 from .lines import add_model_and_text, answer_lines, one_line
 
@@ -74,7 +73,7 @@ def _check_attention(options):
 def run(options: argparse.Namespace) -> None:
     """Prints translations, or one and its picture."""
     _check_attention(options)
-    translator = load_task(options.model, Translator)
+    translator = load_task(options.model, "Translator")
     if options.attention is not None:
         print(one_line(_draw_attention(translator, options)))
         return

@@ -10,7 +10,7 @@ import numpy as np
 from ..atomic import atomic_write
 from ..checks import check
 from ..tasks import Task
-from ..tasks.saved_files import SEAL, WEIGHTS, load, seal
+from ..tasks.saved_files import CHECKSUMS, WEIGHTS, add_checksums, load
 
 NAME = "model.keras"
 
@@ -45,9 +45,9 @@ def _store_in_float16(path):
             for name in given.namelist():
                 if name == WEIGHTS:
                     archive.writestr(name, _in_float16(given.read(name)))
-                elif name != SEAL:
+                elif name != CHECKSUMS:
                     archive.writestr(name, given.read(name))
-        seal(unfinished)
+        add_checksums(unfinished)
 
 
 def _in_float16(weights):

@@ -1,5 +1,6 @@
 """Functional assemblies of the blocks. Text never enters here: ids in, logits out."""
 
-from .language_model import LanguageModel
-from .transformer import Memory, Transformer
-from .word_models import ClassificationModel, TaggingModel
+import lazy_loader
+
+# The names are listed in __init__.pyi; each is imported when it is first used.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

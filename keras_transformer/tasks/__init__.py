@@ -1,6 +1,6 @@
 """Text in, text out: a model with its vocabulary and defaults, one .keras file."""
 
-from .task import Task
-from .text_generation import TextGenerator, TextScore
-from .translation import AttentionMaps, Hypothesis, Translator
-from .word_tasks import Classifier, MaskFiller, Prediction, Tagger
+import lazy_loader
+
+# The names are listed in __init__.pyi; each is imported when it is first used.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,8 +1,10 @@
-"""Saved tasks: what a .keras file holds, checked before any of it is loaded.
+"""Saved tasks: the content of a .keras file, checked before any of it is loaded.
 
-`Task.save` seals its file: a member of the archive lists the SHA-256 of all others. A seal finds
-damage and edits by accident; it proves no origin, since whoever edits a file on purpose can seal
-it again. So nothing that a file names is imported or run before it is known to be harmless.
+`Task.save` adds checksums: a member of the archive lists the SHA-256 of all others. They find
+damage and accidental edits. They prove no origin, since whoever edits a file on purpose can add
+them again, so nothing that a file names is imported or run before it is known to be harmless.
+
+The check needs no Keras, which takes seconds to start: classes are compared by their names.
 """
 
 import collections
@@ -14,37 +16,51 @@ import json
 import os
 import posixpath
 import tempfile
-import types
 import zipfile
 from collections.abc import Iterator
 from typing import Any
-
-import keras
 
 from .. import backend
 from ..atomic import NO_ROOM
 from ..checks import check, check_at_least
 from ..models.configuration import TransformerConfig
-from ..tokenizers.byte_level import ByteLevelTokenizer
-from ..tokenizers.sentencepiece import SentencePieceTokenizer
+from ..tokenizers.byte_pairs import read_library
+from ..tokenizers.pieces import make_processor
 from . import pretrained
 
 FORMAT_VERSION = 3  # of saved tasks; this package reads it and all before it
-FIRST_SEALED_VERSION = 3
+FIRST_VERSION_WITH_CHECKSUMS = 3
 
-CONFIG, METADATA, WEIGHTS, SEAL = "config.json", "metadata.json", "model.weights.h5", "seal.json"
-TOKENIZERS = {kind.vocabulary_file: kind for kind in (SentencePieceTokenizer, ByteLevelTokenizer)}
-PACKAGE = "keras_transformer>"
-_OF_A_TASK: tuple = (keras.dtype_policies,)  # modules of Keras whose classes a file may name
-_OF_TRAINING: tuple = (
-    *(keras.losses, keras.metrics, keras.optimizers, keras.optimizers.schedules),
-    *_OF_A_TASK,
+CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
+CHECKSUMS = "seal.json"
+SENTENCEPIECE, BYTE_LEVEL = "vocabulary.spm", "tokenizer.json"
+
+# The classes that a file may name, with `keras_transformer>` before them
+TASKS = ("Classifier", "MaskFiller", "Tagger", "TextGenerator", "Translator")
+MODELS = ("ClassificationModel", "LanguageModel", "TaggingModel", "Transformer")
+VOCABULARIES = ("ByteLevelTokenizer", "SentencePieceTokenizer", "WordVocabulary")
+# and those of Keras
+DTYPE_POLICIES = (
+    "DTypePolicy",
+    "DTypePolicyMap",
+    "FloatDTypePolicy",
+    "QuantizedDTypePolicy",
+    "QuantizedFloat8DTypePolicy",
 )
+# Older files also hold the arguments of `compile`, which `load` ignores.
+OF_TRAINING = ("Perplexity", "TokenAccuracy", "TokenCrossEntropy", "WarmupSchedule")
+KERAS_OF_TRAINING = (
+    "keras.losses",
+    "keras.metrics",
+    "keras.optimizers",
+    "keras.optimizers.schedules",
+)
+PARTS = ("model", "transformer", "vocabulary", "tokenizer", "source_tokenizer", "target_tokenizer")
 ADDED_OPTIONS = ("layer_norm_epsilon", "logits_bias")  # which older files lack
-MOST_MEMBERS = 100
-MOST_BYTES = {CONFIG: 2**28, METADATA: 2**20, SEAL: 2**20, WEIGHTS: 2**38}
-MOST_BYTES |= dict.fromkeys(TOKENIZERS, 2**28)
-MOST_EXPANSION = 1000  # bytes of a member per byte that it takes in the archive
+MAX_MEMBERS = 100
+MAX_BYTES = {CONFIG: 2**28, METADATA: 2**20, CHECKSUMS: 2**20, WEIGHTS: 2**38}
+MAX_BYTES |= {SENTENCEPIECE: 2**28, BYTE_LEVEL: 2**28}
+MAX_EXPANSION = 1000  # bytes of a member per byte that it takes in the archive
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,9 +111,10 @@ def check_file(path: str | os.PathLike) -> FileSummary:
         sizes = _check_members(archive)
         config, metadata = _read_json(archive, CONFIG), _read_json(archive, METADATA)
         version = check_version(config["config"])
-        seal = _check_seal(archive) if SEAL in sizes else {}
+        checksums = _check_checksums(archive) if CHECKSUMS in sizes else {}
         _require(
-            seal or version < FIRST_SEALED_VERSION, f"it lacks {SEAL}, the checksums of its members"
+            checksums or version < FIRST_VERSION_WITH_CHECKSUMS,
+            f"it lacks {CHECKSUMS}, the checksums of its members",
         )
         task = _check_task(config, version)
         (model,) = (part for part in config["config"].values() if _is_model(part))
@@ -106,16 +123,16 @@ def check_file(path: str | os.PathLike) -> FileSummary:
         _check_sizes(model_config, model["config"], num_values)
         vocabulary = _check_vocabulary(archive, config["config"], model["config"])
         return FileSummary(
-            task=task.__name__,
+            task=task,
             model=model["class_name"],
             config=model_config,
             vocabulary=vocabulary,
             parameters=parameters,
             quantization=sorted(set(model["config"].get("quantized", {}).values())),
-            settings=_settings(config["config"], task.parts),
+            settings=_settings(config["config"]),
             format_version=version,
-            versions={"keras": metadata["keras_version"], **seal.get("versions", {})},
-            sealed=bool(seal),
+            versions={"keras": metadata["keras_version"], **checksums.get("versions", {})},
+            sealed=bool(checksums),
         )
 
 
@@ -131,27 +148,34 @@ def load(path: str | os.PathLike) -> Any:
     Returns:
         `Translator`, `TextGenerator`, `Tagger`, `Classifier` or `MaskFiller`.
 
-    Raises: as `check_file`.
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: See `check_file`.
+        OSError: There is no room to unpack it.
     """
+    import keras
+
+    from . import text_generation, translation, word_tasks  # noqa: F401  registers their classes
+
     check_file(path)
     path = pretrained.find(path)
     with _one_sentence(path), backend.safe_mode():
         return keras.saving.load_model(path, compile=False)
 
 
-def seal(path: str | os.PathLike) -> None:
+def add_checksums(path: str | os.PathLike) -> None:
     """Adds the checksums of all members to a .keras file."""
     from .. import __version__
 
     with zipfile.ZipFile(path, "a") as archive:
         digests = {name: _digest(archive, name) for name in archive.namelist()}
         versions = {"keras_transformer": __version__}
-        archive.writestr(SEAL, json.dumps({"versions": versions, "sha256": digests}))
+        archive.writestr(CHECKSUMS, json.dumps({"versions": versions, "sha256": digests}))
 
 
 @contextlib.contextmanager
 def _one_sentence(path) -> Iterator[None]:
-    """Turns whatever a damaged file raises into one sentence that names it."""
+    """Turns any exception that a damaged file raises into one sentence that names it."""
     expected = "Expected a .keras file"
     if path.is_dir():
         raise ValueError(f"{expected}; received the folder {path}. Try {path / 'model.keras'}.")
@@ -182,7 +206,7 @@ def _one_sentence(path) -> Iterator[None]:
 
 
 def first_line(error: Exception) -> str:
-    """The first line of what an exception says, at most 200 characters, without the full stop."""
+    """The first line of an exception's text, at most 200 characters, without the full stop."""
     text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
     line = next(iter(text.strip().splitlines()), "") or type(error).__name__
     return line[:200].rstrip(".")
@@ -197,17 +221,17 @@ def _check_members(archive):
     """The sizes of all members by name, each within its limit and in its place."""
     members = archive.infolist()
     sizes = {member.filename: member.file_size for member in members}
-    _require(len(members) <= MOST_MEMBERS, f"its {len(members)} members are too many for a task")
+    _require(len(members) <= MAX_MEMBERS, f"its {len(members)} members are too many for a task")
     for member in members:
         name = member.filename
         _require(
-            name in (CONFIG, METADATA, WEIGHTS, SEAL)
+            name in (CONFIG, METADATA, WEIGHTS, CHECKSUMS)
             or (name.startswith("assets/") and posixpath.normpath(name) == name.rstrip("/")),
             f"its member {name!r:.100} has no place in a task",
         )
-        most = MOST_BYTES.get(posixpath.basename(name), 0)
+        limit = MAX_BYTES.get(posixpath.basename(name), 0)
         _require(
-            member.file_size <= min(most, MOST_EXPANSION * max(1, member.compress_size)),
+            member.file_size <= min(limit, MAX_EXPANSION * max(1, member.compress_size)),
             f"its member {name!r:.100} is too large: {member.file_size} bytes",
         )
     _require(len(sizes) == len(members), "a member is there twice")
@@ -227,27 +251,28 @@ def _read_json(archive, name):
 
 
 def _digest(archive, name):
-    """SHA-256 of a member; reading it to its end also checks its CRC."""
+    """SHA-256 of a member; reading it fully also checks its CRC."""
     with archive.open(name) as member:
         return hashlib.file_digest(member, "sha256").hexdigest()
 
 
-def _check_seal(archive):
-    seal = _read_json(archive, SEAL)
-    digests = seal["sha256"]
+def _check_checksums(archive):
+    """The member with the checksums, once they fit the others."""
+    checksums = _read_json(archive, CHECKSUMS)
+    digests = checksums["sha256"]
     for name in archive.namelist():
-        if name != SEAL:
+        if name != CHECKSUMS:
             _require(
                 digests.get(name) == _digest(archive, name),
                 f"its member {name!r:.100} was altered after it was saved",
             )
     missing = digests.keys() - set(archive.namelist())
     _require(not missing, f"its member {min(missing, default='')!r:.100} is missing")
-    return seal
+    return checksums
 
 
 class UnsupportedFileError(ValueError):
-    """A file is whole, but nothing that this version of the package can load."""
+    """A file is intact, but this version of the package cannot load it."""
 
 
 def check_version(config: dict[str, Any]) -> int:
@@ -270,20 +295,23 @@ def check_version(config: dict[str, Any]) -> int:
 
 
 def _check_task(config, version):
-    """The class of the task; every object within it is of a class that may be made."""
-    task = keras.saving.get_registered_object(config.get("registered_name"))
-    if not hasattr(task, "parts"):
+    """The name of the task's class, once every object within it is of an allowed class."""
+    task = config.get("class_name")
+    if task not in TASKS:
         raise UnsupportedFileError(
             f"it holds {_name_of(config)}; expected a task, such as a Translator."
         )
-    training = config.get("compile_config")  # of older files; `load` does not make it
-    named = [(each, _OF_A_TASK) for each in _objects({**config, "compile_config": None})]
-    named += [(each, _OF_TRAINING) for each in _objects(training)]
-    for each, families in named:
-        if not _is_allowed(each, version, families):
-            raise UnsupportedFileError(
-                f"it names {_name_of(each)}; expected classes of this package and dtype policies."
-            )
+    of_task, of_training = {**config, "compile_config": None}, config.get("compile_config")
+    refused = [each for each in _objects(of_task) if not _is_allowed(each, version)]
+    refused += [
+        each
+        for each in _objects(of_training)
+        if not (_is_allowed(each, version) or _is_of_training(each))
+    ]
+    if refused:
+        raise UnsupportedFileError(
+            f"it names {_name_of(refused[0])}; expected classes of this package and dtype policies."
+        )
     return task
 
 
@@ -298,29 +326,36 @@ def _objects(value):
             yield from _objects(each)
 
 
-def _is_allowed(serialized, version, families):
-    """Whether an object is of this package, or of a class in one of these modules of Keras."""
+def _is_allowed(serialized, version):
+    """Whether an object is a part of a task, or a dtype policy."""
     name, module, registered = map(serialized.get, ("class_name", "module", "registered_name"))
-    if not all(isinstance(text, (str, type(None))) for text in (name, module, registered)):
-        return False
-    if registered == f"{PACKAGE}{name}":
-        return keras.saving.get_registered_object(registered) is not None
-    if (name, registered) == ("SentencePieceTokenizer", "keras_hub>SentencePieceTokenizer"):
-        return version == 1  # `Task.from_config` makes it ours
-    modules, kind = ["keras", *(family.__name__ for family in families)], type
-    if (module, name) == ("builtins", "function"):  # such as a metric of `compile`
-        module, name, kind = "keras", serialized["config"], types.FunctionType
-    found = any(isinstance(vars(family).get(name), kind) for family in families)
-    return found and module in modules and registered in (None, serialized["class_name"])
+    if name in (*TASKS, *MODELS, *VOCABULARIES):
+        ours = registered == f"keras_transformer>{name}"
+        # a tokenizer of KerasHub, which `Task.from_config` converts
+        return ours or (version == 1 and registered == "keras_hub>SentencePieceTokenizer")
+    return (
+        name in DTYPE_POLICIES
+        and module in ("keras", "keras.dtype_policies")
+        and registered in (None, name)
+    )
+
+
+def _is_of_training(serialized):
+    """Whether an object is a loss, metric, optimizer or schedule."""
+    name, module, registered = map(serialized.get, ("class_name", "module", "registered_name"))
+    if name in OF_TRAINING:
+        return registered == f"keras_transformer>{name}"
+    is_function = (module, name) == ("builtins", "function")  # such as a metric
+    return registered in (None, name) and (is_function or module in KERAS_OF_TRAINING)
 
 
 def _name_of(serialized):
     return f"{serialized.get('module')}.{serialized.get('class_name')}"[:100]
 
 
-def _settings(config, parts):
-    """The plain values of a task's configuration, without its parts and its version."""
-    others = (*parts, "name", "format_version")
+def _settings(config):
+    """Settings in a task's configuration."""
+    others = (*PARTS, "name", "format_version")
     return {name: value for name, value in config.items() if name not in others}
 
 
@@ -350,13 +385,10 @@ def _count_values(archive):
     """Numbers in the file of the weights, and those among them that are parameters."""
     import h5py
 
-    num_values = parameters = 0
     with h5py.File(io.BytesIO(archive.read(WEIGHTS)), "r") as file:
-        for path, dataset in _datasets(file):
-            num_values += dataset.size
-            if "seed_generator" not in path:
-                parameters += dataset.size
-    return num_values, parameters
+        sizes = {path: dataset.size for path, dataset in _datasets(file)}
+    seeds = sum(size for path, size in sizes.items() if "seed_generator" in path)
+    return sum(sizes.values()), sum(sizes.values()) - seeds
 
 
 def _datasets(group, path=""):
@@ -377,7 +409,7 @@ def _datasets(group, path=""):
 
 
 def _check_sizes(config, arguments, num_values):
-    """Refuses sizes that the weights cannot have, before a model of them is made."""
+    """Refuses sizes that the weights cannot have, before a model of these sizes is made."""
     width = config.d_model
     least = config.num_layers * width * (width + 2 * config.d_ff) + width * max(
         config.max_length or 0, *(arguments.get(name) or 0 for name in _SIZES[:4])
@@ -399,11 +431,12 @@ def _check_vocabulary(archive, task, model):
         expected *= 2
     if not task.get("target_tokenizer"):  # one over two embeddings
         expected = list(set(expected))
-    found = [
-        TOKENIZERS[posixpath.basename(name)](archive.read(name)).vocabulary_size()
-        for name in archive.namelist()
-        if posixpath.basename(name) in TOKENIZERS
-    ]
+    found = []
+    for name in archive.namelist():
+        if posixpath.basename(name) == SENTENCEPIECE:
+            found.append(make_processor(archive.read(name)).vocab_size())
+        elif posixpath.basename(name) == BYTE_LEVEL:
+            found.append(read_library(archive.read(name)).get_vocab_size())
     _require(
         collections.Counter(found) == collections.Counter(expected),
         f"expected vocabularies of {expected} ids, as its model has; received {found}",

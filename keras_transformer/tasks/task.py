@@ -10,7 +10,7 @@ from ..atomic import atomic_write, named
 from ..checks import check
 from ..data.lengths import LONGEST, check_lengths
 from ..tokenizers.sentencepiece import SentencePieceTokenizer
-from .saved_files import FORMAT_VERSION, check_version, seal
+from .saved_files import FORMAT_VERSION, add_checksums, check_version
 
 
 class Task(keras.Model):
@@ -35,7 +35,7 @@ class Task(keras.Model):
     def save(self, filepath: str | pathlib.Path, overwrite: bool = True, **kwargs: Any) -> None:
         """Saves the task like `keras.Model.save`, but atomically and without optimizer state.
 
-        The file is sealed by checksums, which `keras_transformer.check_file` and `load` compare.
+        The file holds checksums, which `keras_transformer.check_file` and `load` compare.
 
         To resume training, see `training.EpochCheckpoint`.
 
@@ -56,7 +56,7 @@ class Task(keras.Model):
             raise ValueError(f"{filepath} exists; choose another name, or pass overwrite=True.")
         with atomic_write(path) as temporary:
             keras.Model.save(self._without_optimizer(), temporary, **kwargs)
-            seal(temporary)
+            add_checksums(temporary)
 
     def _without_optimizer(self):
         """A twin with the same weights; the task does not change, as other threads may use it."""

@@ -16,6 +16,9 @@ from ..tokenizers.sentencepiece import checked_texts
 from ..tokenizers.words import FIRST, MASKED, WordVocabulary, checked_words
 from .task import Task
 
+# (here, so that vocabularies of words need no Keras)
+keras.saving.register_keras_serializable(package="keras_transformer")(WordVocabulary)
+
 
 class Prediction(NamedTuple):
     """A label and its probability.

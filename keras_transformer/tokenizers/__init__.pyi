@@ -1,4 +1,5 @@
-from .byte_level import ByteLevelTokenizer, BytePairs
+from .byte_level import ByteLevelTokenizer
+from .byte_pairs import BytePairs
 from .sentencepiece import SentencePieceTokenizer, Tokenizer, train_tokenizer
 from .words import WordVocabulary, split_words
 

@@ -15,6 +15,7 @@ from ..checks import check
 from ..ids import END, PADDING, START, UNKNOWN
 from .segmentations import Sampler, make_sampler
 
+MODEL_TYPES = ("bpe", "unigram", "char", "byte")
 SAMPLED_TOGETHER = 2**16  # texts after which a new seed is set, so that parts can be sampled alone
 _samplers: weakref.WeakKeyDictionary[Any, Sampler] = weakref.WeakKeyDictionary()
 

@@ -17,9 +17,9 @@ import keras
 from ..checks import TextError, check
 from ..ids import END, PADDING, START, UNKNOWN, check_ids, int_rows
 from . import pieces
+from .pieces import MODEL_TYPES
 from .segmentations import SPACE_MARK
 
-MODEL_TYPES = ("bpe", "unigram", "char", "byte")
 DEFAULT_SIZE = 8000  # for some ten thousand sentences; the paper has 37,000 for 4.5 million
 RESERVED = "\u2585"  # SentencePiece keeps it for unknown characters: it cannot be learned
 

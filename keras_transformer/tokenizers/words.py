@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import keras
 import numpy as np
 import regex
 
@@ -101,7 +100,6 @@ def split_words(text: str, segmentation: str = "unicode") -> list[str]:
     return pattern.findall(text)
 
 
-@keras.saving.register_keras_serializable(package="keras_transformer")
 class WordVocabulary:
     """The words and characters that have ids: 0 padding, 1 unknown, 2 masked, then these.
 

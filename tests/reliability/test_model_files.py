@@ -20,16 +20,18 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.tasks import saved_files
+from keras_transformer.models.configured import ConfiguredModel
+from keras_transformer.tasks import Task, saved_files
 from keras_transformer.tasks.saved_files import (
+    CHECKSUMS,
     CONFIG,
     FORMAT_VERSION,
     METADATA,
-    SEAL,
     WEIGHTS,
-    seal,
+    add_checksums,
 )
 from keras_transformer.tokenizers.byte_level import ByteLevelTokenizer, BytePairs
+from keras_transformer.tokenizers.sentencepiece import Tokenizer
 
 OLD = pathlib.Path(__file__).parents[1] / "saved_by_0.1.0"
 NAMES = ["translator_two_vocabularies", "text_generator", "tagger", "classifier", "mask_filler"]
@@ -77,10 +79,10 @@ def packed(members, compression=zipfile.ZIP_STORED):
 
 
 def resealed(path, members):
-    """Writes members with a seal that fits them, as somebody who means harm would."""
-    members = {name: content for name, content in members.items() if name != SEAL}
+    """Writes members with checksums that fit them, as somebody who means harm would."""
+    members = {name: content for name, content in members.items() if name != CHECKSUMS}
     path.write_bytes(packed(members))
-    seal(path)
+    add_checksums(path)
     return path
 
 
@@ -182,7 +184,7 @@ def test_a_repacked_file_is_the_same(files, tmp_path):
 
 
 @pytest.mark.parametrize("number", range(6))
-def test_values_that_cannot_be_are_refused_under_a_fitting_seal_too(files, tmp_path, number):
+def test_values_that_cannot_be_are_refused_under_fitting_checksums_too(files, tmp_path, number):
     """What the weights, the vocabulary and the sizes say must agree, whatever the checksums say."""
     changes = [
         ("num_layers", -1, "num_layers must be an integer of at least 1"),
@@ -291,6 +293,41 @@ def test_a_file_names_no_class_of_keras_but_dtype_policies(files, tmp_path):
             door(resealed(tmp_path / "model.keras", members))
 
 
+def names_of(*kinds):
+    """The registered classes of the package of these kinds."""
+    registered = keras.saving.get_custom_objects().items()
+    ours = {name: each for name, each in registered if name.startswith("keras_transformer>")}
+    return sorted(
+        each.__name__
+        for name, each in ours.items()
+        if isinstance(each, type) and issubclass(each, kinds)
+    )
+
+
+@pytest.mark.once
+def test_a_file_may_name_every_class_of_the_package_that_a_task_or_its_training_has():
+    assert names_of(Task) == sorted(saved_files.TASKS)
+    models = set(names_of(ConfiguredModel)) - {"LogitsInPieces", "RDrop"}
+    assert models == set(saved_files.MODELS)
+    assert names_of(Tokenizer, kt.WordVocabulary) == sorted(saved_files.VOCABULARIES)
+    schedule = keras.optimizers.schedules.LearningRateSchedule
+    training = names_of(keras.Loss, keras.Metric, keras.Optimizer, schedule)
+    assert training == sorted(saved_files.OF_TRAINING)
+    for name in saved_files.DTYPE_POLICIES:
+        assert isinstance(getattr(keras.dtype_policies, name), type)
+    tasks = (kt.Classifier, kt.MaskFiller, kt.Tagger, kt.TextGenerator, kt.Translator)
+    assert {part for task in tasks for part in task.parts} == set(saved_files.PARTS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["int8", "int4"])
+def test_a_quantized_file_names_only_dtype_policies_that_are_allowed(tmp_path, mode):
+    tagger = kt.load(OLD / "tagger.keras")
+    tagger.model.quantize(mode)
+    tagger.save(tmp_path / "model.keras")
+    assert kt.check_file(tmp_path / "model.keras").quantization == [mode]
+
+
 def test_a_task_is_loaded_in_safe_mode_whatever_the_process_allows(files, tmp_path, monkeypatch):
     path = tmp_path / "model.keras"
     members = members_of(files["tagger"])
@@ -378,9 +415,9 @@ def test_weights_may_not_be_a_link_to_another_file(files, tmp_path):
         kt.check_file(resealed(tmp_path / "model.keras", members))
 
 
-def test_a_file_without_its_seal_is_refused_unless_its_format_had_none(files, tmp_path):
+def test_a_file_without_its_checksums_is_refused_unless_its_format_had_none(files, tmp_path):
     members = members_of(files["classifier"])
-    del members[SEAL]
+    del members[CHECKSUMS]
     path = tmp_path / "model.keras"
     path.write_bytes(packed(members))
     with pytest.raises(ValueError, match="it lacks seal.json"):

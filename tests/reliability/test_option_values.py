@@ -14,6 +14,7 @@ import pytest
 import keras_transformer as kt
 from keras_transformer import backend
 from keras_transformer import cli as console
+from keras_transformer.tasks import saved_files
 
 pytestmark = pytest.mark.once
 
@@ -129,7 +130,7 @@ def translator():
 def test_options_of_the_commands(folder, monkeypatch, capsys, translator, name):
     translator.save(folder / "model.keras")
     task = kt.load(folder / "model.keras")
-    monkeypatch.setattr(console.files, "load", lambda path: task)  # its programs are compiled once
+    monkeypatch.setattr(saved_files, "load", lambda path: task)  # its programs are compiled once
     required, optional = COMMANDS[name]
     for number in range(40):
         rng = random.Random(number)

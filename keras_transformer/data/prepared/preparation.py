@@ -17,6 +17,7 @@ from ...checks import check, check_at_least, check_optional
 from ...tokenizers.pieces import SAMPLED_TOGETHER
 from ...tokenizers.sentencepiece import SentencePieceTokenizer, checked_texts, train_tokenizer
 from ..cleaning import Cleaner
+from . import DEFAULT_SAMPLE
 from .corpus import (
     CORPUS_FILE,
     FORMAT_VERSION,
@@ -31,7 +32,6 @@ from .shards import Shard
 from .workers import ShardWriters
 
 PREPARATION_FILE = "preparation.json"
-DEFAULT_SAMPLE = 200_000
 VOCABULARY = "vocabulary.spm"  # shared by the sides, or one per side
 FILES = OwnedFiles(
     "corpus",

@@ -5,8 +5,8 @@ import pathlib
 from typing import NamedTuple
 
 from ...checks import check
-from ...tokenizers.byte_level import (
-    ByteLevelTokenizer,
+from ...tokenizers.byte_level import ByteLevelTokenizer
+from ...tokenizers.byte_pairs import (
     BytePairs,
     added_tokens_of,
     byte_pairs_of,

@@ -1,0 +1,54 @@
+"""What a process imports: commands that compute nothing answer before Keras could start."""
+
+import subprocess
+import sys
+
+import pytest
+
+from keras_transformer.tasks import pretrained
+
+HEAVY = {"jax", "keras", "keras_hub", "matplotlib", "tensorflow", "torch"}
+COMMAND = """
+import sys
+from keras_transformer.cli import main
+try:
+    main(sys.argv[1:])
+finally:
+    print("imported", *(name for name in sys.modules if "." not in name))
+"""
+LOAD = "print(keras.saving.load_model(sys.argv[1]).name)"
+
+
+def output_of(code, *arguments):
+    """The last line that a new process prints."""
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0, result.stderr
+    return result.stdout.splitlines()[-1]
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "arguments", ["--help", "--version", "prepare --help", "translate --help", "check dates"]
+)
+def test_a_command_that_computes_nothing_imports_no_backend(arguments):
+    imported = output_of(COMMAND, *arguments.split()).split()
+    assert imported[0] == "imported" and "keras_transformer" in imported
+    assert not HEAVY & set(imported)
+
+
+@pytest.mark.once
+def test_importing_the_package_imports_neither_keras_nor_numpy():
+    code = "import sys, keras_transformer; print(*(n for n in sys.modules if '.' not in n))"
+    assert not {*HEAVY, "numpy"} & set(output_of(code).split())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "imports",
+    ["import sys, keras, keras_transformer", "import sys, keras_transformer, keras\n{}.Translator"],
+    ids=["keras first", "keras second"],
+)
+def test_keras_loads_a_task_whichever_was_imported_first(imports):
+    code = f"{imports.format('keras_transformer')}\n{LOAD}"
+    assert output_of(code, pretrained.find("dates")) == "translator"
