@@ -10,6 +10,8 @@ import importlib
 import pathlib
 import sys
 
+from . import summary_of
+
 PACKAGE = pathlib.Path(__file__).parents[1]
 # A wheel contains the scripts within the package, a checkout beside it.
 SCRIPTS = next(
