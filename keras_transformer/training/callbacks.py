@@ -1,6 +1,9 @@
-"""Callbacks: progress, validation scores, samples and early stopping."""
+"""Callbacks: progress, the log, validation scores, samples and early stopping."""
 
+import csv
 import math
+import os
+import pathlib
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,6 +11,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from ..atomic import check_space, rename_damaged, write_text
 from ..backend import distribution
 from ..checks import check, check_at_least
 
@@ -39,6 +43,51 @@ class Progress(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         logs["tokens_per_second"] = self.rate
+
+
+class ResumableCSVLogger(keras.callbacks.CSVLogger):
+    """keras.callbacks.CSVLogger that continues the file of a resumed run.
+
+    Args:
+        path: the CSV file; it may be missing, or empty after a kill in the first epoch.
+        initial_epoch: int, number of finished epochs; the rows of later ones are dropped.
+
+    Raises:
+        ValueError: The file is not a log of epochs.
+
+    Attributes:
+        past: list of dict of str, the rows of the finished epochs.
+    """
+
+    def __init__(self, path: str | os.PathLike, initial_epoch: int = 0):
+        self._writes = distribution.is_first_process()
+        super().__init__(path if self._writes else os.devnull, append=True)
+        path = pathlib.Path(path)
+        lines = path.read_text("utf-8").splitlines() if path.exists() else []
+        has_rows = bool(lines) and lines[0].startswith("epoch,")
+        first = lines[0].partition(",")[0] if lines else ""
+        check(
+            "epoch".startswith(first) or first.isdecimal(),
+            f"{path} must be a log of epochs, whose first column is epoch, or be empty",
+            first_column=first[:80],
+        )
+        rows = list(csv.DictReader(lines if has_rows else ["epoch"]))
+        num_finished = sum(
+            row["epoch"].isdecimal() and int(row["epoch"]) < initial_epoch
+            for row in rows
+            if None not in row.values()  # of a row that was cut short
+        )
+        self.past = rows[:num_finished]
+        distribution.wait_for_all()  # until each has read it
+        if self._writes and lines and not has_rows:
+            rename_damaged(path)
+        elif self._writes and len(rows) > num_finished:
+            write_text(path, "\n".join([*lines[: 1 + num_finished], ""]))
+
+    def on_epoch_end(self, epoch, logs=None):
+        if self._writes:
+            check_space(self.filename, 4096)
+        super().on_epoch_end(epoch, logs)
 
 
 class FiniteLoss(keras.callbacks.Callback):

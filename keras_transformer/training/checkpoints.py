@@ -1,6 +1,5 @@
-"""Checkpoints and logs of interrupted training: weights and optimizer after every epoch."""
+"""Checkpoints: weights and optimizer after every epoch, and within one."""
 
-import csv
 import math
 import os
 import pathlib
@@ -13,12 +12,12 @@ import numpy as np
 from keras import ops
 
 from .. import backend
-from ..atomic import atomic_write, check_space, named, rename_damaged, write_text
+from ..atomic import atomic_write, check_space, named
 from ..backend import distribution
-from ..checks import check, check_at_least, check_optional
+from ..checks import check_at_least, check_optional
+from . import weight_files
 from .callbacks import ResumableEarlyStopping
 from .fine_tuning import adapted_layers
-from .weight_files import add_checksum, check_weights, read_state, remove_written, set_damaged_aside
 
 PathLike = str | os.PathLike
 
@@ -88,8 +87,8 @@ class EpochCheckpoint(keras.callbacks.Callback):
         self._splits_epochs = hasattr(batches, "first_batch")
         self._dropout_state: np.ndarray | None = None
         if distribution.is_first_process():
-            set_damaged_aside(self.paths)
-            set_damaged_aside(self._paths_within(self.finished_epochs))
+            weight_files.quarantine_damaged(self.paths)
+            weight_files.quarantine_damaged(self._paths_within(self.finished_epochs))
         distribution.wait_for_all()
 
     @property
@@ -142,7 +141,7 @@ class EpochCheckpoint(keras.callbacks.Callback):
             yield {"initial_epoch": first, "epochs": first + 1}
             load_checkpoint(model, self._path(first))  # not the moving average that `fit` sets
             first = epochs if model.stop_training else first + 1
-        # Without an epoch left, too: at its end `fit` sets the moving average, if there is one.
+        # Even with no epoch left: `fit` applies the moving average at its end.
         yield {"initial_epoch": min(first, epochs), "epochs": epochs}
 
     def save_within(self, epoch: int, batch: int) -> bool:
@@ -167,7 +166,7 @@ class EpochCheckpoint(keras.callbacks.Callback):
                 variables = [*self._seeds(), *self.model.metrics_variables]
                 values = [ops.convert_to_numpy(variable) for variable in variables]
                 self._save(path, {"variables": values, "dropout": dropout_state})
-            remove_written(before)
+            weight_files.remove_written(before)
         distribution.wait_for_all()
         return True
 
@@ -176,14 +175,14 @@ class EpochCheckpoint(keras.callbacks.Callback):
         self._done = self.batches.first_batch if self._splits_epochs else 0
         backend.seed_dropout(distribution.own_seed(self.seed + epoch))
         states = self._seeds()
-        seeds = np.random.SeedSequence([self.seed, epoch]).generate_state(len(states)) >> 1
+        seeds = np.random.SeedSequence([self.seed, epoch]).generate_state(len(states))
         for state, seed in zip(states, seeds, strict=True):
-            state.assign(np.array([seed, 0], "uint32"))
+            state.assign(np.array([seed >> 1, 0], "uint32"))  # below 2**31, as Keras's own seeds
         if self._splits_epochs and self.batches.first_batch:
             self._continue_from(self._paths_within(epoch)[-1])
 
     def on_train_batch_begin(self, batch, logs=None):
-        if self._dropout_state is not None:  # PyTorch's loader of data has drawn a number, too
+        if self._dropout_state is not None:  # the PyTorch DataLoader also draws a number
             backend.set_dropout_state(self._dropout_state)
             self._dropout_state = None
 
@@ -199,8 +198,9 @@ class EpochCheckpoint(keras.callbacks.Callback):
         if distribution.is_first_process():
             with distribution.alone(self.model):
                 self._save(self._path(epoch))
-            remove_written([path for path in self.paths[: -self.keep] if path != self.best_path])
-            remove_written(list(self.folder.glob("epoch-*-batch-*.weights.h5")))
+            old = [path for path in self.paths[: -self.keep] if path != self.best_path]
+            within = self.folder.glob("epoch-*-batch-*.weights.h5")
+            weight_files.remove_written([*old, *within])
         distribution.wait_for_all()
         if self._splits_epochs:
             self.batches.first_batch = 0
@@ -211,8 +211,8 @@ class EpochCheckpoint(keras.callbacks.Callback):
         adapted = [ops.convert_to_numpy(v) for v in _low_rank_variables(self.model)]
         with atomic_write(path) as temporary:
             self.model.save_weights(temporary, overwrite=True)
-            add_checksum(temporary, {"adapted": adapted, **(state or {})})
-            check_weights(temporary)
+            weight_files.add_checksum(temporary, {"adapted": adapted, **(state or {})})
+            weight_files.check_weights(temporary)
 
     def _continue_from(self, path):
         """Continues an epoch after the batches that a checkpoint within it has seen."""
@@ -242,25 +242,25 @@ def _num_bytes(model):
 def load_checkpoint(model: keras.Model, path: PathLike) -> dict[str, Any]:
     """Loads a file of `EpochCheckpoint` into a model that is compiled in the same way.
 
-    Keras adds updates of low rank to their kernels when it saves weights, so they are stored again
-    by themselves.
+    Keras merges LoRA's low-rank updates into their kernels when it saves weights, so that they are
+    stored a second time, on their own.
 
     Args:
         model: compiled keras.Model, its optimizer built.
         path: the file.
 
     Returns:
-        What else the file holds; see `weight_files.read_state`.
+        dict, the further content of the file; see `weight_files.read_state`.
     """
     model.load_weights(path)
-    state = read_state(path)
+    state = weight_files.read_state(path)
     for variable, value in zip(_low_rank_variables(model), state.get("adapted", []), strict=True):
         variable.assign(value)
     return state
 
 
 def _low_rank_variables(model):
-    """Kernel and update of each layer that has updates of low rank."""
+    """Kernel and low-rank update of each layer with LoRA."""
     names = ("_kernel", "lora_kernel_a", "lora_kernel_b")
     return [getattr(layer, name) for layer in adapted_layers(model) for name in names]
 
@@ -268,7 +268,7 @@ def _low_rank_variables(model):
 def average_checkpoints(model: keras.Model, paths: Iterable[PathLike]) -> None:
     """Sets the weights of a model to the mean over several checkpoints.
 
-    Updates of low rank become part of their kernels: a mean of products is no product of means.
+    LoRA's updates are merged into their kernels: the mean of products is not the product of means.
 
     Args:
         model: compiled as when they were written, its optimizer built.
@@ -291,57 +291,3 @@ def average_checkpoints(model: keras.Model, paths: Iterable[PathLike]) -> None:
         ]
     for total, weight in zip(sums, model.weights, strict=True):
         weight.assign(total / len(paths))
-
-
-class ResumableCSVLogger(keras.callbacks.CSVLogger):
-    """keras.callbacks.CSVLogger that continues the file of a resumed run.
-
-    Args:
-        path: the CSV file; it may be missing, or empty after a kill in the first epoch.
-        initial_epoch: int, number of finished epochs; the rows of later ones are dropped.
-
-    Raises:
-        ValueError: The file is not a log of epochs.
-
-    Attributes:
-        past: list of dict of str, the rows of the finished epochs.
-    """
-
-    def __init__(self, path: PathLike, initial_epoch: int = 0):
-        super().__init__(path, append=True)
-        path = pathlib.Path(path)
-        lines = path.read_text("utf-8").splitlines() if path.exists() else []
-        has_rows = bool(lines) and lines[0].startswith("epoch,")
-        first = lines[0].partition(",")[0] if lines else ""
-        check(
-            "epoch".startswith(first) or first.isdecimal(),
-            f"{path} must be a log of epochs, whose first column is epoch, or be empty",
-            first_column=first[:80],
-        )
-        rows = list(csv.DictReader(lines if has_rows else ["epoch"]))
-        num_finished = sum(
-            row["epoch"].isdecimal() and int(row["epoch"]) < initial_epoch
-            for row in rows
-            if None not in row.values()  # of a row that was cut short
-        )
-        self.past = rows[:num_finished]
-        distribution.wait_for_all()  # until each has read it
-        self._writes = distribution.is_first_process()
-        if self._writes and not has_rows:
-            if lines:
-                rename_damaged(path)
-        elif self._writes and len(rows) > num_finished:
-            write_text(path, "\n".join([*lines[: 1 + num_finished], ""]))
-
-    def on_train_begin(self, logs=None):
-        if self._writes:
-            super().on_train_begin(logs)
-
-    def on_epoch_end(self, epoch, logs=None):
-        if self._writes:
-            check_space(self.filename, 4096)
-            super().on_epoch_end(epoch, logs)
-
-    def on_train_end(self, logs=None):
-        if self._writes:
-            super().on_train_end(logs)

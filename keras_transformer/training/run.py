@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import filelock
 import keras
 
 from .. import backend
@@ -20,8 +19,8 @@ from ..atomic import LOCK, OwnedFiles, atomic_write, named, write_text
 from ..backend import distribution
 from ..backend.distribution import SynchronizedGradients
 from ..checks import check_at_least
-from .callbacks import FiniteLoss, Progress, ResumableEarlyStopping
-from .checkpoints import EpochCheckpoint, ResumableCSVLogger, average_checkpoints, load_checkpoint
+from .callbacks import FiniteLoss, Progress, ResumableCSVLogger, ResumableEarlyStopping
+from .checkpoints import EpochCheckpoint, average_checkpoints, load_checkpoint
 from .interruptions import SaveOnSignal, command_line
 
 _RESULTS = (
@@ -134,7 +133,7 @@ class Run:
             )
 
     def _begin(self, arguments, digests):
-        self._lock()
+        self._lock = FILES.lock(self.folder, is_singleton=True)
         if self.resume:
             saved = self.settings
             for name, digest in digests.items():
@@ -166,17 +165,6 @@ class Run:
                 f"{self.folder} already contains a run: use --resume to continue it, --overwrite "
                 "to replace it, or another --output."
             )
-
-    def _lock(self):
-        """Keeps other processes out of the folder until this one ends, in whatever way."""
-        os.makedirs(os.path.realpath(self.folder), exist_ok=True)
-        self._file_lock = filelock.FileLock(self.folder / LOCK, timeout=0, is_singleton=True)
-        try:
-            self._file_lock.acquire()
-        except filelock.Timeout as error:
-            raise BlockingIOError(
-                f"Another process runs in {self.folder}; wait for it, or choose another --output."
-            ) from error
 
     def callbacks(
         self,

@@ -50,12 +50,12 @@ def check_weights(path: PathLike) -> None:
 
     Raises:
         OSError: It cannot be opened.
-        ValueError: It is damaged, or its checksum is another one.
+        ValueError: It is damaged, or its checksum differs.
         FloatingPointError: A weight is infinite or not a number.
     """
     import h5py
 
-    with open(path, "rb"):  # too many open files, or no permission, is no damage
+    with open(path, "rb"):  # too many open files, or no permission, is not damage
         pass
     try:
         with h5py.File(path, "r") as file:
@@ -64,7 +64,7 @@ def check_weights(path: PathLike) -> None:
     except (OSError, KeyError, RuntimeError) as error:
         raise ValueError(f"{path} is damaged ({error}).") from error
     if not whole:
-        raise ValueError(f"{path} is damaged: its checksum is another one.")
+        raise ValueError(f"{path} is damaged: its checksum differs.")
     if wrong:
         raise FloatingPointError(f"{wrong[0]} became infinite or not a number.")
 
@@ -81,8 +81,8 @@ def remove_written(paths: Sequence[pathlib.Path]) -> None:
             path.unlink()
 
 
-def set_damaged_aside(paths: Sequence[pathlib.Path]) -> None:
-    """Renames the last files, up to the last whole one, and says so.
+def quarantine_damaged(paths: Sequence[pathlib.Path]) -> None:
+    """Renames damaged files after the last valid one, with a message.
 
     Args:
         paths: files, oldest first.
@@ -92,7 +92,7 @@ def set_damaged_aside(paths: Sequence[pathlib.Path]) -> None:
             check_weights(path)
             return
         except ValueError as error:
-            print(f"{error} Continuing from the checkpoint before it.")
+            print(f"{error} Continuing from the previous checkpoint.")
             rename_damaged(path)
 
 

@@ -345,7 +345,7 @@ def test_two_processes_cannot_prepare_one_corpus(tmp_path):
     inside = []
 
     def read():
-        with pytest.raises(BlockingIOError, match="Another process prepares"):
+        with pytest.raises(BlockingIOError, match="Another process writes the corpus"):
             prepared(tmp_path)
         inside.append(1)
         return iter(PAIRS)

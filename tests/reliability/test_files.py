@@ -139,7 +139,7 @@ class Tree:
             (run.folder / "checkpoint").mkdir()
             (run.folder / "checkpoint" / "epoch-0001.weights.h5").write_text("weights")
             (run.folder / "model.keras").write_text("a model")
-            run._file_lock.release()
+            run._lock.lock.release()
         if self.rng.random() < 0.5:
             (self.home / "export").rmdir()
             with atomic_folder(self.home / "export") as folder:
@@ -299,7 +299,7 @@ def begin_a_run(tree):
         run.write_sample("a text")
         run.draw(Fake(), "learning_curve.png")
         run.save(Fake())
-        run._file_lock.release()
+        run._lock.lock.release()
 
     return train, in_folder(run_module.FILES, folder, overwrite), (folder, overwrite)
 

@@ -345,7 +345,7 @@ def test_a_second_process_is_refused_until_the_first_has_ended_in_whatever_way(t
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as owner:
         assert owner.stdout.readline() == b"held\n"
         for options in ({"resume": True}, {"overwrite": True}):
-            with pytest.raises(BlockingIOError, match="Another process runs in .*; wait for it"):
+            with pytest.raises(BlockingIOError, match="writes the run in .*; wait for it"):
                 training.Run(tmp_path, **options).begin({}, ["the data"])
         owner.kill()
     run = training.Run(tmp_path, resume=True)

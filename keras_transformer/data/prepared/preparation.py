@@ -1,6 +1,5 @@
 """A corpus of any size as shards of ids: read, cleaned and tokenized as a stream."""
 
-import contextlib
 import hashlib
 import itertools
 import json
@@ -10,9 +9,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-import filelock
-
-from ...atomic import LOCK, OwnedFiles, atomic_write, write_text
+from ...atomic import OwnedFiles, atomic_write, write_text
 from ...checks import check, check_at_least, check_optional
 from ...tokenizers.pieces import SAMPLED_TOGETHER
 from ...tokenizers.sentencepiece import SentencePieceTokenizer, checked_texts, train_tokenizer
@@ -121,24 +118,15 @@ def prepare_corpus(
     }
     settings = json.loads(json.dumps(settings))  # lists for tuples, as they are read again
     folder = FILES.check(folder)
-    with _only_process(folder):
+    with FILES.lock(folder):
         _begin(folder, settings, overwrite)
-        if tokenizers is None:
-            tokenizers = _saved_tokenizers(folder, kind)
         examples = _Examples(read, SIDES[kind], settings["cleaning"])
         stream = examples.iterate()
-        if tokenizers is None:
-            if read_once:
-                first = list(itertools.islice(stream, sample))
-                stream, chosen = itertools.chain(first, stream), first
-            else:
-                chosen = _reservoir(stream, sample)
-            if not chosen:
-                raise examples.nothing_left()
-            if not read_once:
-                stream = examples.iterate()
-            tokenizers = _learned(chosen, vocabulary_size, model_type, separate_vocabularies)
-            del chosen
+        tokenizers = tokenizers or _saved_tokenizers(folder, kind)
+        if not tokenizers:
+            rows, stream = examples.sample(stream, sample, read_once)
+            tokenizers = _learned(rows, vocabulary_size, model_type, separate_vocabularies)
+            del rows
         names = _save_vocabularies(folder, tokenizers, kind)
         headers = _write_shards(folder, stream, tokenizers, settings, num_processes)
         if not headers:
@@ -171,6 +159,17 @@ class _Examples:
             return self._complete()
         self._cleaner = Cleaner(**self._cleaning, on_disk=True)
         return self._cleaner.iterate(self._complete())
+
+    def sample(self, stream, number, read_once):
+        """At most `number` examples of a stream, and the stream of all."""
+        if read_once:
+            chosen = list(itertools.islice(stream, number))
+            stream = itertools.chain(chosen, stream)
+        else:
+            chosen = _reservoir(stream, number)
+        if not chosen:
+            raise self.nothing_left()
+        return chosen, stream if read_once else self.iterate()
 
     def log_report(self):
         """Logs how many examples the last pass has dropped."""
@@ -213,18 +212,6 @@ def _check_vocabularies(tokenizers, sides):
             "The processes that write a corpus read SentencePiece vocabularies alone; received "
             f"{' and '.join(dict.fromkeys(names))}. Learn one, or take that of another model."
         )
-
-
-@contextlib.contextmanager
-def _only_process(folder):
-    os.makedirs(os.path.realpath(folder), exist_ok=True)
-    try:
-        with filelock.FileLock(folder / LOCK, timeout=0):
-            yield
-    except filelock.Timeout as error:
-        raise BlockingIOError(
-            f"Another process prepares {folder}; wait for it, or choose another folder."
-        ) from error
 
 
 def _begin(folder, settings, overwrite):
