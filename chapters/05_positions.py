@@ -20,7 +20,6 @@ from keras import ops
 
 import figures
 import keras_transformer as kt
-from keras_transformer import plots
 
 keras.utils.set_random_seed(5)
 rng = np.random.default_rng(5)
@@ -116,7 +115,7 @@ assert round(wavelength) == 60 - 22 and apart[60] < 0.01 and apart[66] > 0.5
 
 # %%
 # extra code – the table; and its corner above two of its rows
-figure = plots.plot_positional_encoding(kt.sinusoids(201, d_model))
+figure = figures.plot_positional_encoding(kt.sinusoids(201, d_model))
 for position in (22, 60):
     figure.axes[0].axvline(position, color=figures.BLACK, linestyle=":")
 figure.axes[0].axhline(100.5, color=figures.BLACK, linestyle="--", linewidth=1)

@@ -298,7 +298,7 @@ for n, name in ((-2, "07_it_rained"), (-1, "07_i_love_apples")):
     source = [figures.glossed(word, GLOSSES[word]) for word in source] + ["</s>"]
     target = [*target, "</s>"]
     seen = weights[n, 0, : len(target), : len(source)]
-    figures.show(plots.plot_alignment(seen, source, target, links), name)
+    figures.show(figures.plot_alignment(seen, source, target, links), name)
 
 # %% [markdown]
 # Nobody showed the model which word belongs to which. The weights were free to be anything, and

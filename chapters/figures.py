@@ -54,6 +54,44 @@ def show(figure, name):
         print(f"figure: {path.relative_to(ROOT)}")
 
 
+def plot_alignment(weights, source_tokens, target_tokens, alignment=()):
+    """Attention averaged over the heads: a dot marks the largest weight of each row.
+
+    Args:
+        weights: (target, source) or (heads, target, source), the cross-attention of one example.
+        source_tokens: tokens of the columns.
+        target_tokens: tokens of the rows.
+        alignment: pairs (target index, source index) that are known, each drawn as a ring.
+
+    Source: after Bahdanau et al. (2015), figure 3.
+    """
+    mean = ops.convert_to_numpy(weights).reshape(-1, len(target_tokens), len(source_tokens)).mean(0)
+    row_label = plots.BEING_WRITTEN
+    figure = plots.plot_attention(mean, source_tokens, target_tokens, row_label=row_label)
+    panel = figure.axes[0]
+    for target, source in alignment:
+        panel.plot(source, target, "o", markersize=13, fillstyle="none", color=ORANGE)
+    panel.plot(mean.argmax(axis=1), range(len(mean)), ".", color="white", markeredgecolor="black")
+    marks = "dot: largest weight" + ("; ring: known link" if alignment else "")
+    panel.set_xlabel(f"{panel.get_xlabel()}\n({marks})")
+    return figure
+
+
+def plot_positional_encoding(table):
+    """A table (length, d_model): each column is the vector added at one position.
+
+    Source: after Géron (2022), "Hands-On Machine Learning", 3rd edition, figure 16-9.
+    """
+    table = ops.convert_to_numpy(table)
+    figure = Figure(figsize=(9, 4), layout="constrained")
+    panel = figure.add_subplot(xlabel="position", ylabel="dimension")
+    limit = np.abs(table).max()  # white stands for zero
+    image = panel.imshow(table.T, cmap="RdBu_r", vmin=-limit, vmax=limit, aspect="auto")
+    panel.locator_params(integer=True)
+    figure.colorbar(image, label="value added to the embedding", pad=0.02)
+    return figure
+
+
 def who_moves(call, tokens, smallest=1e-5):
     """[i, j]: whether output i of `call` moves when token j changes; tokens (1, length, width)."""
     before, columns = ops.convert_to_numpy(call(tokens)), []

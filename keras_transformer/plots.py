@@ -1,4 +1,4 @@
-"""Figures: attention maps, alignments, positions, learning curves, confusion and calibration.
+"""Figures: attention maps, learning curves, confusion and calibration.
 
 Each function returns a `matplotlib.figure.Figure` made without `pyplot`: no window, no display and
 no global state. `figure.savefig("attention.png", dpi=150)` writes it; a notebook shows it.
@@ -174,48 +174,6 @@ def plot_attention(
     return figure
 
 
-def plot_alignment(
-    weights: Any,
-    source_tokens: Sequence[str],
-    target_tokens: Sequence[str],
-    alignment: Sequence[tuple[int, int]] | None = None,
-    title: str | None = None,
-) -> "Figure":
-    """Heat map of the mean over heads; a dot in each row marks the largest weight.
-
-    Args:
-        weights: Float array or tensor (target, source) or (heads, target, source) of one
-            example: one layer's cross-attention.
-        source_tokens: List of str, one per column.
-        target_tokens: List of str, one per row: the tokens that the decoder writes.
-        alignment: List of reference pairs (target index, source index), each drawn as a ring, or
-            `None`.
-        title: str above the panel, or `None`.
-
-    Returns:
-        `matplotlib.figure.Figure`.
-
-    Raises:
-        ValueError: As `plot_attention`; or if a pair of the alignment lies outside the weights.
-
-    Source:
-        After Bahdanau et al. (2015), "Neural Machine Translation by Jointly Learning to Align
-        and Translate", figure 3.
-    """
-    shape = (len(target_tokens), len(source_tokens))
-    mean = _check_weights(weights, shape).mean(axis=0)
-    figure = plot_attention(mean, source_tokens, target_tokens, title, BEING_WRITTEN)
-    panel = figure.axes[0]
-    for target, source in alignment or ():
-        rule = f"alignment must hold pairs (target index, source index) below {shape}"
-        check(0 <= target < shape[0] and 0 <= source < shape[1], rule, pair=(target, source))
-        panel.plot(source, target, "o", markersize=13, fillstyle="none", color=_VERMILION)
-    panel.plot(mean.argmax(axis=1), range(shape[0]), ".", color="white", markeredgecolor="black")
-    marks = "dot: largest weight" + ("; ring: known link" if alignment else "")
-    panel.set_xlabel(f"{panel.get_xlabel()}\n({marks})")
-    return figure
-
-
 def _check_weights(weights, shape):
     """The weights as an array (heads, target, source)."""
     weights = np.asarray(keras.ops.convert_to_numpy(weights), dtype="float64")
@@ -242,38 +200,6 @@ def _num_columns(num_heads, limit):
     """At most `limit` panels per row, and no row much shorter than the others."""
     num_rows = math.ceil(num_heads / max(1, int(limit)))
     return math.ceil(num_heads / num_rows)
-
-
-# Positions
-
-
-def plot_positional_encoding(table: Any) -> "Figure":
-    """Heat map of a positional encoding: each column is the vector added at one position.
-
-    In the paper's table the wavelength grows with the dimension, and sine and cosine alternate.
-
-    Args:
-        table: Float array or tensor (length, d_model).
-
-    Returns:
-        `matplotlib.figure.Figure`.
-
-    Raises:
-        ValueError: If the table does not have two axes, or is empty.
-
-    Source:
-        After Géron (2022), "Hands-On Machine Learning", 3rd edition, figure 16-9.
-    """
-    table = np.asarray(keras.ops.convert_to_numpy(table), dtype="float64")
-    check(table.ndim == 2 and table.size > 0, "table must be (length, d_model)", shape=table.shape)
-
-    figure = _new_figure(9, 4)
-    panel = figure.add_subplot(xlabel="position", ylabel="dimension")
-    limit = np.abs(table).max() or 1.0  # white stands for zero, also in a learned table
-    image = panel.imshow(table.T, cmap="RdBu_r", vmin=-limit, vmax=limit, aspect="auto")
-    panel.locator_params(integer=True)
-    figure.colorbar(image, label="value added to the embedding", pad=0.02)
-    return figure
 
 
 # Learning curves
@@ -361,7 +287,7 @@ def _read_csv(path):
     rows = {int(row["epoch"]): row for row in rows if any(row[key] for key in keys)}
     epochs = sorted(rows)
     curves = {key: np.array([_number(rows[epoch][key]) for epoch in epochs]) for key in keys}
-    # Without validation a `CSVLogger` may write the columns all the same, filled with NA.
+    # Without validation a `CSVLogger` may still write the columns, filled with NA.
     return 1 + np.array(epochs), {k: c for k, c in curves.items() if not np.isnan(c).all()}
 
 

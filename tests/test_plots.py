@@ -11,12 +11,10 @@ from keras_transformer import plots
 from keras_transformer.evaluation import Bin
 from keras_transformer.plots import (
     font_families,
-    plot_alignment,
     plot_attention,
     plot_calibration,
     plot_confusion,
     plot_history,
-    plot_positional_encoding,
 )
 from programs import module_of
 
@@ -218,53 +216,9 @@ def test_a_dollar_is_a_token_and_not_a_formula():
     assert save(figure)
 
 
-def test_an_alignment_marks_the_most_attended_and_rings_the_known():
-    heads = np.stack([WEIGHTS, WEIGHTS[:, ::-1] / 2])
-    figure = plot_alignment(heads, SOURCE, TARGET, alignment=[(1, 1), (0, 2)])
-    panel = panels(figure)[0]
-    np.testing.assert_allclose(image(panel).get_array()[0], [0.45, 0.075, 0.225])
-    *rings, dots = panel.get_lines()
-    assert [tuple(ring.get_xydata()[0]) for ring in rings] == [(1, 1), (2, 0)]  # x is the source
-    assert dots.get_xydata().tolist() == [[0, 0], [2, 1]]
-    assert panel.get_xlabel().endswith("(dot: largest weight; ring: known link)")
-    assert save(figure)
-
-
 def test_a_row_of_cross_attention_is_named_by_what_is_written_not_by_its_query():
-    of_decoder = plot_attention(WEIGHTS, SOURCE, TARGET, row_label=plots.BEING_WRITTEN)
-    for figure in (of_decoder, plot_alignment(WEIGHTS, SOURCE, TARGET)):
-        assert panels(figure)[0].get_ylabel() == "token being written"
-
-
-def test_an_alignment_outside_the_tokens_is_refused():
-    with pytest.raises(ValueError, match=r"below \(2, 3\); received pair=\(2, 0\)"):
-        plot_alignment(WEIGHTS, SOURCE, TARGET, alignment=[(2, 0)])
-
-
-# Positions
-
-
-def test_positions_run_to_the_right_and_dimensions_down():
-    table = np.arange(12.0).reshape(4, 3) / 12
-    figure = plot_positional_encoding(keras.ops.convert_to_tensor(table))
-    panel = panels(figure)[0]
-    assert (panel.get_xlabel(), panel.get_ylabel()) == ("position", "dimension")
-    np.testing.assert_allclose(image(panel).get_array(), table.T, atol=1e-6)
-    assert save(figure)
-
-
-@pytest.mark.parametrize("table, limit", [([[-0.2, 0.1]], 0.2), ([[0.0, 0.0]], 1)])
-def test_white_is_zero_whatever_was_learned(table, limit):
-    panel = panels(plot_positional_encoding(np.array(table)))[0]
-    assert image(panel).get_clim() == (-limit, limit)
-    *color, _ = image(panel).cmap(0.5)
-    assert min(color) > 0.95
-
-
-@pytest.mark.parametrize("shape", [(4,), (1, 4, 3), (0, 3)])
-def test_a_table_of_another_shape_is_an_error(shape):
-    with pytest.raises(ValueError, match=r"\(length, d_model\); received shape="):
-        plot_positional_encoding(np.zeros(shape))
+    figure = plot_attention(WEIGHTS, SOURCE, TARGET, row_label=plots.BEING_WRITTEN)
+    assert panels(figure)[0].get_ylabel() == "token being written"
 
 
 # Learning curves
@@ -478,7 +432,6 @@ def test_a_table_of_no_predictions_is_an_error():
 
 def test_plots_work_without_pyplot_and_its_global_state(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    assert save(plot_positional_encoding([[0.0, 1.0]]))
     assert save(plot_attention(WEIGHTS, SOURCE, TARGET))
     assert save(plot_history(HISTORY))
     assert save(plot_confusion([[1]], ["A"]))

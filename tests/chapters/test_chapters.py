@@ -5,6 +5,8 @@ import importlib.util
 import json
 import pathlib
 import re
+import subprocess
+import sys
 import types
 
 import pytest
@@ -254,3 +256,23 @@ def test_a_number_in_prose_must_be_printed_or_in_the_code():
     for quoted, output in (("0.25", "0.24"), ("25 %", "0.26"), ("1,501", "1,500"), ("0.3", "3")):
         assert chapter.unprinted(text.format(quoted), output) == [quoted]
     assert not chapter.unprinted(text.format("$0.7$, `0.8`, section 3.4, chapter 5,"), "")
+
+
+DRAWN = """
+import numpy as np, figures
+heads = np.array([[[0.9, 0.1, 0.0], [0.2, 0.3, 0.5]], [[0.0, 0.05, 0.45], [0.25, 0.15, 0.1]]])
+panel = figures.plot_alignment(heads, "abc", "xy", [(1, 1), (0, 2)]).axes[0]
+*rings, dots = panel.get_lines()
+assert [tuple(ring.get_xydata()[0]) for ring in rings] == [(1, 1), (2, 0)]  # x is the source
+assert dots.get_xydata().tolist() == [[0, 0], [2, 1]]
+assert panel.get_ylabel() == "token being written"
+image, = figures.plot_positional_encoding(np.array([[-0.2, 0.1]])).axes[0].get_images()
+assert image.get_clim() == (-0.2, 0.2) and image.get_array().tolist() == [[-0.2], [0.1]]
+"""
+
+
+@pytest.mark.once
+@pytest.mark.slow
+def test_known_links_are_ringed_and_white_is_zero_in_a_table_of_positions():
+    command = [sys.executable, "-c", DRAWN]
+    subprocess.run(command, cwd=ROOT / "chapters", check=True, timeout=300)
