@@ -39,7 +39,8 @@ class DataReport:
         shared, named = None, evaluated
         if not isinstance(splits.train[0], data.Corpus):
             named = {"training": splits.train} | evaluated
-            shared = {n: data.num_shared(each, splits.train) for n, each in evaluated.items()}
+            known = data.text_keys(splits.train)
+            shared = {name: data.num_shared(each, known) for name, each in evaluated.items()}
             sizes = _size(splits.train), _size(splits.valid)
             if sizes[0] < sizes[1]:
                 print(

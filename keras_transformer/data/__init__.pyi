@@ -43,6 +43,7 @@ from .records import (
     mix,
     num_shared,
     text_key,
+    text_keys,
     train_valid_split,
 )
 
@@ -92,6 +93,7 @@ __all__ = [
     "read_text_splits",
     "read_texts",
     "text_key",
+    "text_keys",
     "train_valid_split",
     "word_dropout",
     "write_date",

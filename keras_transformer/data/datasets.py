@@ -113,10 +113,7 @@ def read_labeled_splits(
         pairs = [(text_of(row).strip(), label_of(row)) for row, is_known in known if is_known]
         if 0 < len(pairs) < len(known):
             logging.getLogger(__name__).warning(
-                "%s: dropped %d of %d texts without a label.",
-                split,
-                len(known) - len(pairs),
-                len(known),
+                f"{split}: dropped {len(known) - len(pairs)} of {len(known)} texts without a label."
             )
         return collect_complete(LabeledTexts, pairs, split) if pairs else None
 
@@ -215,8 +212,6 @@ def _open(name, data_dir, download):
 
 def _splits(builder, name, read):
     """`Splits` of the results of `read`, a function of the rows and the name of a split."""
-    import tensorflow_datasets as tfds
-
     known = list(builder.info.splits)
     if "train" not in known:
         raise ValueError(
@@ -224,13 +219,11 @@ def _splits(builder, name, read):
             "dataset."
         )
 
-    def read_first(*names):
-        for split in names:
-            if split in known:
-                return read(tfds.as_numpy(builder.as_dataset(split=split)), f"{name}, {split}")
-        return None
+    def first(*names):
+        found = (split for split in names if split in known)
+        return next((read(_rows(builder, name, each), f"{name}, {each}") for each in found), None)
 
-    return Splits(read_first("train"), read_first(*VALIDATION_NAMES), read_first("test"))
+    return Splits(first("train"), first(*VALIDATION_NAMES), first("test"))
 
 
 def _rows(builder, name, split):

@@ -92,7 +92,7 @@ def iterate_files(source: PathLike, target: PathLike) -> Iterator[tuple[str, str
         raise ValueError("The standard input can be one file only; received it twice.")
     if "-" not in (source, target) and _same_file(source, target):
         logging.getLogger(__name__).warning(
-            "%s and %s are the same file: each sentence translates itself.", source, target
+            f"{source} and {target} are the same file: each sentence translates itself."
         )
     return _side_by_side(source, target)
 
@@ -375,9 +375,8 @@ def read_texts(path: PathLike) -> list[str]:
             "this is the right file."
         )
     if len(texts) < len(lines):
-        blank, total = len(lines) - len(texts), len(lines)
         logging.getLogger(__name__).warning(
-            "%s: dropped %d of %d lines, blank.", path, blank, total
+            f"{path}: dropped {len(lines) - len(texts)} of {len(lines)} lines, blank."
         )
     return texts
 
@@ -602,10 +601,8 @@ def _rows(path, columns):
         yield number, row
     if header is None and rows >= _FEWEST_ROWS and names == [1]:
         logging.getLogger(__name__).warning(
-            "%s: line %d is the only one of single words. If it names the columns, give them by "
-            "these names; now it is an example.",
-            path,
-            first,
+            f"{path}: line {first} is the only one of single words. If it names the columns, give "
+            "them by these names; now it is an example."
         )
 
 

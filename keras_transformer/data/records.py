@@ -2,7 +2,7 @@
 
 import collections
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -96,13 +96,9 @@ def collect_complete(
             "is blank. Check that this is the right file and column."
         )
     if len(complete) < len(rows):
+        what, number = "dropped" if drop else "kept, and scored,", len(rows) - len(complete)
         logging.getLogger(__name__).warning(
-            "%s: %s %d of %d examples whose %s is blank.",
-            name,
-            "dropped" if drop else "kept, and scored,",
-            len(rows) - len(complete),
-            len(rows),
-            blank,
+            f"{name}: {what} {number} of {len(rows)} examples whose {blank} is blank."
         )
     return collect(record, complete if drop else rows)
 
@@ -124,14 +120,13 @@ def mix(examples: Any, others: Any, share: float, seed: int = 0) -> Any:
         ValueError: `share` is out of range.
     """
     check_rates(share=share)
-    columns = examples if isinstance(examples, tuple) else (examples,)
-    more = others if isinstance(others, tuple) else (others,)
+    columns, more = _columns(examples), _columns(others)
     number = min(round(len(columns[0]) * share / (1 - share)), len(more[0]))
     chosen = np.random.default_rng(seed).choice(len(more[0]), number, replace=False)
     mixed = [
         [*column, *(other[n] for n in chosen)] for column, other in zip(columns, more, strict=True)
     ]
-    return type(examples)(*mixed) if columns is examples else mixed[0]
+    return _like(examples, mixed)
 
 
 def train_valid_split(
@@ -153,7 +148,7 @@ def train_valid_split(
     Raises:
         ValueError: There are fewer than two examples.
     """
-    columns = examples if isinstance(examples, tuple) else (examples,)
+    columns = _columns(examples)
     number = len(columns[0])
     if number < 2:
         raise ValueError(
@@ -175,33 +170,30 @@ def train_valid_split(
     is_valid = [text in chosen for text in texts]
     if len(keys) < number:
         logging.getLogger(__name__).warning(
-            "Of %d %s, %d are distinct: %d of them, %d %s, are validation data, of which the "
-            "training data has none.",
-            number,
-            what,
-            len(keys),
-            len(chosen),
-            sum(is_valid),
-            what,
+            f"Of {number} {what}, {len(keys)} are distinct: {len(chosen)} of them, {sum(is_valid)} "
+            f"{what}, are validation data, of which the training data has none."
         )
 
     def part(valid):
         kept = [[x for x, v in zip(c, is_valid, strict=True) if v == valid] for c in columns]
-        return type(examples)(*kept) if columns is examples else kept[0]
+        return _like(examples, kept)
 
     return part(False), part(True)
 
 
-def num_shared(examples: Any, others: Any) -> int:
-    """The number of examples whose text is also among the others; see `text_key`.
+def num_shared(examples: Any, keys: Set[Any]) -> int:
+    """The number of examples whose text is also among others.
 
     Args:
         examples: list, or NamedTuple of lists, of which the first one counts.
-        others: the same.
+        keys: set, `text_keys` of the others.
     """
-    first, second = (each[0] if isinstance(each, tuple) else each for each in (examples, others))
-    known = set(map(text_key, second))
-    return sum(text_key(item) in known for item in first)
+    return sum(text_key(text) in keys for text in _columns(examples)[0])
+
+
+def text_keys(examples: Any) -> set[Any]:
+    """The keys of the texts of a list, or of the first list of a NamedTuple; see `text_key`."""
+    return set(map(text_key, _columns(examples)[0]))
 
 
 def text_key(item: Any) -> Any:
@@ -216,3 +208,12 @@ def text_key(item: Any) -> Any:
         return item
     item = normalized(item, "NFKC").replace("\u200b", "").replace("\ufeff", "")
     return " ".join(item.split()).casefold()
+
+
+def _columns(examples):
+    return examples if isinstance(examples, tuple) else (examples,)
+
+
+def _like(examples, columns):
+    """The columns as a record of the same type, or as the one list."""
+    return type(examples)(*columns) if isinstance(examples, tuple) else columns[0]
