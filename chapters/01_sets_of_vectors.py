@@ -159,7 +159,7 @@ np.testing.assert_allclose(by_hand, convolved, atol=1e-5)
 assert np.abs(convolved[1] - convolved[3]).max() > 0.01
 
 # %% [markdown]
-# Why not a window that covers everything, then? (The article asks it, too.) Sentences differ in
+# Why not a window that covers everything, then? (The article also asks this.) Sentences differ in
 # length, so it must be wide enough for the longest, and its parameters grow with the width.
 # Those of attention depend on no length at all:
 
@@ -233,8 +233,8 @@ print("nats per word:", {name: round(history[f"{name}_loss"][-1], 3) for name in
 # %% [markdown]
 # The test leaves nothing to luck. Each sentence comes with a twin in which only the word that
 # decides on the last "saw" is exchanged, "I" for "a", and with it the right answer. A network that
-# cannot see that word must answer both alike, and is right in exactly one of the two. We also go
-# twice as far back as in training.
+# cannot see that word gives both the same answer, and is right in exactly one of the two. We also
+# go twice as far back as in training.
 
 # %%
 distances = np.arange(1, 2 * FARTHEST + 1)
@@ -283,9 +283,9 @@ figures.show(figure, "01_distance")
 
 # %% [markdown]
 # A window is right as far as it reaches, half its width, and beyond that it is a coin toss: exactly
-# 50 %. Attention is right at every distance that it was trained on. (Its parameters serve farther
-# words, too, on any length. Whether the answers stay right is another matter, and differs from seed
-# to seed; the gray part shows one seed.)
+# 50 %. Attention is right at every distance that it was trained on. (Its parameters also serve
+# farther words, on any length. Whether the answers stay right is another matter, and differs from
+# seed to seed; the gray part shows one seed.)
 #
 # What did the embeddings learn? In the one-hot table all words were equally far apart. Now:
 

@@ -51,7 +51,7 @@ def bidirectional(x, W, U, b, *backward_weights):
 # %% [markdown]
 # ## Who sees whom
 #
-# Here are both as Keras layers beside four others. Each maps N vectors to N vectors; that much is
+# Here are both as Keras layers, next to four others. Each maps N vectors to N vectors; that much is
 # true of article 002's remark that self-attention fits wherever a recurrent layer does. (The
 # article also says what is then missing, the order of the words. Chapter 5 adds it.) To find out
 # who sees whom, we nudge one input after the other and see which outputs move.
@@ -70,7 +70,7 @@ outputs = {
     "self-attention": kt.MultiHeadAttention(num_heads=2)(x_in, x_in),
 }
 x = rng.normal(size=(N, D)).astype("float32")
-sentences = np.repeat(x[None], N + 1, axis=0)  # the last one stays as it is
+sentences = np.repeat(x[None], N + 1, axis=0)  # the last one is unchanged
 sentences[np.arange(N), np.arange(N)] += rng.normal(size=(N, D)) / np.sqrt(D)
 moved = keras.Model(x_in, outputs).predict(sentences, batch_size=N + 1, verbose=0)
 error = np.abs(bidirectional(x, *both_ways.get_weights()) - moved["bidirectional"][N]).max()
@@ -414,7 +414,7 @@ figures.show(figure, "02_near_first")
 # Dependent steps are what no machine can do at once. We can count multiplications, from the
 # weights, and measure the time: what a layer does in one large product runs faster than the same
 # amount in many small ones, even on a single core. (Of the weights we count the matrices with one
-# row per input; the biases of a GRU are a matrix, too.)
+# row per input; the biases of a GRU are also a matrix.)
 
 # %%
 D_TIME, timed = 64, {"recurrent": [], "attention": []}
@@ -478,8 +478,8 @@ figures.show(figure, "02_time")
 #
 # ## Answers
 #
-# 1\. Per word $6d^2$ against $4d^2 + 2nd$: at $n = d$, where the paper's section 4 has them meet,
-# too. Below, attention is the cheaper one.
+# 1\. Per word $6d^2$ against $4d^2 + 2nd$: at $n = d$, where the paper's section 4 also has
+# them meet. Below, attention is the cheaper one.
 
 # %%
 per_word = {n: products["attention"] + 2 * n * D_TIME for n in (D_TIME - 1, D_TIME, D_TIME + 1)}
@@ -498,9 +498,9 @@ print(num_layers, "layers")
 assert num_layers == int(np.ceil(np.log2(1000))) == 10
 
 # %% [markdown]
-# 3\. It does: a capital is known by what it is, not by where it stands. Distance is no obstacle to
-# attention, and position is not even information here. (Chapter 1 has a task in which the neighbors
-# matter; there it is right three times in four at best, as exercise 2 counts.)
+# 3\. It does: a capital is known by what it is, not by where it stands. Distance is not an obstacle
+# to attention, and position is not even information here. (Chapter 1 has a task in which the
+# neighbors matter; there it is right three times in four at best, as exercise 2 counts.)
 
 # %%
 h = kt.EncoderBlock(num_heads=1, d_ff=64)(embed())
@@ -513,8 +513,8 @@ assert (answers == test_answers).mean() > 0.9
 
 
 # %% [markdown]
-# Indeed attention alone does not know any order: read a sentence backwards, and the outputs come
-# backwards, too, each of them the same.
+# Indeed attention alone does not know any order: read a sentence backwards, and the outputs also
+# come backwards, each of them the same.
 
 # %%
 alone, forwards = kt.MultiHeadAttention(num_heads=2), rng.normal(size=(1, N, D)).astype("float32")

@@ -301,7 +301,7 @@ assert cosines.argmax() == 0 and dots.argmax() == int(ops.argmax(weights)) == 1
 #
 # The older score function is a small network, $v^T \tanh(W q + U k)$ (Bahdanau et al. 2015).
 # According to article 001 the paper says that it beats the dot product when $d_k$ is small. Section
-# 3.2.1 says something else: for small $d_k$ the two are much alike; for large $d_k$ additive
+# 3.2.1 says something else: for small $d_k$ the two are very similar; for large $d_k$ additive
 # attention beats a dot product *without* the scale. Here are all three:
 
 
@@ -378,7 +378,7 @@ assert max(errors["scaled_dot_256"]) < 0.1 and min(errors["dot_256_small_start"]
 # attention has no lead to speak of: with the higher learning rate the dot product is ahead. At $d_k
 # = 256$ the unscaled dot product does about as badly as equal weights, at either rate; additive
 # attention learns at the lower one, the scaled dot product at both. And it was the variance, not
-# the width: started small, the unscaled dot product learns, too.
+# the width: started small, the unscaled dot product also learns.
 #
 # ## What Q and K are for
 #

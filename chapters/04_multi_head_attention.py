@@ -175,9 +175,9 @@ figures.show(figure, "04_sources")
 # %% [markdown]
 # In cross-attention a target token hears all of the memory, but of the target only itself. What
 # came before it reaches it through the queries: these are not "the decoder's input", as article 000
-# puts it, but what the masked attention below has made of it (section 3.2.3). And article 003 lists
-# plain self-attention for the decoder, too. The paper's decoder has none: the last line of the cell
-# checks that no output of the package's `DecoderBlock` moves with a later target token.
+# puts it, but what the masked attention below has made of it (section 3.2.3). And article 003 also
+# lists plain self-attention for the decoder. The paper's decoder has none: the last line of the
+# cell checks that no output of the package's `DecoderBlock` moves with a later target token.
 #
 # ## Two relations at once
 #

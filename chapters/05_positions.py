@@ -101,8 +101,8 @@ assert circle["i a pair"] < 0.1 < 0.999 < circle["paper"]
 #
 # ## The picture
 #
-# Géron's figure marks the dimensions 100 and 101 and the positions 22 and 60. Article 002 shows it,
-# too, but says that the values of 22 and **66** are the same. The wavelength there decides:
+# Géron's figure marks the dimensions 100 and 101 and the positions 22 and 60. Article 002 also
+# shows it, but says that the values of 22 and **66** are the same. The wavelength there decides:
 
 # %%
 wavelength = 2 * np.pi * 10000 ** (100 / 512)
@@ -158,8 +158,8 @@ assert error < 1e-4 and 20 < rises < 100
 # %% [markdown]
 # So it depends on the distance alone. Article 000 adds that it shows how *near* two positions are:
 # at this width up to some forty tokens; then it ripples. The articles demand three things of a
-# code: values in $[-1, 1]$, the same code whatever the length of the sentence, and no two positions
-# alike. Sines of $pos$ have the first two. For the third, each $PE_t$ has length
+# code: values in $[-1, 1]$, the same code whatever the length of the sentence, and a different code
+# for each position. Sines of $pos$ have the first two. For the third, each $PE_t$ has length
 # $\sqrt{d_{model}/2}$, so that $\|PE_t - PE_{t+k}\|^2 = d_{model} - 2\,PE_t \cdot PE_{t+k}$:
 
 # %%
@@ -376,7 +376,7 @@ figures.show(figure, "05_order")
 #    (section 3.4; `kt.TokenEmbedding` does it). Compare the lengths of both vectors, with the
 #    factor and without.
 # 2. Leave the cosines out. Is a step still a linear map?
-# 3. What is 10000 for? Replace it by 1 and look for the two most alike of 1,000 positions.
+# 3. What is 10000 for? Replace it by 1 and look for the two most similar of 1,000 positions.
 #
 # Write the table yourself, as a function of length and d_model, and have it marked:
 # `kt.check_layer(my_positions)`.

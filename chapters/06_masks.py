@@ -389,7 +389,7 @@ assert np.argwhere(prefix != array(kt.look_ahead_mask(5))).tolist() == [[0, 1]]
 
 # %% [markdown]
 # 3\. Padding then lies in the *past*, where the look-ahead mask lets it be seen. `kt.DecoderBlock`
-# takes a padding mask for that. (Positions would be shifted, too; here there are none.)
+# takes a padding mask for that. (Positions would also be shifted; this model has no positions.)
 
 # %%
 x, memory = rng.normal(size=(2, 1, 6, 16)).astype("float32")

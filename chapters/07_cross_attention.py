@@ -150,7 +150,7 @@ for _ in range(4):
 
 # %% [markdown]
 # The article's two sentences are not for training, and neither are 300 more: none of their sources
-# is among those of training. (`kt.TranslationBatches` puts `</s>` after each source, too: one more
+# is among those of training. (`kt.TranslationBatches` also puts `</s>` after each source: one more
 # row of the memory.)
 
 # %%

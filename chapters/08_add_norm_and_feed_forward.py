@@ -104,9 +104,9 @@ for how, batch in company.items():
 
 # %% [markdown]
 # A translator that read a sentence differently in different company would be strange (chapter 6
-# took pains to mask padding; here nothing needs masking). Batch normalization has a second face,
-# too: at inference it uses running averages of what it saw in training. Layer normalization is the
-# same function in both modes:
+# took pains to mask padding; here nothing needs masking). Batch normalization also has a
+# second face: at inference it uses running averages of what it saw in training. Layer
+# normalization is the same function in both modes:
 
 # %%
 for name, norm in (("layer", layer_norm), ("batch", batch_norm)):
@@ -221,8 +221,8 @@ class Stack(keras.layers.Layer):
 
 
 # %% [markdown]
-# While we are at it, we look at the size of $x$, and at how alike the tokens have become: the mean
-# cosine between two of them.
+# While we are at it, we look at the size of $x$, and at how similar the tokens have become: the
+# mean cosine between two of them.
 
 
 # %%
@@ -254,8 +254,8 @@ for name, join in JOINS.items():
 # Read the table from the top. With **neither**, signal and gradient both fade. **Add alone** passes
 # all of $x$ on and adds to it: signal and gradient both grow with each block that they pass. **Norm
 # alone** holds the size, but look at the cosine: after a few blocks all tokens are the same vector.
-# It takes **both**. Post-norm still lets the tokens become alike, but later; pre-norm least, and
-# its $x$ grows a little with each block. What makes them alike? Mostly attention, which averages:
+# It takes **both**. Post-norm still lets the tokens become similar, but later; pre-norm least, and
+# its $x$ grows a little with each block. What makes them similar? Mostly attention, which averages:
 
 # %%
 x = ops.convert_to_tensor(start)
@@ -355,7 +355,7 @@ figures.show(figure, "08_post_or_pre")
 #
 # $$\mathrm{FFN}(x) = \max(0,\, xW_1 + b_1)\,W_2 + b_2$$
 #
-# Two layers, with ReLU between, at every position alike. The paper remarks that this is two
+# Two layers, with ReLU between, the same at every position. The paper remarks that this is two
 # convolutions of width 1; let's put the package's kernels into Keras's convolutions.
 
 # %%

@@ -92,7 +92,7 @@ assert more == 4 * (D_MODEL**2 + D_MODEL) + 2 * D_MODEL
 # The extra part is the *cross*-attention with its LayerNorm (the article comes to it three
 # sentences later). The masked attention is the encoder's self-attention, for a mask has no weights.
 # Let's prove it: silence the cross-attention with a zero output projection, and what remains of a
-# decoder block is an encoder block under a look-ahead mask. (Its fresh LayerNorm remains, too, but
+# decoder block is an encoder block under a look-ahead mask. (Its fresh LayerNorm also remains, but
 # a second one does not change what has just been normalized.)
 
 # %%

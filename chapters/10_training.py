@@ -363,7 +363,7 @@ valid_inputs, valid_labels = valid_batches[0]
 # Each study is compiled with its schedule, and with a loss for each of its networks. (Then an
 # evaluation gives it the metrics of each output, which Keras otherwise adds within the first step:
 # TensorFlow would trace that step twice, which takes longer than the training.
-# The state of Adam, which is built beforehand, would have it do so, too.)
+# The state of Adam, which is built beforehand, would also have it do so.)
 
 # %%
 for schedule, outputs in studies:
@@ -434,7 +434,7 @@ figures.show(figure, "10_ablation")
 # the validation loss from rising again. One run of each, on one small task: enough to see what a
 # part is *for*, not to rank recipes.
 #
-# By now the other backend has answered, too:
+# By now the other backend has answered:
 
 # %%
 if not others:

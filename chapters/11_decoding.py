@@ -146,7 +146,7 @@ np.testing.assert_allclose(outputs, all_at_once, atol=1e-5)
 
 # %% [markdown]
 # There is no mask in this loop. Article 002 says that the mask hides "尚未解码的部分" (the part not
-# yet decoded); while decoding there is no such part. With two layers it matters all the same. Layer
+# yet decoded); while decoding there is no such part. With two layers it matters nevertheless. Layer
 # 2 keeps keys and values of what layer 1 has put out at the old positions, and without the mask
 # each new token would change that. The look-ahead mask is what makes a cache right:
 
@@ -357,7 +357,7 @@ if importlib.util.find_spec("keras_hub"):
 
 # %% [markdown]
 # *Heavy rain* had finished with 0.360; one more token, and it has 0.036. The sampler of KerasHub
-# works like this pool, too, in the version that was printed (where it is installed).
+# also works like this pool, in the version that was printed (where it is installed).
 #
 # ## A wider beam can be worse
 #
@@ -521,7 +521,7 @@ figures.record(below=below, missed_1=missed[1], missed_2=missed[2], missed_4=mis
 # - Greedy decoding takes the best next token and can miss the best sentence; a beam misses it less
 #   often, and never fails where a sentence has more than half of the probability.
 # - A cache makes each step read one token; the look-ahead mask is what makes it right.
-# - A better search is no better translation where the model is wrong about length.
+# - A better search does not give a better translation where the model is wrong about length.
 #
 # **Next**: the core route ends here, with a Transformer that reads, learns and writes. [Chapter
 # 12](12_convolutions_and_graphs.py) asks what attention has to do with convolutions and graphs.

@@ -457,7 +457,7 @@ figures.show(figure, "12_learning")
 # ## Exercises
 #
 # 1. Which line makes `kt.MultiHeadAttention` a dilated convolution (`dilation_rate=2`)?
-# 2. Show that in the graph attention above all nodes of a full graph rank the others alike, and
+# 2. Show that in the graph attention above all nodes of a full graph rank the others equally, and
 #    that dot products do not (Brody et al. 2022).
 # 3. How many graph convolutions does a message need from one end of the line to the other?
 #

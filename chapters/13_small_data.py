@@ -256,7 +256,7 @@ assert share.max() > 0.5
 #
 # 004 also says that the Transformer has the larger capacity. Let's take away all that could be
 # understood: 400 sentences with labels drawn at random. A network that gets these right has learned
-# them by heart. We give each up to 100 epochs, and look at the way there, too.
+# them by heart. We give each up to 100 epochs, and also look at the way there.
 
 # %%
 drawn_labels, by_heart = rng.integers(CLASSES, size=400), {}
@@ -379,9 +379,9 @@ print(
 assert of_training.min() > 0.95 and of_test.max() < of_shared.min() - 0.25
 
 # %% [markdown]
-# Windows alone do not help: what one place has learned, its neighbor has not. (Attention shares,
-# too: $W^Q$, $W^K$ and $W^V$ are the same at every place. But which places are neighbors, it has to
-# learn from the positions.)
+# Windows alone do not help: what one place has learned, its neighbor has not. (Attention also
+# shares: $W^Q$, $W^K$ and $W^V$ are the same at every place. But which places are neighbors, it has
+# to learn from the positions.)
 #
 # ## Weight decay
 #
@@ -515,7 +515,7 @@ assert copied["tied", "new"] > 0.5 and copied["untied", "new"] < 0.05
 #
 # 1\. Few in most draws (where the validation loss does not rise, it takes them all), and it brings
 # back the weights of the lowest validation *loss*. The accuracy is on average no better for it,
-# and mostly worse: beyond that point the MLP becomes surer, of right and wrong alike, which costs
+# and mostly worse: beyond that point the MLP becomes surer, of right and of wrong, which costs
 # loss, and still it continues to learn.
 
 # %%

@@ -75,8 +75,8 @@ print(len(sentences), "sentences, such as", *(" ".join(s) + ";" for s in sentenc
 #
 # A word that is asked for must not be seen, or there is nothing to learn; but all words may see
 # both sides. So BERT hides words in the *input*: of the 15 % that it chooses, 80 % become a mask,
-# 10 % another word, and 10 % stay (in use there are no masks, so it must have an opinion of visible
-# words, too). Only the chosen words have a label. All others get `kt.PADDING`, which
+# 10 % another word, and 10 % stay (in use there are no masks, so it must also have an opinion of
+# visible words). Only the chosen words have a label. All others get `kt.PADDING`, which
 # `kt.TokenCrossEntropy` leaves out.
 
 # %%
@@ -219,7 +219,7 @@ START, LENGTH = 1, max(map(len, lines))
 
 
 def encoded(lines):
-    """What goes into GPT, shifted right, and what is to come out."""
+    """The inputs of GPT, shifted right, and the ids that should come out."""
     following = np.zeros((len(lines), LENGTH), int)
     for row, line in zip(following, lines, strict=True):
         row[: len(line)] = [2 + characters.index(character) for character in line]
@@ -249,13 +249,13 @@ assert floor < of_all < 1.3 * floor
 
 # %%
 def counted(line):
-    """-log of the share, of the sentences that begin alike, that have the next character."""
+    """-log of the share, of the sentences with the same beginning, that have the next character."""
     alike = [sum(other.startswith(line[:i]) for other in lines) for i in range(len(line) + 1)]
     return np.log(alike[:-1]) - np.log(alike[1:])
 
 
 def nats(logits, following):
-    """What each character costs by these logits; 0 at padding."""
+    """The cost of each character by these logits; 0 at padding."""
     logits = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
     of_next = np.take_along_axis(logits, following[..., None], axis=-1)[..., 0]
     return np.where(following > 0, -of_next, 0)
@@ -460,7 +460,7 @@ figures.show(figure, "14_vit")
 # %% [markdown]
 # Without positions the two rows of the figure are one and the same to the model: a bag of patches.
 # Three bright ones in
-# a bag look alike for all four kinds, so it guesses, 1 in 4, and no training could help. ViT's
+# a bag look the same for all four kinds, so it guesses, 1 in 4, and no training could help. ViT's
 # positions are learned: nothing in it says that an image has rows.
 #
 # ## The real ones
@@ -504,7 +504,7 @@ for (name, others), millions in zip(real.items(), (110, 124, 86), strict=True):
 #
 # 1. Article 002 says that self-attention "不能提供位置信息" (cannot give positions). Take the
 #    positions from GPT: does it still know the order of what it has read? And with one block?
-# 2. BERT fills in a blank at a glance. Can GPT fill it in, too, looking left only?
+# 2. BERT fills in a blank at a glance. Can GPT also fill it in, looking left only?
 # 3. ViT-B/32 has patches of 32 × 32. Has it more parameters than ViT-B/16, or fewer? How many
 #    weights does a head compute?
 #

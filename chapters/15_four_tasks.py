@@ -402,7 +402,7 @@ for own, before in zip(starting.get_layer("labels").get_weights(), new_labels, s
 #
 # ## N to M, and what all have in common
 #
-# That leaves the translator, which has the stack twice: as it is, and with cross-attention. Are
+# That leaves the translator, which has the stack twice: unchanged, and with cross-attention. Are
 # they really the same blocks? Let's put the tagger's into a translator.
 
 # %%

@@ -322,7 +322,7 @@ figures.record(
 #   merges. No word is unknown whose letters are known, and nothing is lost.
 # - More ids make shorter texts and more rows to learn. Compare models of different vocabularies by
 #   nats per character, never by perplexity per token.
-# - It needs no spaces: in Chinese it finds most words by frequency alone, and some that are none.
+# - It needs no spaces: in Chinese it finds most words by frequency alone, and some non-words.
 #
 # **Next**: [chapter 17](17_since_2017.py) keeps the paper's plan and replaces its parts by those of
 # today's models.

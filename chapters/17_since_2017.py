@@ -219,7 +219,7 @@ assert error < 1e-5 and kept[0] == HEADS * kept[1]
 # ## No biases
 #
 # Chapter 3, exercise 1: a bias of the keys does nothing at all (unless positions are rotary: then
-# it is another vector at each place). Most models of today leave out the others, too. They are few:
+# it is another vector at each place). Most models of today also leave out the others. They are few:
 
 # %%
 without = Block(biases=False)
@@ -346,8 +346,9 @@ figures.show(figure, "17_since_2017")
 # together gain about as much. Distance is what spelling needs, and the paper's waves leave it to
 # $W^Q$ and $W^K$ to find distances in sums of words and places. The gated network is a little
 # better, by hardly more than two starts differ. RMSNorm, fewer keys and no biases change little
-# beside it, which is their point: with one head of keys a quarter of the cache is left. (In a
-# minute of training, on this text. What pays in a large model has to be measured in a large model.)
+# compared with it, which is their point: with one head of keys a quarter of the cache is left. (In
+# a minute of training, on this text. What pays in a large model has to be measured in a large
+# model.)
 #
 # ## Farther than in training
 #
@@ -365,7 +366,7 @@ for name, of_network in zip(("paper", "rotary"), far, strict=True):
     assert beyond > within + 0.02
 
 # %% [markdown]
-# No: both are worse where they have never been, the rotary model, too. It was never asked about a
+# No: both are worse where they have never been, also the rotary model. It was never asked about a
 # distance of more than 47. As in chapter 5, no length limit is not the same as working at any
 # length; the models of today that read long texts have been trained on long texts.
 #
@@ -427,6 +428,6 @@ figures.record(0.15, paper=of_paper, all_five=nats["all five"])
 #   apart they are, and on which side; in this small model they are the change that is worth most.
 # - RMSNorm, grouped keys and fewer biases change little and save parameters and memory; a gated
 #   network may be a little better for the same weights.
-# - Measure a difference beside the difference of two starts, or it may be none.
+# - Compare a difference with the difference of two starts, or it may mean nothing.
 #
 # **Next**: [chapter 18](18_sonnets.py) trains on the sonnets until the model knows them too well.

@@ -121,10 +121,10 @@ assert by_heart[12] < 3 and by_heart[EPOCHS] > 6 and by_heart[EPOCHS] > 4 * of_o
 
 # %% [markdown]
 # At first it knows which letters are frequent; then come syllables, then words and lines. Up to the
-# lowest point of the validation loss, what it learns holds for other sonnets, too. From there
+# lowest point of the validation loss, what it learns also holds for other sonnets. From there
 # on the model becomes surer about *these* sonnets, and pays for it at every other: at the end it
 # recites, and the others cost more than by frequency alone. What it writes reads better and better,
-# because Shakespeare wrote it. Beautiful samples are no proof of learning.
+# because Shakespeare wrote it. Beautiful samples do not prove learning.
 #
 # ## What helps?
 #

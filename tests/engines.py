@@ -115,7 +115,7 @@ def assert_few_differ(translator, format, quantization, texts, answers, beams):
 
 
 def other_tasks(small_tasks, format):
-    """Tasks that are no translators: each with texts, the answers, and the number of new tokens."""
+    """Tasks other than translation: each with texts, the answers, and the number of new tokens."""
     ask = {
         "tagger": lambda task, texts: task.tag(texts),
         "classifier": lambda task, texts: task.classify(texts),

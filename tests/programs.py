@@ -1,4 +1,4 @@
-"""What tests run: a file as a module, code on another backend, writes to a full disk."""
+"""Programs that tests run: a file as a module, code on another backend, writes to a full disk."""
 
 import contextlib
 import importlib.util
@@ -21,7 +21,7 @@ def module_of(path, name=None):
 
 
 def on_backend(backend, code, question, folder):
-    """What code prints as JSON in a process on another backend, with a question on its stdin."""
+    """Returns what code prints as JSON on another backend, with a question on its stdin."""
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     result = subprocess.run(
         [sys.executable, "-c", code],

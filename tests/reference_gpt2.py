@@ -171,7 +171,7 @@ def their_continuations(model, tokenizer, prompts, max_tokens):
 
 
 def encode(tokenizer, text):
-    """Their ids of a text; the name of the separator is text, as it is here."""
+    """Their ids of a text; the name of the separator is text, as in this package."""
     parts = text.split(SEPARATOR)
     if len(parts) == 1:
         return tokenizer(text).input_ids

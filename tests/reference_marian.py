@@ -65,7 +65,7 @@ def write_marian(folder, sizes=SMALL, vocabulary_size=None, shuffle=True, update
     Args:
         folder: pathlib.Path.
         sizes: dict, of the encoder; the decoder has the same.
-        vocabulary_size: int; more tokens than the pieces make are no pieces. None: no others.
+        vocabulary_size: int; more tokens than the pieces make are not pieces. None: no others.
         shuffle: bool, whether some pieces are missing in vocab.json, and the special tokens stand
             somewhere among the others.
         updates: int, of a training that makes the answers differ from text to text.

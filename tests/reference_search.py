@@ -66,7 +66,7 @@ def allowed(token, position, min_length, prefix):
 
 
 def model_log_probabilities(model, source_ids, length):
-    """What `beam_search` takes: the log-softmax of the model's teacher-forced logits.
+    """The argument of `beam_search`: the log-softmax of the model's teacher-forced logits.
 
     Args:
         model: `Transformer` or `LanguageModel`.

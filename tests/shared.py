@@ -1,4 +1,4 @@
-"""What the tests share: a seed, random weights, attention weights, gradients, small tasks."""
+"""Shared by the tests: a seed, random weights, attention weights, gradients, small tasks."""
 
 import contextlib
 import functools
@@ -42,7 +42,7 @@ gc.freeze()  # the libraries' own objects: each collection would look through al
 
 
 def process_wide():
-    """What a test shares with all that come after it in its process, by name."""
+    """Values that a test shares with all later ones of its process, by name."""
     state = os.environ._data.copy()  # os.environ.copy() decodes each variable: most of the time
     state.pop(b"PYTEST_CURRENT_TEST", None)
     state.pop(b"TORCHINDUCTOR_CACHE_DIR", None)  # of PyTorch, once transformers has imported it
@@ -281,7 +281,7 @@ def gradients():
 def restless(randomize):
     """Gives a language model random weights with which it does not repeat its last token for ever.
 
-    Its embedding is its output projection, too: with a last norm of one sign, the likeliest next
+    Its embedding is also its output projection: with a last norm of one sign, the likeliest next
     token would be the last one.
     """
 

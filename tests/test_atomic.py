@@ -92,7 +92,7 @@ def test_the_standard_output_receives_the_file_after_what_was_printed(write):
     assert (write / "all.txt").read_text() == "before\nfile\nafter\n"
 
 
-def test_a_folder_is_no_file(write):
+def test_a_folder_is_not_a_file(write):
     (write / "folder").mkdir()
     (write / "link").symlink_to("folder")
     for name in ("folder", "link", ".", "/"):
@@ -183,7 +183,7 @@ def test_what_another_user_left_is_in_nobodys_way(write, monkeypatch):
     assert sorted(os.listdir()) == [left.name, "file"]
 
 
-def test_a_process_with_the_number_of_a_killed_one_writes_beside_its_files(write, monkeypatch):
+def test_a_process_with_the_number_of_a_killed_one_writes_next_to_its_files(write, monkeypatch):
     for name in ("folder", "file"):
         monkeypatch.setattr(atomic, "_numbers", itertools.count())
         left = atomic._temporary(write / name)
@@ -240,7 +240,7 @@ def test_an_export_is_replaced_by_the_next_one_and_by_nothing_else(write):
 
 
 @pytest.mark.parametrize("name", ["thesis.tex", "assets/mine", "empty/"])
-def test_a_folder_that_holds_files_of_others_is_no_export(write, name):
+def test_a_folder_that_holds_files_of_others_is_not_an_export(write, name):
     exported("folder")
     path = write / "folder" / name
     path.mkdir() if name.endswith("/") else path.write_text("mine")

@@ -201,7 +201,7 @@ def test_tags_are_counted_as_by_hand():
     assert rest == [0, 0, 1]
 
 
-def test_a_long_word_is_no_array_of_long_words():
+def test_a_long_word_is_not_an_array_of_long_words():
     words = [["x" * 10**6, *map(str, range(100))]]
     tags = [["X", *["Y"] * 100]]
     tracemalloc.start()
@@ -306,7 +306,7 @@ def test_an_edge_belongs_to_the_bin_below_it_and_an_empty_bin_weighs_nothing():
         ([0.5], [2], "hits must be bool"),
     ],
 )
-def test_what_is_no_probability_or_no_hit_is_an_error(probabilities, hits, message):
+def test_what_is_not_a_probability_or_a_hit_is_an_error(probabilities, hits, message):
     with pytest.raises(ValueError, match=message):
         calibration(probabilities, hits)
 

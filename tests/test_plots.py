@@ -393,7 +393,7 @@ def test_a_label_that_was_never_expected_is_an_empty_row():
         ([[1, -2], [0, 1]], ["A", "B"], "counts; received min=-2"),
     ],
 )
-def test_what_is_no_confusion_of_the_labels_is_an_error(matrix, labels, message):
+def test_what_is_not_a_confusion_of_the_labels_is_an_error(matrix, labels, message):
     with pytest.raises(ValueError, match=message):
         plot_confusion(matrix, labels)
 

@@ -218,7 +218,7 @@ def test_one_value_per_row_is_subtracted_at_its_column(numpy, monkeypatch, fuses
     np.testing.assert_array_equal(result, [[1, 2, 2.5], [-4, 5, 6]])
 
 
-def test_the_state_of_dropout_of_another_device_is_passed_over():
+def test_the_state_of_dropout_of_another_device_is_ignored():
     if backend.name() != "torch":
         assert backend.dropout_state() is None
         return
@@ -537,7 +537,7 @@ def test_an_epoch_does_not_wait_for_the_tuning_of_its_pipeline(kind):
 
 
 @pytest.mark.skipif(backend.name() != "tensorflow", reason="tf.data is TensorFlow's")
-def test_a_keras_with_other_pipelines_is_left_as_it_is(monkeypatch):
+def test_a_keras_with_other_pipelines_is_left_unchanged(monkeypatch):
     from keras.src.trainers import data_adapters
 
     before = data_adapters.ArrayDataAdapter.get_tf_dataset

@@ -259,7 +259,7 @@ def test_words_and_classes_of_a_dataset_are_read_without_its_contractions(prepar
     assert read_tagged_splits(**prepared, tags="xpos").valid.tags == [["n", "y", "z"]]
 
 
-def test_labels_of_a_dataset_are_names_and_a_split_without_them_is_none(prepared):
+def test_labels_of_a_dataset_are_names_and_a_split_without_them_is_missing(prepared):
     assert read_labeled_splits(**prepared) == (
         (["train gut"], ["positive"]),
         (["dev gut"], ["positive"]),

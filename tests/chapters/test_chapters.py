@@ -1,4 +1,4 @@
-"""What all chapters have in common. The gate runs them: .ci/chapter.py."""
+"""Requirements of all chapters. The gate runs them: .ci/chapter.py."""
 
 import ast
 import importlib.util
@@ -46,7 +46,7 @@ def names_in(path):
 
 
 def public_names():
-    """What `import keras_transformer` offers, but for its modules."""
+    """The names that `import keras_transformer` offers, without its modules."""
     public = {name: value for name, value in vars(kt).items() if not name.startswith("_")}
     return {name for name, value in public.items() if not isinstance(value, types.ModuleType)}
 

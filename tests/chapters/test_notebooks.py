@@ -92,7 +92,7 @@ def test_any_text_becomes_a_literal(notebooks):
 
 @pytest.mark.slow
 @pytest.mark.once
-def test_a_notebook_runs_where_no_file_lies_beside_it(tmp_path):
+def test_a_notebook_runs_in_a_folder_without_other_files(tmp_path):
     pytest.importorskip("nbclient", reason="executing notebooks needs the extra docs")
     pytest.importorskip("ipykernel", reason="executing notebooks needs the extra docs")
     command = [sys.executable, ROOT / "docs" / "notebooks.py", "16", "--output", tmp_path]
@@ -107,7 +107,7 @@ def test_a_notebook_runs_where_no_file_lies_beside_it(tmp_path):
         assert not any(output["output_type"] == "error" for output in outputs)
 
 
-def test_the_chinese_edition_leads_to_the_notebook_beside_it(notebooks):
+def test_the_chinese_edition_leads_to_the_notebook_in_its_folder(notebooks):
     for path in (ROOT / "chapters").glob("[0-9]*.zh.md"):
         name = path.name.removesuffix(".zh.md")
         assert f"[English]({name}.ipynb)" in sources(notebooks.from_chapter(path), "markdown")[0]

@@ -228,7 +228,7 @@ def test_weights_without_a_model_are_named(command, translator, tmp_path, name):
     assert_one_sentence(result, f"{name}, which holds weights without", "Use the model.keras of")
 
 
-def test_a_folder_is_no_model(command, tmp_path):
+def test_a_folder_is_not_a_model(command, tmp_path):
     result = command("predict", tmp_path, "text")
     assert_one_sentence(result, f"received the folder {tmp_path}. Try {tmp_path / 'model.keras'}.")
 
@@ -256,7 +256,7 @@ def test_line_n_in_is_line_n_out(command, models, translator):
     assert command("predict", models["translator"], *lines).stdout == result.stdout
 
 
-def test_a_byte_order_mark_is_no_text(command, models, translator):
+def test_a_byte_order_mark_is_not_text(command, models, translator):
     result = command("translate", models["translator"], stdin="\ufeffMay".encode())
     assert result.stdout.splitlines() == translator.translate(["May"])
 
@@ -271,7 +271,7 @@ def test_a_line_that_is_not_utf_8_is_named(command, models):
     assert_one_sentence(result, "Line 2 of the input is not UTF-8 (byte 2)")
 
 
-def test_among_random_bytes_each_line_is_its_text_or_the_first_that_is_none_is_named():
+def test_among_random_bytes_each_line_is_its_text_or_the_first_that_is_not_text_is_named():
     """1,000 streams of bytes that often begin a character and seldom end it."""
     seen, random = set(), np.random.default_rng(0)
     pieces = [b"a", b" ", b"\n", b"\r\n", "ü".encode(), "猫".encode(), "🐈".encode(), b"\xff"]
@@ -568,7 +568,7 @@ def test_scores_are_those_of_sacrebleu_on_the_same_files(
         assert sorted((int(n), text) for n, text in shown) == [(n + 1, source[n]) for n in complete]
 
 
-def test_unknown_characters_are_reported_beside_the_scores(command, models, tmp_path):
+def test_unknown_characters_are_reported_with_the_scores(command, models, tmp_path):
     (tmp_path / "s").write_text("May 3, 2019\n你好\n", "utf-8")
     (tmp_path / "r").write_text("2019-05-03\n你好世界世界世界世界\n", "utf-8")
     files = ["--json", tmp_path / "scores.json"]

@@ -159,13 +159,13 @@ def test_a_kind_is_guessed_from_the_name_of_a_class(name, kind):
     assert guess_kind(type(name, (keras.layers.Layer,), {})) == kind
 
 
-def test_a_function_of_attention_is_no_layer():
+def test_a_function_of_attention_is_not_a_layer():
     def my_attention(q, k, v): ...
 
     assert guess_kind(my_attention) == "attention"
 
 
-def test_a_layer_is_checked_as_it_is():
+def test_an_instance_of_a_layer_is_checked():
     assert check_layer(MultiHead(12, 3), "multi_head_attention").passed
     assert check_layer(Encoder(12, 2, 20), "encoder_block").passed
 

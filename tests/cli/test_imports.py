@@ -1,4 +1,4 @@
-"""What a process imports: commands that compute nothing answer before Keras could start."""
+"""Imports of a process: commands that compute nothing answer before Keras could start."""
 
 import subprocess
 import sys

@@ -86,7 +86,7 @@ def test_a_mistake_keeps_its_traceback():
         raise ZeroDivisionError
 
 
-def test_streams_that_are_no_files_stay(monkeypatch):
+def test_streams_that_are_not_files_stay(monkeypatch):
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stdout", stream)
     with standard_streams():

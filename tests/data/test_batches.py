@@ -433,7 +433,7 @@ def test_no_examples_or_unequal_sides_are_errors(source, target):
 
 @pytest.mark.parametrize("wrong", [20, -1, PADDING, START, END])
 @pytest.mark.parametrize("side", ["source", "target"])
-def test_an_id_that_is_no_plain_id_is_named_with_its_sentence(wrong, side):
+def test_an_id_that_is_not_a_plain_id_is_named_with_its_sentence(wrong, side):
     good, bad = [[4, 5], [], [19, 7], [8]], [[4, 5], [], [wrong, 7], [8]]
     source, target = (bad, good) if side == "source" else (good, bad)
     sizes = {"source_vocabulary_size": 20, "target_vocabulary_size": 20}
@@ -516,7 +516,7 @@ TEXTS = [[100 + n, *GENERATOR.integers(4, 99, n % 17).tolist()] for n in range(1
 
 
 def pairs(batches):
-    """What is read and written in each row with a real label, unpadded."""
+    """The inputs and outputs of each row with a real label, unpadded."""
     for inputs, labels in batches:
         for read, written in zip(inputs["token_ids"], labels, strict=True):
             if written.any():

@@ -491,7 +491,7 @@ def test_a_folder_of_languages_is_read_both_ways(tensorflow, folder):
     assert read_splits(folder, target="de").train == (["a b", "c"], ["A B", "C"])
 
 
-def test_all_splits_are_read_and_missing_ones_are_none(tensorflow, folder):
+def test_all_splits_are_read_also_where_one_is_missing(tensorflow, folder):
     train = (["a b", "c"], ["A B", "C"])
     assert read_splits(folder, "en", "de") == (train, None, None)
     for name, text in {
@@ -538,13 +538,13 @@ def test_a_folder_without_languages_is_an_error(tensorflow, tmp_path):
         read_splits(str(tmp_path))
 
 
-def test_a_folder_in_one_language_is_no_translation_dataset(tensorflow, tmp_path):
+def test_a_folder_in_one_language_is_not_a_translation_dataset(tensorflow, tmp_path):
     (tmp_path / "en.train.txt").write_text("a b\nc\n")
     with pytest.raises(ValueError, match="expected text in two languages"):
         read_splits(str(tmp_path))
 
 
-def test_a_dataset_in_one_language_is_no_translation_dataset(tensorflow):
+def test_a_dataset_in_one_language_is_not_a_translation_dataset(tensorflow):
     prepared = pathlib.Path(__file__).parents[2] / "shared" / "tfds"
     if not prepared.exists():
         pytest.skip("there is no prepared dataset of tensorflow-datasets")

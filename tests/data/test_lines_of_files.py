@@ -68,7 +68,7 @@ def test_a_row_with_a_tab_more_or_less_is_named(write, seed):
         data.read_pairs(write("fewer", "\n".join(lines)))
 
 
-def test_blank_lines_and_empty_columns_are_no_other_number_of_columns(write):
+def test_blank_lines_and_empty_columns_do_not_change_the_number_of_columns(write):
     path = write("t", "a b\tA B\tx\n\n  \nc d\tC D\t\n\tE\tx\n")
     assert list(data.iterate_pairs(path)) == [
         ("a b", "A B"),
@@ -99,7 +99,7 @@ def test_a_name_of_two_columns_and_names_within_the_rows_are_refused(write):
 LABELED = "".join(f"text number {n}\t{('good', 'bad')[n % 2]}\n" for n in range(20))
 
 
-def test_a_first_line_of_names_is_no_class(write):
+def test_a_first_line_of_names_is_not_a_class(write):
     with pytest.raises(ValueError, match="line 1: .*names of the columns, it seems: 'label'"):
         data.read_labeled(write("t", "sentence\tlabel\n" + LABELED))
     path = write("t", "文本\t标签\n" + LABELED)
@@ -111,7 +111,7 @@ def test_a_first_line_of_names_is_no_class(write):
     assert set(data.read_labeled(rare).labels) == {"good", "bad", "rare", "rarer"}
 
 
-def test_a_first_line_of_names_is_no_tag(write):
+def test_a_first_line_of_names_is_not_a_tag(write):
     rows = "the\tDET\ndog\tNOUN\n\n" * 9
     with pytest.raises(ValueError, match="line 1: .*names of the columns, it seems: 'pos' is the"):
         data.read_tagged(write("t", "token\tpos\n\n" + rows))

@@ -108,7 +108,7 @@ class Malformed:
 
 
 def prepare(corpus, model_type):
-    """What a training script does with files before it builds a model."""
+    """Reads files as a training script does before it builds a model."""
     examples = data.clean(corpus.read(), max_characters=1000)
     train, valid = data.train_valid_split(examples)
     tokenizer = train_tokenizer(train.source + train.target, model_type=model_type)

@@ -1,4 +1,4 @@
-"""The compiled beam search finds what a plain one finds, whatever the sentences beside it."""
+"""The compiled beam search finds what a plain one finds, whatever else is in the batch."""
 
 import collections
 import functools

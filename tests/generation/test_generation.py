@@ -628,7 +628,9 @@ def test_the_same_seed_draws_the_same_and_another_something_else(post_norm):
     np.testing.assert_array_equal(draw([1, 2, 3, 4, 5, 6]), first)
     assert (draw([1, 2, 3, 4, 5, 7])[:-1] == first[:-1]).all()
     assert (draw([1, 2, 3, 4, 5, 7])[-1] != first[-1]).any()
-    np.testing.assert_array_equal(draw([3], sources[2:3])[0], first[2])  # whatever is beside it
+    np.testing.assert_array_equal(
+        draw([3], sources[2:3])[0], first[2]
+    )  # whatever the other rows are
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from keras_transformer.generation.configuration import GenerationConfig, Samplin
 
 @pytest.mark.parametrize("name", ["beams", "batch_size", "tokens_per_batch"])
 @pytest.mark.parametrize("size", [0, -2, 1.5, "2"])
-def test_a_number_for_decoding_that_is_no_positive_integer_is_an_error(name, size):
+def test_a_number_for_decoding_that_is_not_a_positive_integer_is_an_error(name, size):
     message = rf"^{name} must be an integer of at least 1; received {name}={size!r}\.$"
     with pytest.raises(ValueError, match=message):
         GenerationConfig(**{name: size})
@@ -27,7 +27,7 @@ def test_a_negative_length_penalty_is_an_error():
     ],
 )
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), "1", None])
-def test_what_is_no_finite_number_is_an_error_that_names_it(config, name, value):
+def test_what_is_not_a_finite_number_is_an_error_that_names_it(config, name, value):
     with pytest.raises(ValueError, match=f"{name}={value!r}"):
         config(**{name: value})
 

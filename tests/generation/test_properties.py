@@ -1,4 +1,4 @@
-"""What must hold at every level, from one layer to the model, in every mode of each.
+"""Properties that hold at every level, from one layer to the model, in every mode of each.
 
 Every level is a function of ids, so that one test serves all: a target that attends to itself
 and to a source of another length.

@@ -32,7 +32,7 @@ from keras_transformer.tokenizers.byte_level import ByteLevelTokenizer, BytePair
     "format",
     [*(pytest.param(n, marks=pytest.mark.slow) for n in ("saved_model", "onnx")), "litert"],
 )
-def test_a_tagger_tags_alike_in_every_engine(small_tasks, run_here, one_thread, format):
+def test_a_tagger_gives_the_same_tags_in_every_engine(small_tasks, run_here, one_thread, format):
     tagger = small_tasks["tagger"]
     answers = run_here(tagger, format, SENTENCES)
     assert_same(answers, tagger.tag(SENTENCES))
@@ -70,7 +70,7 @@ def test_each_side_has_its_own_vocabulary(german, restless, run_here, one_thread
     expected = translator.translate(texts, beams=1)
     assert run_here(translator, format, texts) == expected
     assert len(set(expected)) > 2
-    if format == "saved_model":  # models of one process have one, too
+    if format == "saved_model":  # models of one process also have one
         assert run_here(german, format, GERMAN) == german.translate(GERMAN, beams=1)
 
 
@@ -109,7 +109,7 @@ def byte_level(restless):
 @pytest.mark.parametrize(
     "format", ["ctranslate2", "litert", pytest.param("onnx", marks=pytest.mark.slow)]
 )
-def test_a_generator_with_byte_level_bpe_continues_alike(byte_level, run_here, format):
+def test_a_generator_with_byte_level_bpe_gives_the_same_continuations(byte_level, run_here, format):
     prompts = [*PROMPTS, "</s> 草地\n"]
     answers = run_here(byte_level, format, prompts, max_tokens=12)
     assert answers == byte_level.generate(prompts, max_tokens=12, temperature=0)
@@ -148,7 +148,7 @@ def test_a_generator_stops_at_its_end_if_it_has_one(small_tasks, restless, run_h
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rotary", [False, True])
-def test_ctranslate2_continues_a_prompt_alike(small_tasks, restless, run_here, rotary):
+def test_ctranslate2_gives_the_same_continuation(small_tasks, restless, run_here, rotary):
     tokenizer = small_tasks["generator"].tokenizer
     sizes = dict(num_layers=2, d_model=16, num_heads=2, d_ff=16, rotary=rotary, norm_first=rotary)
     language = restless(kt.LanguageModel(tokenizer.vocabulary_size(), **sizes))
@@ -207,7 +207,7 @@ KINDS = [(format, kind) for format in ENGINES for kind in FORMATS[format].quanti
 
 @pytest.mark.slow
 @pytest.mark.parametrize("format, kind", KINDS)
-def test_a_quantized_translator_answers_alike(dates, run_here, one_thread, format, kind):
+def test_a_quantized_translator_gives_the_same_answers(dates, run_here, one_thread, format, kind):
     translator = kt.load("dates")  # a model trained for seconds has close calls at every step
     texts = [*dates.test.source[:100], "", "  ", "May ☃ 5, 2020"]
     answers = run_here(translator, format, texts, kind, beams=4)
@@ -229,7 +229,7 @@ def test_ctranslate2_holds_what_decodes(small_tasks, tmp_path, name):
 
 
 @pytest.mark.slow
-def test_a_keras_file_in_8_bits_answers_alike_and_is_not_exported_again(
+def test_a_keras_file_in_8_bits_gives_the_same_answers_and_is_not_exported_again(
     small_tasks, exported, tmp_path
 ):
     tagger = small_tasks["tagger"]

@@ -79,7 +79,7 @@ def test_lines_are_those_of_the_command(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("beams", [1, 4])
 @pytest.mark.parametrize("format", [*ENGINES, "marian"])
-def test_a_translator_answers_alike(dates_translator, dates, run_freshly, format, beams):
+def test_a_translator_gives_the_same_answers(dates_translator, dates, run_freshly, format, beams):
     texts = [*dates.test.source, "", "  ", "May ☃ 5, 2020"]
     answers = run_freshly(dates_translator, format, texts, "--beams", beams)
     assert_few_differ(dates_translator, format, None, texts, answers, beams)
@@ -87,13 +87,13 @@ def test_a_translator_answers_alike(dates_translator, dates, run_freshly, format
 
 @pytest.mark.slow
 @pytest.mark.parametrize("format", ENGINES)
-def test_other_tasks_answer_alike(small_tasks, run_freshly, format):
+def test_other_tasks_give_the_same_answers(small_tasks, run_freshly, format):
     for task, texts, expected, max_tokens in other_tasks(small_tasks, format):
         assert_same(run_freshly(task, format, texts, "--max-tokens", max_tokens), expected)
 
 
 @pytest.mark.slow
-def test_a_loop_outside_the_graph_answers_alike(dates_translator, dates, run_freshly):
+def test_a_loop_outside_the_graph_gives_the_same_answers(dates_translator, dates, run_freshly):
     texts = [*dates.test.source[:50], "", " "]
     answers = run_freshly(dates_translator, "onnx", texts, "--step")
     assert answers == dates_translator.translate(texts)

@@ -156,7 +156,7 @@ def test_the_special_ids_are_ours(marian):
     assert marian.vocabulary.rows[:4] == expected
 
 
-def test_a_text_is_decoded_as_it_is_there(marian):
+def test_a_text_is_decoded_as_marian_decodes_it(marian):
     rng = np.random.default_rng(0)
     written = np.setdiff1d(np.arange(4, len(marian.vocabulary.rows)), marian.vocabulary.unwritten)
     written = np.append(written, [1] * 30)  # with unknown ones

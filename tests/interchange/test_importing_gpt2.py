@@ -68,7 +68,7 @@ def test_texts_have_the_ids_that_they_have_there(gpt2):
     assert not {i for ids in ours for i in ids} & set(range(4))
 
 
-def test_ids_that_are_no_text_are_decoded_as_they_are_there(gpt2):
+def test_ids_that_are_not_text_are_decoded_as_gpt2_decodes_them(gpt2):
     ids = np.random.default_rng(0).integers(4, len(gpt2.rows), (200, 9))
     theirs = gpt2.tokenizer.batch_decode(gpt2.rows[ids], clean_up_tokenization_spaces=False)
     ours = gpt2.generator.tokenizer.decode(ids)

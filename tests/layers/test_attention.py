@@ -498,7 +498,7 @@ def test_num_heads_that_does_not_divide_the_width_is_an_error_that_names_both(no
 
 @pytest.mark.parametrize("name", ["num_heads", "key_dim"])
 @pytest.mark.parametrize("size", [0, -2, 1.5])
-def test_a_size_that_is_no_positive_integer_is_an_error_before_building(name, size):
+def test_a_size_that_is_not_a_positive_integer_is_an_error_before_building(name, size):
     message = f"{name} must be an integer of at least 1; received {name}={size}"
     with pytest.raises(ValueError, match=message):
         MultiHeadAttention(**{"num_heads": 2, name: size})

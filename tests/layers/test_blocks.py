@@ -299,7 +299,7 @@ def test_a_rate_outside_0_to_1_is_an_error_by_name_before_building(cls, kwargs, 
 @pytest.mark.parametrize("size", [0, -2, 1.5])
 @pytest.mark.parametrize("name", ["num_heads", "d_ff"])
 @pytest.mark.parametrize("cls, kwargs", BLOCKS.values(), ids=BLOCKS)
-def test_a_size_that_is_no_positive_integer_is_an_error_before_building(cls, kwargs, name, size):
+def test_a_size_that_is_not_a_positive_integer_is_an_error_before_building(cls, kwargs, name, size):
     message = f"{name} must be an integer of at least 1; received {name}={size}"
     with pytest.raises(ValueError, match=message):
         cls(**{"num_heads": 2, "d_ff": 16, **kwargs, name: size})

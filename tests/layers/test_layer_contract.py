@@ -49,7 +49,7 @@ class Case(NamedTuple):
 
 
 def announced_shape(layer, shapes):
-    """What `compute_output_shape` returns; as Keras does, it gets the shapes that it names."""
+    """The result of `compute_output_shape`; as Keras does, it gets the shapes that it names."""
     names = inspect.signature(layer.compute_output_shape).parameters
     named = {name: shape for name, shape in shapes.items() if name in names}
     if len(named) < 2:

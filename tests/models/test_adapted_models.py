@@ -19,7 +19,7 @@ MODELS = {
 
 
 def quantize(model, mode):
-    with pytest.warns(UserWarning, match="does not have a `quantize`"):  # norms stay as they are
+    with pytest.warns(UserWarning, match="does not have a `quantize`"):  # norms stay unchanged
         model.quantize(mode)
 
 

@@ -68,7 +68,7 @@ def test_replacing_what_does_not_exist_is_an_error_that_names_it_and_all_that_do
 
 @pytest.mark.parametrize("name", ["num_layers", "d_model", "num_heads", "d_ff", "max_length"])
 @pytest.mark.parametrize("size", [0, -2, 1.5, "2"])
-def test_a_size_that_is_no_positive_integer_is_an_error_that_names_it(name, size):
+def test_a_size_that_is_not_a_positive_integer_is_an_error_that_names_it(name, size):
     message = rf"^{name} must be an integer of at least 1; received {name}={size!r}\.$"
     for make in (TransformerConfig, SMALL.replace):
         with pytest.raises(ValueError, match=message):

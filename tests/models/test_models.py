@@ -595,7 +595,7 @@ def test_a_compiled_model_comes_back_compiled_in_the_middle_of_its_schedule(nump
 
 def number_of_parameters(vocabulary_size, num_layers, d_model, d_ff, **_):
     """Those of a post-norm `Transformer` with one vocabulary, by the formulas of the paper."""
-    embedding = vocabulary_size * d_model  # the output projection, too
+    embedding = vocabulary_size * d_model  # also the output projection
     attention = 4 * (d_model**2 + d_model)  # queries, keys, values, output
     feed_forward = (d_model * d_ff + d_ff) + (d_ff * d_model + d_model)
     norm = 2 * d_model

@@ -80,7 +80,7 @@ def finished(name, folder, output):
 
 
 def left(folder):
-    """What a run leaves, without its times: weights, history, scores."""
+    """The results of a run, without its times: weights, history, scores."""
     weights = {}
     with zipfile.ZipFile(folder / "model.keras") as archive:
         content = io.BytesIO(archive.read("model.weights.h5"))

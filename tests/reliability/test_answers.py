@@ -49,7 +49,7 @@ def ask(translator, small_tasks):
         "tag": small_tasks["tagger"].tag,
         "classify": small_tasks["classifier"].classify,
         "fill": lambda texts: small_tasks["filler"].fill([f"{text} [MASK]" for text in texts]),
-        "fill as it is": small_tasks["filler"].fill,
+        "fill unchanged": small_tasks["filler"].fill,
         "generate": lambda texts: small_tasks["generator"].generate(texts, 2, temperature=0),
     }
 
@@ -77,7 +77,7 @@ def test_a_text_of_ten_megabytes_is_one_sentence(ask, name):
 
 
 NO_TEXTS, NO_LISTS = [[None], ["\ud800"], [b"bytes"]], ["one text", None, 3]
-LISTS = "translate", "classify", "generate", "fill as it is"
+LISTS = "translate", "classify", "generate", "fill unchanged"
 WRONG = [(name, wrong) for name in LISTS for wrong in NO_LISTS]
 WRONG += [(name, wrong) for name in LISTS for wrong in NO_TEXTS]
 WRONG += [("score", wrong) for wrong in NO_TEXTS]  # `ask` needs a list for it
@@ -85,7 +85,7 @@ WRONG += [("tag", wrong) for wrong in (*NO_LISTS, [None], [b"bytes"])]  # any ch
 
 
 @pytest.mark.parametrize("name, wrong", WRONG)
-def test_what_is_no_list_of_texts_is_one_sentence(ask, name, wrong):
+def test_what_is_not_a_list_of_texts_is_one_sentence(ask, name, wrong):
     with pytest.raises(
         ValueError, match=r"(list of|must be a str|half a surrogate|No sentence|is )"
     ):
@@ -164,7 +164,7 @@ def of_model(task, model):
 
 
 def numbers_of(task, texts=("a dog", "the cat")):
-    """What a task computes for texts, as arrays."""
+    """The outputs of a task for texts, as arrays."""
     match task:
         case kt.Translator():
             return np.array(task.score(texts, ["ab"] * len(texts)))

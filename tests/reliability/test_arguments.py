@@ -107,7 +107,7 @@ LAYERS = {
 
 @pytest.mark.once
 @pytest.mark.parametrize("name", LAYERS)
-def test_a_size_is_an_integer_and_none_is_no_size(name):
+def test_a_size_is_an_integer_and_none_is_not_a_size(name):
     for size in (None, True, 2.0, "2", 0):
         with pytest.raises(ValueError, match=f"must be an integer of at least .*={size!r}"):
             LAYERS[name](size)
@@ -158,7 +158,7 @@ RAGGED = {
 
 
 @pytest.mark.parametrize("name", RAGGED)
-def test_lists_of_several_lengths_are_no_ids(given, name):
+def test_lists_of_several_lengths_are_not_ids(given, name):
     with pytest.raises(ValueError, match="Every row of|must be .batch, length., of int ids"):
         RAGGED[name](given)
 

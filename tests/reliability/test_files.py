@@ -132,7 +132,7 @@ class Tree:
         return choices[self.rng.integers(len(choices))]
 
     def _own(self):
-        """What the package wrote before: in half of the trees a run, an export, a corpus."""
+        """Earlier outputs of the package: in half of the trees a run, an export, a corpus."""
         if self.rng.random() < 0.5:
             run = Run(self.home / "run")
             run.begin({}, ["data"])
@@ -208,7 +208,7 @@ class Tree:
         return self.one((path, f"./{path}", f"mine/../{path}", f"deep/er/../../{path}"))
 
     def state(self):
-        """What is at each path: its kind, its mode, and its content."""
+        """The state of each path: its kind, its mode, and its content."""
         found = {}
         for root, folders, files in os.walk(self.root):
             for name in (*folders, *files):
@@ -311,7 +311,7 @@ def prepare_a_corpus(tree):
 
 
 def in_folder(files, folder, overwrite):
-    """What a run or corpus may change: its names where they are free, and its own if asked."""
+    """Paths that a run or corpus may change: its names where they are free, its own if asked."""
     real = os.path.realpath(folder)
     own = owned_by(files, real) if overwrite and files.are_in(pathlib.Path(real)) else set()
     parents = {str(parent) for path in own for parent in pathlib.Path(path).parents}

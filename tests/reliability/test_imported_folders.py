@@ -56,7 +56,7 @@ SEARCH = {
 
 
 class Harm:
-    """What a pickle does that is not only data."""
+    """The effect of a pickle that is not only data."""
 
     def __init__(self, path):
         self.path = str(path)
@@ -327,7 +327,7 @@ def gpt2_files(tmp_path_factory):
 
 
 def changed_description(content, rng):
-    """tokenizer.json such that it is no byte-level BPE, or does not fit the model."""
+    """tokenizer.json such that it is not a byte-level BPE, or does not fit the model."""
     description = json.loads(content)
     model = description["model"]
     token = next(token for token in model["vocab"] if len(token) == 1)
@@ -426,7 +426,7 @@ def test_the_unchanged_folder_of_gpt2_is_imported(gpt2_files, tmp_path):
 
 def test_a_pickle_that_would_run_code_is_refused_for_gpt2_too(gpt2_files, tmp_path):
     done, weights = tmp_path / "done", tmp_path / "weights"
-    mask = "h.0.attn.bias"  # a name that is left out is no way in
+    mask = "h.0.attn.bias"  # a name that is left out does not let it in
     files = {name: each for name, each in gpt2_files.items() if name != "model.safetensors"}
     for number, name in enumerate(("wte.weight", mask)):
         reference.torch.save({name: Harm(done)}, weights)

@@ -51,7 +51,7 @@ def compiled(r_drop=False, learning_rate=0.01, steps_per_execution=1, **options)
 
 
 def train(folder, callbacks=(), resume=False, checkpoint_every=None, **options):
-    """What a training script does: the model and its data."""
+    """Trains as a script does: the model and its data."""
     model, batches = compiled(**options), kt.TextBatches(texts(), batch_size=8)
     valid = kt.TextBatches(texts()[:8], shuffle=False)
     run = training.Run(folder, resume=resume)
@@ -282,7 +282,7 @@ def flip(path):
     "damage",
     [flip, *(pytest.param(each, marks=pytest.mark.slow) for each in (cut, empty, os.remove))],
 )
-def test_a_damaged_or_missing_checkpoint_is_passed_over(tmp_path, whole, capsys, damage):
+def test_a_damaged_or_missing_checkpoint_is_skipped(tmp_path, whole, capsys, damage):
     expected, rows, _ = whole()
     whole.copy(tmp_path)
     last = tmp_path / "checkpoint" / "epoch-0003.weights.h5"

@@ -185,7 +185,7 @@ def test_a_repacked_file_is_the_same(files, tmp_path):
 
 @pytest.mark.parametrize("number", range(6))
 def test_values_that_cannot_be_are_refused_under_fitting_checksums_too(files, tmp_path, number):
-    """What the weights, the vocabulary and the sizes say must agree, whatever the checksums say."""
+    """Weights, vocabulary and sizes must agree, whatever the checksums say."""
     changes = [
         ("num_layers", -1, "num_layers must be an integer of at least 1"),
         ("d_model", 2**40, "its weights are fewer than its configuration needs"),

@@ -1,4 +1,4 @@
-"""A report on data beside their scores: unknown text, leaks between splits, new labels."""
+"""A report on data with their scores: unknown text, leaks between splits, new labels."""
 
 import importlib
 import pathlib
@@ -72,7 +72,7 @@ def test_the_numbers_are_those_counted_by_hand(report, seed, capsys):
         assert beside in printed
 
 
-def test_nothing_stands_beside_a_score_of_clean_data(report):
+def test_a_score_of_clean_data_has_no_remark(report):
     train, valid = labeled(("x", "a"), ("y", "b")), labeled(("z", "a"))
     made = report(data.Splits(train, valid, None), none_unknown, ["a", "b"])
     assert made.beside("validation") == ""

@@ -73,7 +73,7 @@ def test_an_empty_value_is_that_of_an_unset_variable(parsed, option, resume):
         parsed(option, "", *resume)
 
 
-def test_the_data_is_no_file_of_the_run_that_is_overwritten(tmp_path):
+def test_the_data_is_not_a_file_of_the_run_that_is_overwritten(tmp_path):
     Run(tmp_path).begin({}, ["data"])
     (tmp_path / "sample.txt").write_text("a text")
     with pytest.raises(ValueError, match="An input must not be a file of the run"):

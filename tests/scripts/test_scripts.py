@@ -180,7 +180,7 @@ def test_a_run_with_all_that_helps_on_small_data(regularized):
 
 @pytest.fixture(scope="module")
 def diversified(pairs, tmp_path_factory):
-    """A run that learns from two teachers, too; nobody killed it."""
+    """A run that also learns from two teachers; nobody killed it."""
     output = tmp_path_factory.mktemp("diversified") / "whole"
     few = ["--diversify", "1", "--seed", "3"]
     return output, run([*TRAIN, *options(pairs, output, epochs="2"), *few]).stdout

@@ -18,11 +18,11 @@ from keras_transformer.tasks.saved_files import FORMAT_VERSION
 FOLDER = pathlib.Path(__file__).parents[1] / "saved_by_0.1.0"
 EXPECTED = json.loads((FOLDER / "answers.json").read_text("utf-8"))
 TEXTS = EXPECTED["texts"]
-# 0.1.0 scored them as they are. Now they are brought into the form of the training data, and the
+# 0.1.0 scored them unchanged. Now they are brought into the form of the training data, and the
 # scores of "translator", which lowercases, are those that the code before gave in lower case.
 TRANSLATIONS = ["A DOG.", "THE CAT BARKS", "", "IT", "DOG SEES"]
 
-# Their kind of task has another file, whose copy answers, too.
+# Their kind of task has another file, whose copy also answers.
 SIBLINGS = {"translator", "text_generator"}
 QUICK = "translator_two_vocabularies"
 

@@ -226,7 +226,7 @@ def test_attention_weights_are_those_of_equation_1(translator, dates, randomize,
     source, target = tokenizer.encode(pair)
     expected = cross_attention(weights_of(model), [*source, kt.END], [kt.START, *target])
     np.testing.assert_allclose(weights[0], expected, atol=1e-5)
-    assert weights.std() > 0.01  # not all alike
+    assert weights.std() > 0.01  # not all equal
 
 
 def cross_attention(model, source_ids, target_ids):
@@ -388,7 +388,7 @@ def test_every_saved_task_answers_the_same_on_the_other_backends(
 
 
 def without_digits(answers):
-    """What JSON makes of answers, without their probabilities, which differ in the last digit."""
+    """Answers as JSON has them, without their probabilities, which differ in the last digit."""
     if isinstance(answers, float):
         return None
     return answers if isinstance(answers, str) else [without_digits(each) for each in answers]

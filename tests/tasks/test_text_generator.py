@@ -147,7 +147,7 @@ def test_the_score_of_one_window_is_the_sum_of_the_log_probabilities(with_ends):
         assert score.nats == pytest.approx(nats, rel=1e-4)
         assert (score.tokens, score.characters) == (len(text) + 1, len(text))
         assert score.perplexity == pytest.approx(np.exp(nats / (len(text) + 1)), rel=1e-3)
-        assert score.unknown == (text == TEXT)  # it lacks the i, which costs its code point, too
+        assert score.unknown == (text == TEXT)  # it lacks the i, which also costs its code point
         bits = nats / np.log(2) + score.unknown * np.log2(0x110000 - 2048)
         assert score.bits_per_character == pytest.approx(bits / len(text), rel=1e-4)
     assert with_ends.score([]) == []

@@ -59,7 +59,7 @@ def test_generators_of_sentences_and_of_words_are_read_once_as_lists(tagger, cla
     assert filler.fill(iter(MASKED)) == filler.fill(MASKED)
 
 
-def test_text_and_lists_of_words_are_tagged_alike(tagger):
+def test_text_and_lists_of_words_get_the_same_tags(tagger):
     assert tagger.tag(TEXTS) == tagger.tag(SENTENCES)
     mixed = [TEXTS[0], SENTENCES[1], TEXTS[2]]
     assert tagger.tag(mixed) == tagger.tag(SENTENCES[:3])
@@ -83,7 +83,7 @@ def test_a_mask_is_filled_with_the_most_probable_words(filler):
         before, after = text.split("[MASK]")
         words = [*kt.split_words(before), "[MASK]", *kt.split_words(after)]
         logits = logits_of(filler, words)[words.index("[MASK]")]
-        p = oracle.softmax(logits[1:])[2:]  # of all but padding; unknown and masked are no words
+        p = oracle.softmax(logits[1:])[2:]  # of all but padding; unknown and masked are not words
         best = np.argsort(-p)[:3]
         assert [label for label, _ in answer] == [filler.vocabulary.words[n] for n in best]
         np.testing.assert_allclose([each.probability for each in answer], p[best], atol=1e-5)

@@ -61,7 +61,7 @@ def test_an_id_outside_the_vocabulary_is_named(tokenizer, read):
             getattr(tokenizer, read)([ids] if read == "decode" else ids)
 
 
-def test_what_is_no_text_is_refused(tokenizer):
+def test_what_is_not_text_is_refused(tokenizer):
     with pytest.raises(ValueError, match=r"Put the text in a list: \[text\]"):
         tokenizer.encode("the")
     with pytest.raises(ValueError, match="item 1 is of type int"):
@@ -157,7 +157,7 @@ def test_a_description_of_anything_else_is_refused(tokenizer, change, message):
         ByteLevelTokenizer(content)
 
 
-def test_what_is_no_json_is_refused():
+def test_what_is_not_json_is_refused():
     for content in (b"", b"\xff", b"[" * 100_000, b"{"):
         with pytest.raises(ValueError, match="Expected a JSON object"):
             ByteLevelTokenizer(content)

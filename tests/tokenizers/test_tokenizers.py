@@ -161,7 +161,7 @@ def test_too_small_a_vocabulary_names_the_smallest(model_type, smallest):
 
 
 @pytest.mark.parametrize("size", [100.0, "100"])
-def test_a_vocabulary_size_that_is_no_integer_is_an_error(size):
+def test_a_vocabulary_size_that_is_not_an_integer_is_an_error(size):
     with pytest.raises(ValueError, match=f"must be an integer .*received vocabulary_size={size!r}"):
         train_tokenizer(["abc"], size)
 
@@ -472,7 +472,7 @@ def test_the_first_id_out_of_range_is_named_with_its_place(rows, size, plain, me
         check_ids("ids", rows, size, plain)
 
 
-def test_ids_of_the_vocabulary_are_no_error():
+def test_ids_of_the_vocabulary_are_accepted():
     for rows in ([], [[]], [[0, 8], []], np.zeros((2, 3), int)):
         check_ids("ids", rows, 9)
     check_ids("ids", [[UNKNOWN, 4]], 9, plain=True)

@@ -83,7 +83,7 @@ UNSEEN = "\u00ad\u200b\u200e\u2066\ufeff"
 
 @functools.cache
 def letters_and_marks(script):
-    """Two lists; the second has zero-width joiners, too, where letters are joined."""
+    """Two lists; the second also has zero-width joiners where letters are joined."""
     first, last = (WITH_BLANKS | WITHOUT_BLANKS)[script]
     characters = [chr(point) for point in range(first, last + 1)]
     letters = [one for one in characters if unicodedata.category(one)[0] == "L"]

@@ -75,7 +75,7 @@ def test_weights_that_no_checkpoint_wrote_are_not_removed(batches, tmp_path):
 
 
 @pytest.mark.parametrize("content", ["city,people\nRome,3\n", "notes", "# a\n\n"])
-def test_a_file_that_is_no_log_is_refused(tmp_path, content):
+def test_a_file_that_is_not_a_log_is_refused(tmp_path, content):
     path = tmp_path / "history.csv"
     path.write_text(content, "utf-8")
     with pytest.raises(ValueError, match="history.csv must be a log of epochs"):
@@ -218,7 +218,7 @@ def test_rows_of_a_killed_epoch_are_dropped_and_the_others_are_known(tmp_path):
 
 
 @pytest.mark.parametrize("content", ["", "\n", "0,3.0\n"], ids=["empty", "blank", "headless"])
-def test_a_log_without_a_header_is_none(tmp_path, content):
+def test_a_log_without_a_header_is_not_a_log(tmp_path, content):
     # An empty file is what keras.callbacks.CSVLogger leaves of a run killed in its first epoch.
     path = tmp_path / "history.csv"
     path.write_text(content, "utf-8")

@@ -37,7 +37,7 @@ def compiled(model, smoothing=0.1):
 
 
 def trained(model, inputs):
-    """What two updates and an evaluation log."""
+    """The logs of two updates and an evaluation."""
     rows = len(next(iter(inputs.values())))
     labels, weights = LABELS[:rows], SENTENCE_WEIGHTS[:rows]
     logs = [model.train_on_batch(inputs, labels, weights, return_dict=True) for _ in range(2)]
@@ -77,7 +77,7 @@ def test_no_more_than_a_piece_is_computed_at_a_time_and_that_twice(monkeypatch):
     monkeypatch.setattr(model, "logits", recorded, raising=True)
     pieces.train_on_batch(inputs, LABELS)
     if backend.name() == "torch":
-        shapes.clear()  # Keras has built the metrics, too
+        shapes.clear()  # Keras has also built the metrics
         pieces.train_on_batch(inputs, LABELS)
     assert set(shapes) == {(1, 4)}
     if backend.name() == "torch":  # elsewhere they are traced

@@ -154,7 +154,7 @@ def by_hand(model, inputs, labels, steps):
 
 
 def by_keras(model, inputs, labels, steps):
-    """Those of Keras's own step, which `fit` takes, too."""
+    """Those of Keras's own step, which `fit` also takes."""
     losses = []
     for step in range(steps):
         if step == steps - 2:

@@ -1,4 +1,4 @@
-"""A trained model is trained further: in part, by updates of low rank, with old data mixed in."""
+"""A trained model is trained further: in part, by low-rank updates, with old data mixed in."""
 
 import keras
 import numpy as np

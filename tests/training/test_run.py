@@ -46,7 +46,7 @@ def started(folder, **kwargs):
 
 
 def fit(run, model, epochs, callbacks=(), **kwargs):
-    """What a training script does."""
+    """Trains as a script does."""
     of_run = run.callbacks(Rows(), **kwargs)
     for span in run.restore(model, epochs):
         model.fit(
@@ -199,7 +199,7 @@ def test_files_that_no_run_wrote_are_kept_and_named(tmp_path, name):
 
 
 @pytest.mark.parametrize("content", ["[]", "{}", "{", "[" * 10**5, '{"editor.fontSize": 12}'])
-def test_settings_of_another_program_are_no_run(tmp_path, content):
+def test_settings_of_another_program_are_not_a_run(tmp_path, content):
     (tmp_path / "settings.json").write_text(content)
     with pytest.raises(ValueError, match="expected the settings of a run"):
         Run(tmp_path, resume=True)
@@ -226,7 +226,7 @@ def test_a_lock_that_names_its_process_is_the_runs(tmp_path):
     assert Run(tmp_path, resume=True).settings["arguments"] == ARGUMENTS
 
 
-def test_a_run_begins_in_an_empty_folder_and_beside_files_of_others(tmp_path):
+def test_a_run_begins_in_an_empty_folder_and_next_to_files_of_others(tmp_path):
     started(tmp_path)
     written(tmp_path / "mine", OF_OTHERS)
     started(tmp_path / "mine")
@@ -345,7 +345,7 @@ def test_epochs_beyond_9999_are_found_in_order(tmp_path):
     assert len(checkpoint_paths(tmp_path / "checkpoint")) == 3
 
 
-def test_a_loss_that_is_no_number_names_a_checkpoint_only_if_there_is_one(tmp_path):
+def test_a_loss_that_is_not_a_number_names_a_checkpoint_only_if_there_is_one(tmp_path):
     class Diverge(keras.callbacks.Callback):
         def on_train_begin(self, logs=None):
             self.model.optimizer.learning_rate = float("inf")

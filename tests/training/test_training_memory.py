@@ -1,4 +1,4 @@
-"""What a training step needs: parameters and bytes by formula, blocks that are computed again."""
+"""Needs of a training step: parameters and bytes by formula, blocks that are computed again."""
 
 import contextlib
 import importlib

@@ -175,7 +175,7 @@ def test_smoothing_outside_0_to_1_is_an_error(smoothing):
         TokenCrossEntropy(smoothing)
 
 
-def test_a_reduction_is_no_argument_because_the_loss_is_always_per_token():
+def test_a_reduction_is_not_an_argument_because_the_loss_is_always_per_token():
     with pytest.raises(TypeError, match="reduction"):
         TokenCrossEntropy(reduction="sum")
 
