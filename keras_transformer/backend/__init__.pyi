@@ -9,19 +9,17 @@ from .compilation import (
 from .gradients import (
     one_by_one,
     rematerialize,
-    with_gradient,
 )
 from .kernels import (
     Linear,
+    cross_entropy,
     fused_attention,
-    fuses,
     has_fused_attention,
     known_int,
     num_rows,
     portable,
     prefers_blockwise_top_k,
     slot_indices,
-    subtract_at,
     write_slots,
 )
 from .platform import (
@@ -46,9 +44,9 @@ from .recording import (
 
 __all__ = [
     "Linear",
+    "cross_entropy",
     "dropout_state",
     "fused_attention",
-    "fuses",
     "has_fused_attention",
     "jit",
     "keep_freed_memory",
@@ -72,10 +70,8 @@ __all__ = [
     "set_num_threads",
     "slot_indices",
     "split_rows",
-    "subtract_at",
     "to_arguments",
     "to_tensors",
     "trace",
-    "with_gradient",
     "write_slots",
 ]

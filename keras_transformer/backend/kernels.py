@@ -9,6 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from .gradients import with_gradient
 from .platform import name, on_accelerator
 
 _portable = contextvars.ContextVar("portable", default=False)
@@ -93,11 +94,6 @@ def fused_attention(query, key, value, attention_mask=None, is_causal=False):
     return ops.transpose(ops.where(may_attend, output, 0.0), (0, 2, 1, 3))
 
 
-def fuses() -> bool:
-    """Whether elementwise operations are cheaper done again than their result kept: on JAX."""
-    return name() == "jax"
-
-
 def known_int(x) -> int | None:
     """An int scalar as a Python int; None where it is traced, or a tensor of PyTorch."""
     if isinstance(x, (int, np.integer, np.ndarray)):
@@ -150,6 +146,65 @@ def write_slots(cache, new, slots, axis: int):
     start = [0] * len(cache.shape)
     start[axis] = slots
     return ops.slice_update(cache, start, new)
+
+
+def cross_entropy(labels: Any, logits: Any, label_smoothing: float = 0.0) -> Any:
+    """The loss of `losses.token_cross_entropy`, with its gradient spelled out: p - q.
+
+    Writing an array as large as the logits costs more than any sum over it, so there are only two:
+    p and the gradient. Neither log p nor a one-hot matrix is built.
+
+    Args:
+        labels: int, (batch, length), or (batch,) of a classifier.
+        logits: float, (..., vocabulary size), one axis more than `labels`.
+        label_smoothing: float in [0, 1).
+
+    Returns:
+        float32, the shape of `labels`, nats.
+    """
+    on_label, on_each = 1 - label_smoothing, label_smoothing / logits.shape[-1]  # q in two parts
+    shape = ops.shape(labels)
+    labels = ops.reshape(labels, (-1, 1))
+
+    def nats(logits, labels):
+        largest = ops.max(logits, axis=-1, keepdims=True)
+        from_largest, kept = _nats_of_largest(logits, largest)
+        from_label = largest - ops.take_along_axis(logits, labels, axis=-1)
+        result = from_largest + on_label * from_label
+        if label_smoothing:
+            from_each = logits.shape[-1] * largest - ops.sum(logits, axis=-1, keepdims=True)
+            result = result + on_each * from_each
+        return result, (labels, *kept)
+
+    def gradient(upstream, labels, *kept):
+        p_minus_q = _probabilities(*kept) - on_each  # new: PyTorch changes it in place below
+        p_minus_q *= upstream
+        return subtract_at(p_minus_q, labels, on_label * upstream)
+
+    logits = ops.reshape(ops.cast(logits, "float32"), (-1, logits.shape[-1]))
+    return ops.reshape(with_gradient(nats, gradient)(logits, labels), shape)
+
+
+def _nats_of_largest(logits, largest):
+    """-log p of the largest logit, and what `_probabilities` needs for p.
+
+    A compiler that fuses operations computes p again for the gradient, and never writes it.
+    """
+    if fuses():
+        nats = ops.log(ops.sum(ops.exp(logits - largest), axis=-1, keepdims=True))
+        return nats, (logits, largest + nats)
+    p = ops.softmax(logits, axis=-1)
+    return -ops.log(ops.max(p, axis=-1, keepdims=True)), (p,)
+
+
+def _probabilities(p_or_logits, log_of_sum=None):
+    """p = softmax(logits), or exp(logits - log sum exp(logits))."""
+    return p_or_logits if log_of_sum is None else ops.exp(p_or_logits - log_of_sum)
+
+
+def fuses() -> bool:
+    """Whether elementwise operations are cheaper done again than their result kept: on JAX."""
+    return name() == "jax"
 
 
 def subtract_at(x, columns, values):

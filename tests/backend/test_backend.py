@@ -214,7 +214,7 @@ def test_one_value_per_row_is_subtracted_at_its_column(numpy, monkeypatch, fuses
     x = ops.convert_to_tensor(np.array([[1, 2, 3], [4, 5, 6]], "float32"))
     columns = ops.convert_to_tensor(np.array([[2], [0]], "int32"))
     values = ops.convert_to_tensor(np.array([[0.5], [8]], "float32"))
-    result = numpy(backend.subtract_at(x, columns, values))
+    result = numpy(kernels.subtract_at(x, columns, values))
     np.testing.assert_array_equal(result, [[1, 2, 2.5], [-4, 5, 6]])
 
 

@@ -1,5 +1,3 @@
-"""Loss, metrics, schedule and optimizer."""
-
 import os
 import pathlib
 import subprocess
@@ -12,9 +10,9 @@ from keras import ops
 
 import oracle
 from keras_transformer import backend
+from keras_transformer.backend import kernels
 from keras_transformer.losses import TokenCrossEntropy, token_cross_entropy
 from keras_transformer.metrics import Perplexity, TokenAccuracy
-from keras_transformer.training import WarmupSchedule, paper_optimizer
 
 V = 7
 LABELS = np.array([[4, 6, 3, 0, 0], [5, 3, 0, 0, 0], [1, 2, 4, 5, 3]], "int32")
@@ -31,9 +29,6 @@ def dense_nats(logits, labels, smoothing=0.0):
     q = (1 - smoothing) * np.eye(V)[labels] + smoothing / V
     p = oracle.softmax(logits.astype("float64"))
     return -(q * np.log(p)).sum(axis=-1)
-
-
-# Loss
 
 
 def test_smoothed_cross_entropy_by_hand(numpy):
@@ -53,10 +48,50 @@ def test_nats_of_every_token_equal_the_dense_formula(numpy, logits, smoothing):
 
 
 @pytest.mark.parametrize("above", [0, 1e4])
-def test_a_label_of_probability_0_in_float32_costs_its_distance(numpy, above):
+@pytest.mark.parametrize("nats_of", [token_cross_entropy, backend.cross_entropy])
+def test_a_label_of_probability_0_in_float32_costs_its_distance(numpy, nats_of, above):
     logits = np.array([[[200.0, 0, 200], [0, 200, 0]]], "float32") + above
-    nats = numpy(token_cross_entropy(np.array([[1, 1]]), logits))
+    nats = numpy(nats_of(np.array([[1, 1]]), logits))
     np.testing.assert_allclose(nats, [[200 + np.log(2), 0]], rtol=1e-7, atol=0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_loss_of_training_has_the_values_and_gradients_of_the_formula(
+    numpy, normal, gradients, logits, smoothing, dtype, monkeypatch
+):
+    weights = normal(*LABELS.shape, seed=1)  # a gradient of its own per token
+    low = numpy(ops.cast(logits, dtype)).astype("float64")
+    q = (1 - smoothing) * np.eye(V)[LABELS] + smoothing / V
+    by_logits = weights[..., None] * (oracle.softmax(low) - q)
+    rounded = {"float32": 0, "float16": 2**-11, "bfloat16": 2**-8}[dtype]
+    for nats_of, fuses in (
+        (token_cross_entropy, False),
+        (backend.cross_entropy, False),
+        (backend.cross_entropy, True),
+    ):
+        monkeypatch.setattr(kernels, "fuses", lambda fuses=fuses: fuses)
+        nats = nats_of(LABELS, ops.cast(logits, dtype), smoothing)
+        assert keras.backend.standardize_dtype(nats.dtype) == "float32"
+        expected = dense_nats(low, LABELS, smoothing)
+        np.testing.assert_allclose(numpy(nats), expected, rtol=1e-6, atol=2e-6)
+
+        def weighted(x, nats_of=nats_of):
+            return ops.sum(ops.multiply(nats_of(LABELS, ops.cast(x, dtype), smoothing), weights))
+
+        (gradient,) = gradients(weighted, logits)
+        np.testing.assert_allclose(gradient, by_logits, rtol=rounded, atol=2e-6)
+
+
+@SMOOTHING
+def test_training_and_the_perplexity_compute_the_loss_that_keeps_half_of_the_memory(
+    logits, smoothing, monkeypatch
+):
+    given = []
+    monkeypatch.setattr(backend, "cross_entropy", lambda *args: given.append(args) or ops.zeros(3))
+    TokenCrossEntropy(smoothing).call(LABELS, logits)
+    Perplexity().values(LABELS, logits)
+    assert [args[2:] for args in given] == [(smoothing,), ()]
 
 
 @SMOOTHING
@@ -90,7 +125,7 @@ def test_more_padding_changes_no_loss(numpy, normal, logits, smoothing):
 def test_the_gradient_is_p_minus_q_per_token_and_exactly_zero_at_padding(
     gradients, logits, smoothing, computed_twice, monkeypatch
 ):
-    monkeypatch.setattr(backend, "fuses", lambda: computed_twice)
+    monkeypatch.setattr(kernels, "fuses", lambda: computed_twice)
     loss = TokenCrossEntropy(smoothing)
     (gradient,) = gradients(lambda logits: loss(LABELS, logits), logits)
     q = (1 - smoothing) * np.eye(V)[LABELS] + smoothing / V
@@ -243,199 +278,9 @@ for scope in (tf.device("CPU:0"), both.scope()):
 @pytest.mark.slow
 @pytest.mark.skipif(backend.name() != "tensorflow", reason="a strategy of TensorFlow")
 def test_two_devices_report_the_loss_and_reach_the_weights_of_one():
-    environment = {**os.environ, "PYTHONPATH": str(pathlib.Path(__file__).parents[2])}
+    environment = {**os.environ, "PYTHONPATH": str(pathlib.Path(__file__).parents[1])}
     command = [sys.executable, "-c", ONE_STEP]
     result = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert result.returncode == 0, result.stderr
     one, two = ([float(x) for x in line.split()] for line in result.stdout.splitlines())
     assert two == pytest.approx(one, rel=1e-5) and one[0] != one[1]
-
-
-# Metrics
-
-
-def updated(metric, *updates):
-    for update in updates:
-        metric.update_state(*update)
-    return metric.result()
-
-
-def test_accuracy_by_hand(numpy):
-    # Argmax 1, 2, 0 | 2, 1, 2; labels 1, 1, pad | 2, 1, pad: three hits of four real tokens.
-    logits = np.eye(3, dtype="float32")[[[1, 2, 0], [2, 1, 2]]]
-    labels = np.array([[1, 1, 0], [2, 1, 0]])
-    assert numpy(updated(TokenAccuracy(), (labels, logits))) == 3 / 4
-
-
-def test_a_tie_for_the_largest_logit_is_a_miss_and_so_is_nan(numpy):
-    # Labels 1 and 2 share the largest with another; label 1 falls short; then NaNs; then a hit.
-    rows = [[0, 5, 5], [7, 0, 7], [1, 0, 0], [np.nan, 1, 0], [0, np.nan, 0], [0, 2, 1]]
-    labels = np.array([[1, 2, 1, 1, 1, 1]])
-    accuracy = updated(TokenAccuracy(), (labels, np.array([rows], "float32")))
-    assert numpy(accuracy) == pytest.approx(1 / 6)
-
-
-@pytest.mark.parametrize("size", [3, 5000])
-def test_constant_logits_score_0(numpy, size):
-    logits = np.full((2, 3, size), 0.5, "float32")
-    assert numpy(updated(TokenAccuracy(), (np.array([[1, 2, 0], [2, 1, 1]]), logits))) == 0
-
-
-def test_accuracy_in_a_large_vocabulary_is_that_of_argmax(numpy, normal):
-    logits = normal(4, 5, 3000)
-    labels = logits.argmax(-1)
-    labels[1] = labels[0]
-    hits = (labels == logits.argmax(-1))[labels > 0]
-    assert 0 < hits.mean() < 1
-    assert numpy(updated(TokenAccuracy(), (labels, logits))) == pytest.approx(hits.mean())
-
-
-def test_perplexity_by_hand(numpy):
-    # Probabilities 1/4, 1/4 and 1/2: the geometric mean of 4, 4 and 2.
-    logits = np.log(np.array([[[2, 1, 1], [2, 1, 1]], [[1, 2, 1], [9, 1, 1]]], "float32"))
-    perplexity = numpy(updated(Perplexity(), (np.array([[1, 2], [1, 0]]), logits)))
-    assert perplexity == pytest.approx((4 * 4 * 2) ** (1 / 3), rel=1e-6)
-
-
-def test_perplexity_is_of_all_tokens_and_not_a_mean_of_batches(numpy, logits):
-    # The first batch is cut to its longest sentence, so that the two differ in length too.
-    short, long = (LABELS[:2, :3], logits[:2, :3]), (LABELS[2:], logits[2:])
-    nats, real = dense_nats(logits, LABELS), LABELS > 0
-    expected = np.exp(nats[real].mean())
-    of_batches = [np.exp(nats[rows][real[rows]].mean()) for rows in (slice(0, 2), slice(2, 3))]
-    assert abs(np.mean(of_batches) - expected) > 0.1
-    assert numpy(updated(Perplexity(), short, long)) == pytest.approx(expected, rel=1e-5)
-
-
-def test_a_uniform_guess_has_the_perplexity_of_the_vocabulary(numpy):
-    perplexity = numpy(updated(Perplexity(), (LABELS, np.zeros((*LABELS.shape, V), "float32"))))
-    assert perplexity == pytest.approx(V, rel=1e-6)
-
-
-def test_accuracy_is_of_all_tokens_whatever_the_length_of_their_batch(numpy):
-    # One hit of one token in a batch of 4 places, none of one in a batch of 1.
-    hit = np.eye(3, dtype="float32")[[[1, 0, 0, 0]]], np.array([[1, 0, 0, 0]])
-    miss = np.eye(3, dtype="float32")[[[2]]], np.array([[1]])
-    accuracy = updated(TokenAccuracy(), hit[::-1], miss[::-1])
-    assert numpy(accuracy) == 1 / 2
-
-
-@pytest.mark.parametrize("metric", [TokenAccuracy, Perplexity])
-def test_more_padding_changes_no_metric(numpy, normal, logits, metric):
-    longer = np.concatenate([logits, normal(3, 4, V, seed=1)], axis=1)
-    padded = np.pad(LABELS, [(0, 0), (0, 4)])
-    expected = numpy(updated(metric(), (LABELS, logits)))
-    assert numpy(updated(metric(), (padded, longer))) == pytest.approx(expected, rel=1e-6)
-
-
-@pytest.mark.parametrize("metric", [TokenAccuracy, Perplexity])
-def test_a_sentence_of_weight_0_counts_in_no_metric(numpy, logits, metric):
-    weighted = numpy(updated(metric(), (LABELS, logits, np.array([0.0, 1.0, 1.0]))))
-    expected = numpy(updated(metric(), (LABELS[1:], logits[1:])))
-    assert weighted == pytest.approx(expected, rel=1e-6)
-
-
-@pytest.mark.parametrize("metric", [TokenAccuracy, Perplexity])
-def test_a_metric_of_no_token_is_not_a_number(numpy, logits, metric):
-    assert np.isnan(numpy(updated(metric(), (np.zeros_like(LABELS), logits))))
-
-
-@pytest.mark.parametrize("metric", [TokenAccuracy, Perplexity])
-def test_a_reset_metric_has_forgotten(numpy, logits, metric):
-    metric = metric()
-    updated(metric, (LABELS[:1], logits[:1]))
-    metric.reset_state()
-    expected = numpy(updated(type(metric)(), (LABELS[1:], logits[1:])))
-    assert numpy(updated(metric, (LABELS[1:], logits[1:]))) == pytest.approx(expected, rel=1e-6)
-
-
-class TwoBatches(keras.utils.PyDataset):
-    """Two sentences of 5 places, then one of 7: unlike in size, length and share of padding."""
-
-    ids = (
-        np.array([[4, 6, 3, 0, 0], [5, 3, 0, 0, 0]], "int32"),
-        np.array([[1, 2, 4, 5, 6, 3, 0]], "int32"),
-    )
-
-    def __len__(self):
-        return 2
-
-    def __getitem__(self, index):
-        labels = self.ids[index]
-        return (labels + 1) % V, labels
-
-
-def test_evaluate_reports_totals_over_batches_with_different_padding(numpy):
-    # A bigram model: one embedding is all its logits, so that every number is seen by hand.
-    model = keras.Sequential([keras.Input((None,), dtype="int32"), keras.layers.Embedding(V, V)])
-    table = np.random.default_rng(0).normal(size=(V, V)).astype("float32")
-    model.set_weights([table])
-    model.compile(loss=TokenCrossEntropy(0.1), metrics=[TokenAccuracy(), Perplexity()])
-    report = model.evaluate(TwoBatches(), return_dict=True, verbose=0)
-
-    batches = [(table[(labels + 1) % V], labels) for labels in TwoBatches.ids]
-    nats = np.concatenate([dense_nats(z, labels)[labels > 0] for z, labels in batches])
-    hits = np.concatenate([(z.argmax(-1) == labels)[labels > 0] for z, labels in batches])
-    losses = [oracle.label_smoothed_cross_entropy(z, labels, 0.1) for z, labels in batches]
-    assert len(nats) == 5 + 6
-    assert report["perplexity"] == pytest.approx(np.exp(nats.mean()), rel=1e-5)
-    assert report["token_accuracy"] == pytest.approx(hits.mean(), rel=1e-6)
-    # Keras averages the loss over batches by their number of sentences, 2 and 1.
-    assert report["loss"] == pytest.approx((2 * losses[0] + 1 * losses[1]) / 3, rel=1e-5)
-
-
-# Schedule and optimizer
-
-
-def equation_3(step, d_model, warmup_steps):
-    return d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)
-
-
-def test_the_schedule_is_equation_3_with_the_first_step_number_1(numpy):
-    schedule = WarmupSchedule(d_model=512, warmup_steps=4000)
-    for done in (0, 1, 2, 1999, 3998, 3999, 4000, 100_000):
-        expected = equation_3(done + 1, 512, 4000)
-        assert numpy(schedule(done)) == pytest.approx(expected, rel=1e-5)
-        assert expected == pytest.approx(oracle.learning_rate(done + 1, 512, 4000))
-
-
-def test_the_schedule_climbs_in_a_line_to_warmup_and_falls_as_the_root(numpy):
-    schedule = WarmupSchedule(d_model=64, warmup_steps=100)
-    peak = 1 / np.sqrt(64 * 100)
-    rates = [numpy(schedule(step - 1)) for step in (1, 50, 99, 100, 101, 400)]
-    expected = np.array([1 / 100, 1 / 2, 99 / 100, 1, np.sqrt(100 / 101), 1 / 2]) * peak
-    np.testing.assert_allclose(rates, expected, rtol=1e-5)
-    assert np.argmax(rates) == 3
-
-
-def test_the_schedule_takes_what_an_optimizer_counts_with(numpy):
-    schedule = WarmupSchedule(8, 10)
-    counter = keras.Variable(0, dtype="int32", trainable=False)
-    first = equation_3(1, 8, 10)
-    for step in (0, 0.0, np.int64(0), counter, keras.ops.convert_to_tensor(0)):
-        assert numpy(schedule(step)) == pytest.approx(first, rel=1e-5)
-    optimizer = paper_optimizer(schedule)
-    optimizer.build([keras.Variable(np.ones(2, "float32"))])
-    assert numpy(optimizer.learning_rate) == pytest.approx(first, rel=1e-5)
-
-
-def test_scale_multiplies_the_schedule_and_a_peak_names_it(numpy):
-    scaled = WarmupSchedule(8, 10, scale=3.0)
-    assert numpy(scaled(5)) == pytest.approx(3 * equation_3(6, 8, 10), rel=1e-5)
-    named = WarmupSchedule.with_peak(0.25, 10)
-    assert numpy(named(9)) == pytest.approx(0.25, rel=1e-5)
-    assert numpy(named(39)) == pytest.approx(0.25 * np.sqrt(10 / 40), rel=1e-5)
-
-
-@pytest.mark.parametrize("warmup_steps", [0, -5])
-def test_warmup_below_one_step_is_an_error(warmup_steps):
-    with pytest.raises(ValueError, match=f"at least 1; received .*{warmup_steps}"):
-        WarmupSchedule(8, warmup_steps)
-
-
-def test_the_optimizer_is_adam_as_in_section_5_3():
-    optimizer = paper_optimizer(0.5, clipnorm=1.0)
-    assert isinstance(optimizer, keras.optimizers.Adam)
-    config = optimizer.get_config()
-    assert (config["beta_1"], config["beta_2"], config["epsilon"]) == (0.9, 0.98, 1e-9)
-    assert config["learning_rate"] == pytest.approx(0.5) and config["clipnorm"] == 1.0
