@@ -6,7 +6,6 @@ import keras
 from keras import ops
 
 from . import backend
-from .backend import distribution
 from .checks import check_rates
 from .ids import PADDING
 
@@ -76,7 +75,7 @@ class TokenLoss(keras.losses.Loss):
     def __call__(self, y_true, y_pred, sample_weight=None):
         weights = token_weights(ops.convert_to_tensor(y_true, "int32"), sample_weight)
         loss = super().__call__(y_true, y_pred, sample_weight=weights)
-        return distribution.whole_batch(loss, weights)
+        return backend.global_mean(loss, weights)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

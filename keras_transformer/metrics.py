@@ -6,7 +6,6 @@ import keras
 from keras import ops
 
 from . import backend
-from .backend import distribution
 from .losses import token_weights
 
 
@@ -30,7 +29,7 @@ class TokenMean(keras.metrics.Mean):
         """As `update_state`, of `values` that have been computed."""
         weights = token_weights(labels, sample_weight)
         # Flat: of values with a second axis, keras.metrics.Mean averages the weights over it.
-        super().update_state(*distribution.gathered(ops.ravel(values), ops.ravel(weights)))
+        super().update_state(*backend.gather_tokens(ops.ravel(values), ops.ravel(weights)))
 
     def result(self):
         return ops.where(self.count > 0, super().result(), float("nan"))

@@ -187,6 +187,21 @@ def test_no_module_imports_one_that_comes_later_in_contributing():
     assert seen == set(order)
 
 
+ALONE = {
+    "backend": {"atomic", "checks"},
+    "layers": {"backend", "checks", "ids"},
+    "models": {"backend", "checks", "layers"},
+    "generation": {"backend", "checks", "ids", "layers", "losses"},
+}
+
+
+@pytest.mark.parametrize("folder", ALONE)
+def test_a_folder_of_the_papers_parts_imports_few_others(folder):
+    paths = sorted((PACKAGE / folder).glob("*.py"))
+    others = {name for path in paths for name in imported_by(path)} - {folder}
+    assert others <= ALONE[folder]
+
+
 def test_type_checkers_see_that_the_package_is_typed():
     assert (pathlib.Path(kt.__file__).parent / "py.typed").exists()
     assert "py.typed" in PROJECT["tool"]["setuptools"]["package-data"]["keras_transformer"]

@@ -1,4 +1,6 @@
 from .compilation import (
+    FunctionalModel,
+    Programs,
     jit,
     keep_programs,
     prefers_jit,
@@ -6,6 +8,7 @@ from .compilation import (
     to_arguments,
     to_tensors,
 )
+from .distribution import gather_tokens, global_mean
 from .gradients import (
     one_by_one,
     rematerialize,
@@ -43,10 +46,14 @@ from .recording import (
 )
 
 __all__ = [
+    "FunctionalModel",
     "Linear",
+    "Programs",
     "cross_entropy",
     "dropout_state",
     "fused_attention",
+    "gather_tokens",
+    "global_mean",
     "has_fused_attention",
     "jit",
     "keep_freed_memory",

@@ -2,6 +2,7 @@
 
 import functools
 import os
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,22 @@ from keras import ops
 
 from ..atomic import named
 from .platform import name, on_accelerator
+
+_lock = threading.Lock()  # of the programs of all models
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class FunctionalModel(keras.Model):
+    """A functional keras.Model whose first training step TensorFlow traces once instead of twice.
+
+    An optimizer that is built within that step would have it traced again; so do metrics that are
+    made in it, as for several outputs.
+    """
+
+    def make_train_function(self, force=False):
+        if self.optimizer is not None and not self.optimizer.built:
+            self.optimizer.build(self.trainable_variables)
+        return super().make_train_function(force)
 
 
 def prefers_jit() -> bool:
@@ -59,6 +76,33 @@ def jit(function: Callable, model: keras.Model, *static: str) -> Callable:
     import torch
 
     return torch.inference_mode()(function)
+
+
+class Programs:
+    """Compiled programs of a model, for any number of threads.
+
+    They are compiled again after LoRA or quantization, which give layers other weights.
+
+    Args:
+        model: keras.Model; the layers of another object cannot change in this way.
+    """
+
+    def __init__(self, model: Any):
+        self.model = model
+        layers = model._flatten_layers() if isinstance(model, keras.Model) else ()
+        self._layers = [layer for layer in layers if hasattr(layer, "lora_enabled")]
+        self._programs: dict = {}
+        self._adapted: list | None = None
+
+    def get(self, key: Any, make: Callable[[], Any]) -> Any:
+        """The program of a key for the present weights, made by `make` if there is none yet."""
+        with _lock:
+            adapted = [(layer.lora_enabled, layer.quantization_mode) for layer in self._layers]
+            if adapted != self._adapted:
+                self._programs, self._adapted = {}, adapted
+            if key not in self._programs:
+                self._programs[key] = make()
+            return self._programs[key]
 
 
 def to_tensors(structure: Any) -> Any:

@@ -5,8 +5,8 @@ its tokens. A mean of the devices' means would give the tokens of a device with 
 weight.
 
 JAX computes a batch as one array, wherever its rows are. TensorFlow and PyTorch run the training
-step once per device; there `whole_batch`, `gathered` and `SynchronizedGradients` bring together
-what the steps have found.
+step once per device; there `global_mean`, `gather_tokens` and `SynchronizedGradients` combine the
+results of the steps.
 """
 
 import contextlib
@@ -364,7 +364,7 @@ def _on_own_devices(value):
 # Within a training step
 
 
-def whole_batch(mean: Any, weights: Any) -> Any:
+def global_mean(mean: Any, weights: Any) -> Any:
     """The mean over the tokens of all devices, from that over the tokens of this one.
 
     TensorFlow and PyTorch sum the gradients over the devices, so that of each device is that of
@@ -396,7 +396,7 @@ def whole_batch(mean: Any, weights: Any) -> Any:
     return _all_reduce(own_part) + (own_part - own_part.detach())
 
 
-def gathered(*values: Any) -> tuple:
+def gather_tokens(*values: Any) -> tuple:
     """On PyTorch, the values of the tokens of all processes, for metrics; else `values` themselves.
 
     On JAX these are of all devices. TensorFlow adds what its devices have counted when it reads a

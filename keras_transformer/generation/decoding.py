@@ -17,7 +17,6 @@ from ..checks import check, check_at_least
 from ..ids import PADDING, START, are_ints, id_matrix
 from ..layers.cache import Cache
 from ..losses import token_cross_entropy
-from ..models.configured import Programs
 from .beam_search import BeamSearch, Hypotheses
 from .configuration import GenerationConfig, SamplingConfig
 from .constraints import Constraints
@@ -54,7 +53,7 @@ class Decoding:
 
     def __init__(self, model: keras.Model):
         self.model = model
-        self._programs = Programs(model)
+        self._programs = backend.Programs(model)
 
     def greedy(
         self, source_ids: Any, max_length: Any, min_length: Any = None, prefix: Any = None

@@ -1,33 +1,16 @@
 """The base of all models: functional, and rebuilt from the arguments of their constructor."""
 
 import dataclasses
-import threading
-from collections.abc import Callable
 from typing import Any, Self
 
 import keras
 
+from ..backend import FunctionalModel
 from ..checks import check
 from ..layers.embeddings import LogitsBias
 from ..layers.feed_forward import get_activation, serialize_activation
 from ..layers.positions import LearnedPositionalEncoding, PositionalEncoding
 from .configuration import TransformerConfig
-
-_lock = threading.Lock()  # of the programs of all models
-
-
-@keras.saving.register_keras_serializable(package="keras_transformer")
-class FunctionalModel(keras.Model):
-    """A functional keras.Model whose first training step TensorFlow traces once instead of twice.
-
-    An optimizer that is built within that step would have it traced again; so do metrics that are
-    made in it, as for several outputs.
-    """
-
-    def make_train_function(self, force=False):
-        if self.optimizer is not None and not self.optimizer.built:
-            self.optimizer.build(self.trainable_variables)
-        return super().make_train_function(force)
 
 
 class ConfiguredModel(FunctionalModel):
@@ -136,34 +119,6 @@ def _quantization_modes(model):
 
 def _is_quantized(layer):
     return getattr(layer, "quantization_mode", None) is not None
-
-
-class Programs:
-    """The compiled programs of a model in its present state. Several threads may ask for one.
-
-    LoRA and quantization give the layers other weights, of which a program that has been compiled
-    knows nothing.
-
-    Args:
-        model: keras.Model; another object has no such layers.
-    """
-
-    def __init__(self, model: Any):
-        self.model = model
-        layers = model._flatten_layers() if isinstance(model, keras.Model) else ()
-        self._layers = [layer for layer in layers if hasattr(layer, "lora_enabled")]
-        self._programs: dict = {}
-        self._adapted: list | None = None
-
-    def get(self, key: Any, make: Callable[[], Any]) -> Any:
-        """The program of a key, which `make` returns, for the present weights."""
-        with _lock:
-            adapted = [(layer.lora_enabled, layer.quantization_mode) for layer in self._layers]
-            if adapted != self._adapted:
-                self._programs, self._adapted = {}, adapted
-            if key not in self._programs:
-                self._programs[key] = make()
-            return self._programs[key]
 
 
 def split_options(config: TransformerConfig, options: dict) -> tuple[TransformerConfig, dict]:

@@ -10,7 +10,6 @@ from keras import ops
 from .. import backend
 from ..checks import TextError, check, check_at_least
 from ..data.lengths import group_by_length, pad
-from ..models.configured import Programs
 from ..models.word_models import WordModel
 from ..tokenizers.sentencepiece import checked_texts
 from ..tokenizers.words import FIRST, MASKED, WordVocabulary, checked_words
@@ -83,7 +82,7 @@ class WordTask(Task):
         probabilities = [None] * len(words)
         lengths = [len(ids) for ids in words]
         batches = group_by_length(range(len(words)), lengths, self.batch_size, self.longest_input)
-        program = self._of_model(Programs).get("logits", lambda: _logits_of(self.model))
+        program = self._of_model(backend.Programs).get("logits", lambda: _logits_of(self.model))
         for numbers, rows, length in batches:
             inputs = {
                 "word_ids": pad([words[n] for n in numbers], rows, length),

@@ -28,7 +28,6 @@ from keras_transformer.layers.positions import PositionalEncoding
 from keras_transformer.losses import TokenCrossEntropy
 from keras_transformer.metrics import Perplexity, TokenAccuracy
 from keras_transformer.models import Transformer
-from keras_transformer.models import configured as functional
 from keras_transformer.models.configuration import PRESETS
 from keras_transformer.training import WarmupSchedule, paper_optimizer
 
@@ -372,6 +371,7 @@ WITHOUT_A_CASE = {
     metrics.TokenMean,
     training.LogitsInPieces,
     training.RDrop,
+    backend.FunctionalModel,
     backend.Linear,
 }
 
@@ -394,7 +394,7 @@ def test_every_public_class_of_these_modules_is_registered_and_has_a_case_below(
         and not name.startswith("_")
     }
     assert public - WITHOUT_A_CASE == set(NON_DEFAULT)
-    others = training.LogitsInPieces, training.RDrop, backend.Linear, functional.FunctionalModel
+    others = training.LogitsInPieces, training.RDrop, backend.Linear, backend.FunctionalModel
     for cls in {*NON_DEFAULT, *others}:
         assert keras.saving.get_registered_name(cls) == f"keras_transformer>{cls.__name__}"
 
@@ -403,7 +403,7 @@ def test_a_file_of_a_functional_model_loads_and_is_trained_as_any_keras_model(tm
     ids, embedding = keras.Input((None,), dtype="int32"), layers.TokenEmbedding(11, 8)
     h = blocks.Encoder(num_layers=1, num_heads=2, d_ff=16)(embedding(ids))
     outputs = {"ids": embedding(h, reverse=True), "first": keras.layers.Dense(3)(h[:, 0])}
-    model = functional.FunctionalModel(ids, outputs, name="two_heads")
+    model = backend.FunctionalModel(ids, outputs, name="two_heads")
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
     assert type(loaded) is type(model) and loaded.name == "two_heads"
