@@ -766,7 +766,7 @@ WRONG = {  # name: what is checked, its kind, words of the sentence, chapter
     "softmax over queries": (softmax_attention(axis=-2), "attention", "over the queries", 3),
     "softmax over the batch": (softmax_attention(axis=0), "attention", "sentences of the batch", 3),
     "no softmax": (unweighted_attention, "attention", "no softmax", 3),
-    "sigmoid": (sigmoid_attention, "attention", "sigmoid stands in place", 3),
+    "sigmoid": (sigmoid_attention, "attention", "sigmoid replaces the softmax", 3),
     "scaled cosine": (scaled_cosine_attention, "attention", "cosine of query and key", 3),
     "mask transposed": (masked_attention(transposed_mask), "attention", "mask is transposed", 6),
     "cosine": (cosine_attention, "attention", "cosine", 3),

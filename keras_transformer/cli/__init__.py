@@ -18,7 +18,17 @@ from ..checks import option_names
 from .streams import standard_streams
 
 # Modules of this package; each is imported when it runs, since Keras needs seconds to start.
-COMMANDS = ("train", "translate", "predict", "evaluate", "average", "export", "check", "prepare")
+COMMANDS = (
+    "train",
+    "translate",
+    "predict",
+    "evaluate",
+    "average",
+    "export",
+    "check",
+    "grade",
+    "prepare",
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

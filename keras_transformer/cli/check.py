@@ -27,7 +27,7 @@ def run(options: argparse.Namespace) -> None:
     if options.model.endswith(".py"):
         sys.exit(
             f"{options.model} is a program, not a saved model; to mark layers that you have "
-            "written: python -m keras_transformer.cli.grading FILE.py"
+            f"written: keras-transformer grade {options.model}"
         )
     try:
         summary = check_file(options.model)

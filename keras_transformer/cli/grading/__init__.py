@@ -1,13 +1,9 @@
 """Marks a layer, mask or function that a learner has written against the paper's formulas.
 
-    python -m keras_transformer.cli.grading my_layer.py
-
-It runs the file. (`keras-transformer check MODEL.keras` and `check_file`, by contrast, look into a
-saved model without running anything of it.)
+keras-transformer grade my_layer.py
 """
 
-from .faults import CHAPTERS, Fault
-from .report import KINDS, Report, check_layer, guess_kind
-from .subjects import CannotCheck
+import lazy_loader
 
-__all__ = ["CHAPTERS", "KINDS", "CannotCheck", "Fault", "Report", "check_layer", "guess_kind"]
+# The names are listed in __init__.pyi; each is imported when it is first used.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,4 +1,4 @@
-"""Which formula gives the numbers that were found."""
+"""Search for the formula that gives the numbers that were found."""
 
 import dataclasses
 import itertools
@@ -58,13 +58,36 @@ def fits(
         return any(close(found, each, tolerance) for each in expected)
 
 
-def explanation(
-    found: Any, predict: Predict, rights: Sequence[Formula], wrongs: Sequence[Fault]
-) -> Fault | None:
-    """The first fault, or pair of faults, whose formula gives what was found.
+def fitting(
+    outputs: Iterable[Any], predict: Predict, rights: Sequence[Formula]
+) -> tuple[Formula | None, list[Any]]:
+    """The first right formula that gives one of the outputs.
 
     Args:
-        found: float64 array, the learner's output.
+        outputs: iterable of float64 arrays, one for each way in which the learner's code can be
+            called; those behind the first that fits are not made.
+        predict: as for `fits`.
+        rights: list of `Formula`, the likely ones first.
+
+    Returns:
+        `Formula`, or None if none of the outputs is right; the outputs that were made.
+    """
+    found = []
+    for output in outputs:
+        found.append(output)
+        for formula in rights:
+            if fits(output, predict, formula):
+                return formula, found
+    return None, found
+
+
+def explanation(
+    outputs: Iterable[Any], predict: Predict, rights: Sequence[Formula], wrongs: Sequence[Fault]
+) -> Fault | None:
+    """The first fault, or pair of faults, whose formula gives one of the outputs.
+
+    Args:
+        outputs: iterable of float64 arrays.
         predict: as for `fits`.
         rights: list of `Formula`; each fault changes each of them.
         wrongs: list of `Fault`.
@@ -72,16 +95,19 @@ def explanation(
     Returns:
         `Fault`, or None.
     """
-    for fault in wrongs:
-        for formula in rights:
-            if fits(found, predict, dataclasses.replace(formula, **fault.changes), WRONG):
+    pairs = [
+        (one, other)
+        for one, other in itertools.combinations(wrongs, 2)
+        if not set(one.changes) & set(other.changes)
+    ]
+    for output in outputs:
+        for fault, formula in itertools.product(wrongs, rights):
+            if fits(output, predict, dataclasses.replace(formula, **fault.changes), WRONG):
                 return fault
-    for one, other in itertools.combinations(wrongs, 2):
-        if not set(one.changes) & set(other.changes):
-            for formula in rights:
-                wrong = dataclasses.replace(formula, **one.changes, **other.changes)
-                if fits(found, predict, wrong, WRONG, most_ways=4):
-                    return dataclasses.replace(one, sentence=f"{one.sentence} {other.sentence}")
+        for (one, other), formula in itertools.product(pairs, rights):
+            wrong = dataclasses.replace(formula, **one.changes, **other.changes)
+            if fits(output, predict, wrong, WRONG, most_ways=4):
+                return dataclasses.replace(one, sentence=f"{one.sentence} {other.sentence}")
     return None
 
 

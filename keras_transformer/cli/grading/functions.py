@@ -11,16 +11,7 @@ from . import faults, formulas
 from .comparison import close, explanation, fits, unexplained
 from .faults import Fault
 from .formulas import PAPER, Formula
-from .subjects import (
-    CannotCheck,
-    arguments_for,
-    call,
-    first_parameter,
-    make,
-    mask_role,
-    parameters,
-    role_of,
-)
+from .subjects import arguments_for, call, make, mask_role, parameters, role_of
 
 BATCH, TARGET, SOURCE, WIDTH = 3, 4, 5, 6  # all different, and none the number of heads
 PADDED = (np.arange(SOURCE) < np.array([[5], [3], [4]]))[:, None]  # (batch, 1, source length)
@@ -40,26 +31,6 @@ def normal(rng: np.random.Generator, *shape: int, scale: float = 1.0) -> Any:
     return (scale * rng.normal(size=shape)).astype("float32")
 
 
-class Caller:
-    """Calls a function with NumPy arrays, or, if it takes none, with tensors.
-
-    Args:
-        function: function or layer.
-    """
-
-    def __init__(self, function: Callable):
-        self.function = function
-        self.as_tensors = isinstance(function, keras.layers.Layer)
-
-    def __call__(self, arguments: dict) -> Any:
-        if not self.as_tensors:
-            try:
-                return call(self.function, arguments, as_tensors=False)
-            except Exception:
-                self.as_tensors = True  # written for tensors, which have methods of their own
-        return call(self.function, arguments, as_tensors=True)
-
-
 def mark_attention(function: Callable, checked: list[str]) -> Fault | None:
     """Examines a function of query, key and value, and perhaps of a mask.
 
@@ -70,7 +41,7 @@ def mark_attention(function: Callable, checked: list[str]) -> Fault | None:
     Returns:
         `Fault`, or None.
     """
-    rng, caller = np.random.default_rng(0), Caller(function)
+    rng = np.random.default_rng(0)
     q, k, v = (normal(rng, BATCH, length, WIDTH) for length in (TARGET, SOURCE, SOURCE))
     k *= np.linspace(0.5, 2, SOURCE, dtype="float32")[:, None]
 
@@ -78,12 +49,12 @@ def mark_attention(function: Callable, checked: list[str]) -> Fault | None:
         values = {"query": q, "key": k, "value": v}
         masks = {} if mask is None else dict.fromkeys(("padding", "look_ahead", "memory"), mask)
         try:
-            result = caller(arguments_for(function, values, masks))
+            result = call(function, arguments_for(function, values, masks))
         except Exception:
             if not masks:
                 raise
             masks = {role: each.astype("float32") for role, each in masks.items()}
-            result = caller(arguments_for(function, values, masks))
+            result = call(function, arguments_for(function, values, masks))
         return result if isinstance(result, tuple) else (result,)
 
     def examine(wrongs, q, k, v, mask=None):
@@ -94,7 +65,7 @@ def mark_attention(function: Callable, checked: list[str]) -> Fault | None:
             yield formulas.attention(q, k, v, mask, formula)[0]
 
         if not fits(found, predict, PAPER):
-            fault = explanation(found, predict, [PAPER], wrongs)
+            fault = explanation([found], predict, [PAPER], wrongs)
             expected = next(predict(PAPER))
             return fault or unexplained(found, expected, 3, "softmax(Q K^T / √d_k) V")
         right = formulas.attention(q, k, v, mask)[1]
@@ -131,24 +102,21 @@ def mark_look_ahead_mask(function: Callable, checked: list[str]) -> Fault | None
         `Fault`, or None.
     """
     checked += ["shape", "polarity", "leak of the future", "dtype"]
-    found = call(function, arguments_for(function, {"length": SOURCE}, {}), as_tensors=False)
+    found = call(function, arguments_for(function, {"length": SOURCE}, {}))
     if found.shape[-2:] != (SOURCE, SOURCE) or found.size != SOURCE**2:
         return Fault(f"The mask has the shape {found.shape} instead of {(SOURCE, SOURCE)}.", 6)
     found = found.reshape(SOURCE, SOURCE)
     if found.min() < 0:
         return faults.ADDITIVE
     right = np.tri(SOURCE, dtype=bool)
-    forms = {
-        "inverted": ~right,
-        "transposed": right.T,
-        "leak by one": np.tri(SOURCE, k=1, dtype=bool),
-        "not itself": np.tri(SOURCE, k=-1, dtype=bool),
-        "all": np.ones((SOURCE, SOURCE), dtype=bool),
-    }
-    for name, form in forms.items():
-        if np.array_equal(found, form):
-            return faults.MASKS_OF_THE_FUTURE[name]
-    return _unless_right(found, right)
+    wrongs = [(~right, faults.FUTURE_INVERTED), (right.T, faults.FUTURE_TRANSPOSED)]
+    diagonals = (SOURCE, 1, -1)  # the last ones that are seen
+    wrongs += [
+        (np.tri(SOURCE, k=k, dtype=bool), fault)
+        for k, fault in zip(diagonals, faults.LOOK_AHEAD, strict=True)
+    ]
+    faults_found = [fault for wrong, fault in wrongs if np.array_equal(found, wrong)]
+    return faults_found[0] if faults_found else _unless_right(found, right)
 
 
 def _unless_right(found, right):
@@ -170,7 +138,7 @@ def mark_padding_mask(function: Callable, checked: list[str]) -> Fault | None:
     """
     checked += ["shape", "polarity", "dtype"]
     ids = np.array([[7, 5, 3, 9], [4, 8, 0, 0], [6, 0, 0, 0]], dtype="int32")
-    found, right = Caller(function)(arguments_for(function, {"ids": ids}, {})), ids != 0
+    found, right = call(function, arguments_for(function, {"ids": ids}, {})), ids != 0
     if found.shape in ((3, 4, 1), (3, 1, 4, 1)):
         return faults.PADDING_AXIS
     if found.shape not in ((3, 1, 4), (3, 4), (3, 1, 1, 4)):
@@ -197,21 +165,21 @@ def mark_positional_encoding(thing: Any, checked: list[str]) -> Fault | None:
     d_model, length = 12, 1000
     checked += ["shape", "values", "first position", "1,000 positions"]
     if isinstance(thing, keras.layers.Layer) or inspect.isclass(thing):
-        layer = _layer_of_positions(thing, length, d_model)
-        name = first_parameter(layer.call)
+        layer = make(thing, {"length": length, "d_model": d_model, "dropout": 0.0})
+        name = next(iter(parameters(layer.call)))
         x = normal(np.random.default_rng(0), BATCH, 7, d_model)
-        found = call(layer, {name: x}, as_tensors=True)
+        found = call(layer, {name: x})
         if found.shape != x.shape:
             return unexplained(found, x, 5, "the input plus the table")
         table = found - x
         if not close(table[1], table[0]):
             return faults.NOT_ADDED
         zeros = np.zeros((1, length, d_model), "float32")
-        table = call(layer, {name: zeros}, as_tensors=True)[0]
+        table = call(layer, {name: zeros})[0]
         checked.append("sum with the input")
     else:
         sizes = {"length": length, "d_model": d_model}
-        table = call(thing, arguments_for(thing, sizes, {}), as_tensors=False)
+        table = call(thing, arguments_for(thing, sizes, {}))
         table = table[0] if table.ndim == 3 and len(table) == 1 else table
     right = formulas.sinusoids(length, d_model)
     if table.shape != right.shape:
@@ -222,19 +190,6 @@ def mark_positional_encoding(thing: Any, checked: list[str]) -> Fault | None:
         if close(table[:7], formulas.sinusoids(7, d_model, form), 5e-3):
             return fault
     return faults.OTHER_TABLE
-
-
-def _layer_of_positions(thing, length, d_model):
-    if not inspect.isclass(thing):
-        return thing
-    arguments = {}
-    for name, parameter in parameters(thing.__init__).items():
-        role = role_of(name, ("length", "d_model", "dropout"))
-        if role:
-            arguments[name] = {"length": length, "d_model": d_model, "dropout": 0.0}[role]
-        elif parameter.default is inspect.Parameter.empty:
-            raise CannotCheck(f"The meaning of {name!r} is not clear; call it length or d_model.")
-    return thing(**arguments)
 
 
 def mark_layer_norm(thing: Any, checked: list[str]) -> Fault | None:
@@ -250,7 +205,6 @@ def mark_layer_norm(thing: Any, checked: list[str]) -> Fault | None:
     layer = make(thing) if inspect.isclass(thing) else thing
     if isinstance(layer, keras.layers.BatchNormalization):
         return faults.BATCH_NORMALIZATION
-    caller = Caller(layer)
     function = layer.call if isinstance(layer, keras.layers.Layer) else layer
     growing = np.linspace(1, 3, SOURCE, dtype="float32")[:, None]
     x = 1 + growing * normal(np.random.default_rng(0), BATCH, SOURCE, WIDTH)
@@ -259,11 +213,11 @@ def mark_layer_norm(thing: Any, checked: list[str]) -> Fault | None:
         yield formulas.layer_norm(x.astype("float64"), formula)
 
     checked += ["shape", "values", "axis", "equal features"]
-    found = caller(_with_gain_and_bias(function, x))
+    found = call(layer, _with_gain_and_bias(function, x))
     if not any(fits(found, predict, Formula(epsilon=epsilon)) for epsilon in (1e-6, 1e-3)):
-        fault = explanation(found, predict, [PAPER], faults.NORM)
+        fault = explanation([found], predict, [PAPER], faults.NORM)
         return fault or unexplained(found, next(predict(PAPER)), 8, "layer normalization")
-    found = caller(_with_gain_and_bias(function, np.ones_like(x)))
+    found = call(layer, _with_gain_and_bias(function, np.ones_like(x)))
     return None if np.isfinite(found).all() else faults.EQUAL_FEATURES
 
 

@@ -1,4 +1,4 @@
-"""The examination of layers with matrices: whose weights plays which part is found by trying."""
+"""The examination of layers with matrices: the role of each is found by trying."""
 
 import itertools
 import json
@@ -10,7 +10,7 @@ import numpy as np
 
 from . import faults, formulas
 from .assignments import attention_kernels, block_kernels, feed_forward_kernels
-from .comparison import close, explanation, fits, unexplained
+from .comparison import close, explanation, fits, fitting, unexplained
 from .faults import Fault
 from .formulas import PAPER, Formula
 from .functions import BATCH, PADDED, SOURCE, TARGET, normal
@@ -58,7 +58,7 @@ class Subject:
             for role, mask in (masks or {}).items()
         }
         arguments = arguments_for(layer.call, values, masks, self.is_decoder)
-        found = call(layer, arguments, as_tensors=True)
+        found = call(layer, arguments)
         return found[0] if isinstance(found, tuple) else found
 
     def _draw_weights(self):
@@ -71,10 +71,6 @@ class Subject:
                 value = np.zeros_like(value)
             weights.append(value)
         self.layer.set_weights(weights)
-
-    def has(self, kind: type) -> bool:
-        """Whether a layer of this kind is part of it."""
-        return any(isinstance(each, kind) for each in self.layer._flatten_layers())
 
     def each_form(self, masks: dict) -> Iterator[Any]:
         """Yields the output for each form of the masks that the layer takes.
@@ -100,13 +96,14 @@ class Subject:
             raise first_error
 
     def before_values(self) -> Fault | None:
-        """What is wrong whatever the values are."""
-        if self.has(keras.layers.BatchNormalization):
+        """Faults independent of the values."""
+        kinds = {type(each) for each in self.layer._flatten_layers()}
+        if keras.layers.BatchNormalization in kinds:
             return faults.BATCH_NORMALIZATION
         return None if np.allclose(self(), self(), atol=1e-6, equal_nan=True) else faults.RANDOM
 
     def after_values(self, checked: list[str]) -> Fault | None:
-        """What get_config forgets: a copy that is made from it must give the same output.
+        """Faults of get_config: a copy that is made from it must give the same output.
 
         Args:
             checked: list to which "serialization" is added.
@@ -171,15 +168,12 @@ def mark_multi_head_attention(thing: Any, checked: list[str]) -> Fault | None:
             for way in ways:
                 yield formulas.multi_head_attention(*wide, way, subject.num_heads, mask, formula)
 
-        found = []
-        for output in outputs:
-            if any(fits(output, predict, right) for right in HEADS_IN_ORDER):
-                return None
-            found.append(output)
-        faults_found = (explanation(output, predict, [PAPER], wrongs) for output in found)
+        right, found = fitting(outputs, predict, HEADS_IN_ORDER)
+        if right:
+            return None
         expected = None if found[0].shape == query.shape else query
-        otherwise = unexplained(found[0], expected, 4, "multi-head attention")
-        return next(filter(None, faults_found), otherwise)
+        fault = explanation(found, predict, [PAPER], wrongs)
+        return fault or unexplained(found[0], expected, 4, "multi-head attention")
 
     fault = explained([subject()], None, faults.SCALE + faults.HEADS + faults.SOFTMAX)
     if not fault and "padding" in subject.masks:
@@ -249,7 +243,7 @@ def mark_feed_forward(thing: Any, checked: list[str]) -> Fault | None:
 
     if fits(found, predict, PAPER):
         return subject.after_values(checked)
-    fault = explanation(found, predict, [PAPER], faults.FEED_FORWARD)
+    fault = explanation([found], predict, [PAPER], faults.FEED_FORWARD)
     if fault:
         return fault
     changed = x.copy()
@@ -259,33 +253,18 @@ def mark_feed_forward(thing: Any, checked: list[str]) -> Fault | None:
     return unexplained(found, next(iter(predict(PAPER))), 8, "max(0, x W_1 + b_1) W_2 + b_2")
 
 
-def mark_encoder_block(thing: Any, checked: list[str]) -> Fault | None:
-    """Examines a block of the encoder, post-norm or pre-norm.
+def mark_block(thing: Any, checked: list[str], is_decoder: bool = False) -> Fault | None:
+    """Examines a block, post-norm or pre-norm.
 
     Args:
         thing: layer, class of one, or function that makes one.
         checked: list to which the names of what was examined are added.
+        is_decoder: bool, True: a block of the decoder, whose look-ahead mask may be an argument or
+            built in.
 
     Returns:
         `Fault`, or None.
     """
-    return _mark_block(thing, checked, is_decoder=False)
-
-
-def mark_decoder_block(thing: Any, checked: list[str]) -> Fault | None:
-    """Examines a block of the decoder; its look-ahead mask may be an argument or built in.
-
-    Args:
-        thing: layer, class of one, or function that makes one.
-        checked: list to which the names of what was examined are added.
-
-    Returns:
-        `Fault`, or None.
-    """
-    return _mark_block(thing, checked, is_decoder=True)
-
-
-def _mark_block(thing, checked, is_decoder):
     rng = np.random.default_rng(0)
     x = normal(rng, BATCH, TARGET if is_decoder else SOURCE, D_MODEL)
     memory = normal(rng, BATCH, SOURCE, D_MODEL)
@@ -318,34 +297,27 @@ def _mark_block(thing, checked, is_decoder):
     predict = predictions(None)
     choices = itertools.product((1e-6, 1e-3), ("after", "before"), ("slices", "interleaved"))
     rights = [Formula(epsilon=e, norm=norm, heads=heads) for e, norm, heads in choices]
-    found, right = [], None
-    for output in subject.each_form(given):
-        found.append(output)
-        right = next((formula for formula in rights if fits(output, predict, formula)), None)
-        if right or not given or not subject.masks & {"look_ahead"}:
-            break
+    has_forms = is_decoder and "look_ahead" in subject.masks
+    outputs = subject.each_form(given) if has_forms else [subject(given)]
+    right, found = fitting(outputs, predict, rights)
     if right is None:
         posts = [Formula(norm=norm) for norm in ("after", "before")]
-        reasons = (explanation(output, predict, posts, wrongs) for output in found)
-        return next(filter(None, reasons), None) or _by_behavior(subject, given, found[0])
+        fault = explanation(found, predict, posts, wrongs)
+        return fault or _by_behavior(subject, given, found[0])
     role = "memory" if is_decoder else "padding"
     if role in subject.masks:
         checked += ["padding", "polarity of the mask"]
-        predict, found = predictions(PADDED), []
-        for output in subject.each_form({**given, role: PADDED}):
-            if fits(output, predict, right):
-                break
-            found.append(output)
-        else:
+        predict, outputs = predictions(PADDED), subject.each_form({**given, role: PADDED})
+        fitted, found = fitting(outputs, predict, [right])
+        if not fitted:
             wrongs = faults.MEMORY_MASK if is_decoder else faults.MASK
-            reasons = (explanation(output, predict, [right], wrongs) for output in found)
-            otherwise = unexplained(found[0], None, 6, "a block under a padding mask")
-            return next(filter(None, reasons), otherwise)
+            fault = explanation(found, predict, [right], wrongs)
+            return fault or unexplained(found[0], None, 6, "a block under a padding mask")
     return subject.after_values(checked)
 
 
 def _by_behavior(subject, given, found):
-    """What is wrong with a block that no formula explains."""
+    """The fault of a block that no formula explains."""
     x = subject.values["query"]
     if found.shape != x.shape or not np.isfinite(found).all():
         return unexplained(found, x, 8, "a block")

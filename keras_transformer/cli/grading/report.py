@@ -1,9 +1,10 @@
 """One sentence about a learner's function or layer."""
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 
@@ -15,24 +16,34 @@ from .functions import (
     mark_padding_mask,
     mark_positional_encoding,
 )
-from .layers import (
-    mark_decoder_block,
-    mark_encoder_block,
-    mark_feed_forward,
-    mark_multi_head_attention,
-)
+from .layers import mark_block, mark_feed_forward, mark_multi_head_attention
 from .subjects import CannotCheck, reason_of
 
-KINDS: dict[str, Callable] = {
-    "attention": mark_attention,
-    "multi_head_attention": mark_multi_head_attention,
-    "look_ahead_mask": mark_look_ahead_mask,
-    "padding_mask": mark_padding_mask,
-    "positional_encoding": mark_positional_encoding,
-    "layer_norm": mark_layer_norm,
-    "feed_forward": mark_feed_forward,
-    "encoder_block": mark_encoder_block,
-    "decoder_block": mark_decoder_block,
+
+class Kind(NamedTuple):
+    """A kind of function or layer.
+
+    Args:
+        mark: function that examines it.
+        chapter: int, the chapter that explains it.
+        words: tuple of str, parts of the names that it has.
+    """
+
+    mark: Callable
+    chapter: int
+    words: tuple[str, ...]
+
+
+KINDS = {  # the first one of whose words a name has
+    "decoder_block": Kind(functools.partial(mark_block, is_decoder=True), 9, ("decoder",)),
+    "encoder_block": Kind(mark_block, 8, ("encoder", "transformerblock")),
+    "padding_mask": Kind(mark_padding_mask, 6, ("padmask", "paddingmask", "maskpad", "maskofpad")),
+    "look_ahead_mask": Kind(mark_look_ahead_mask, 6, ("mask", "lookahead", "causal")),
+    "positional_encoding": Kind(mark_positional_encoding, 5, ("position", "sinus")),
+    "feed_forward": Kind(mark_feed_forward, 8, ("feedforward", "ffn", "mlp")),
+    "layer_norm": Kind(mark_layer_norm, 8, ("norm",)),
+    "multi_head_attention": Kind(mark_multi_head_attention, 4, ("multihead", "mha", "heads")),
+    "attention": Kind(mark_attention, 3, ("attention", "attend")),
 }
 
 
@@ -98,26 +109,13 @@ def check_layer(layer: Any, kind: str | None = None) -> Report:
         raise CannotCheck(f"kind must be one of {', '.join(KINDS)}; received {kind!r} for {name}.")
     checked: list[str] = []
     try:
-        fault = KINDS[kind](layer, checked)
+        fault = KINDS[kind].mark(layer, checked)
     except CannotCheck:
         raise
     except Exception as error:  # the learner's code, whatever it does
         sentence = f"It fails with {type(error).__name__}: {reason_of(error)}."
-        fault = Fault(sentence, _CHAPTER_OF_KIND[kind])
+        fault = Fault(sentence, KINDS[kind].chapter)
     return Report(name, kind, tuple(checked), fault)
-
-
-_CHAPTER_OF_KIND = {
-    "attention": 3,
-    "multi_head_attention": 4,
-    "positional_encoding": 5,
-    "look_ahead_mask": 6,
-    "padding_mask": 6,
-    "layer_norm": 8,
-    "feed_forward": 8,
-    "encoder_block": 8,
-    "decoder_block": 9,
-}
 
 
 def _name_of(layer):
@@ -137,18 +135,7 @@ def guess_kind(layer: Any) -> str | None:
     """
     name = _name_of(layer).lower().replace("_", "")
     is_layer = isinstance(layer, keras.layers.Layer) or inspect.isclass(layer)
-    words = {
-        "decoder_block": ("decoder",),
-        "encoder_block": ("encoderblock", "encoderlayer", "encoder", "transformerblock"),
-        "padding_mask": ("padmask", "paddingmask", "maskpad", "maskofpad"),
-        "look_ahead_mask": ("mask", "lookahead", "causal"),
-        "positional_encoding": ("position", "sinus"),
-        "feed_forward": ("feedforward", "ffn", "mlp"),
-        "layer_norm": ("norm",),
-        "multi_head_attention": ("multihead", "mha", "heads"),
-        "attention": ("attention", "attend"),
-    }
-    for kind, parts in words.items():
-        if any(part in name for part in parts):
+    for kind, (_, _, words) in KINDS.items():
+        if any(word in name for word in words):
             return "multi_head_attention" if kind == "attention" and is_layer else kind
     return None

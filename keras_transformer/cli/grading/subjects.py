@@ -10,7 +10,7 @@ import numpy as np
 from keras import ops
 
 SIZES: dict[str, Any] = {"d_model": 12, "num_heads": 2, "key_dim": 6, "d_ff": 20, "dropout": 0.0}
-NAMES = {  # what a parameter stands for, by its name
+NAMES = {  # the role of a parameter, by its name
     "d_model": "d_model embed_dim embed_size embedding_dim embedding_size model_dim emb_dim dim "
     "width units hidden_size d size",
     "num_heads": "num_heads heads n_heads h nhead n_head num_attention_heads",
@@ -27,7 +27,6 @@ NAMES = {  # what a parameter stands for, by its name
     "positions max_position target_length seq_length",
     "gain": "gamma gain scale weight g alpha",
 }
-SIZE_ROLES = ("d_model", "num_heads", "key_dim", "d_ff", "dropout")
 
 
 def reason_of(error: Exception) -> str:
@@ -42,7 +41,7 @@ class CannotCheck(ValueError):
 
 
 def role_of(parameter: str, roles: Iterable[str]) -> str | None:
-    """What a parameter stands for, by its name.
+    """The role of a parameter, by its name.
 
     Args:
         parameter: str.
@@ -56,7 +55,7 @@ def role_of(parameter: str, roles: Iterable[str]) -> str | None:
 
 
 def mask_role(parameter: str, is_decoder: bool = False) -> str | None:
-    """What a mask is for, by the name of its parameter.
+    """The purpose of a mask, by the name of its parameter.
 
     Args:
         parameter: str.
@@ -64,7 +63,7 @@ def mask_role(parameter: str, is_decoder: bool = False) -> str | None:
 
     Returns:
         "look_ahead", "flag" (a bool that asks for the look-ahead mask), "memory", "padding", or
-        None if it is no mask.
+        None if it is not a mask.
     """
     name = parameter.lower()
     if "causal" in name and ("use" in name or "is" in name or name == "causal"):
@@ -90,22 +89,18 @@ def parameters(function: Callable) -> dict[str, inspect.Parameter]:
     }
 
 
-def first_parameter(function: Callable) -> str:
-    """The name of the first parameter: the input."""
-    return next(iter(parameters(function)))
-
-
-def make(layer: Any) -> keras.layers.Layer:
-    """A layer from a class, from a function that makes one, or as it is.
+def make(layer: Any, sizes: dict[str, Any] = SIZES) -> keras.layers.Layer:
+    """A layer, made if a class or a function that makes one is given.
 
     Args:
         layer: subclass of keras.layers.Layer, function without arguments, or layer.
+        sizes: dict from a role of NAMES to the value of such an argument.
 
     Returns:
         keras.layers.Layer.
 
     Raises:
-        CannotCheck: the constructor has an argument whose meaning its name does not tell.
+        CannotCheck: the constructor has an argument whose name is not known.
     """
     if isinstance(layer, keras.layers.Layer):
         return layer
@@ -113,20 +108,16 @@ def make(layer: Any) -> keras.layers.Layer:
         return layer()
     arguments = {}
     for name, parameter in parameters(layer.__init__).items():
-        role = role_of(name, SIZE_ROLES)
+        role = role_of(name, sizes)
         needed = parameter.default is inspect.Parameter.empty
         if role and (needed or role != "key_dim"):
-            arguments[name] = SIZES[role]
+            arguments[name] = sizes[role]
         elif needed:
             raise CannotCheck(
                 f"{layer.__name__} has an argument {name!r} whose meaning is not clear; give a "
-                f"layer, such as {layer.__name__}({name}=...), or call it {_examples()}."
+                f"layer, such as {layer.__name__}({name}=...), or call it {', '.join(sizes)}."
             )
     return layer(**arguments)
-
-
-def _examples():
-    return ", ".join(SIZE_ROLES)
 
 
 def arguments_for(function: Callable, values: dict, masks: dict, is_decoder: bool = False) -> dict:
@@ -167,25 +158,28 @@ def arguments_for(function: Callable, values: dict, masks: dict, is_decoder: boo
     return found
 
 
-def call(function: Callable, arguments: dict, as_tensors: bool) -> Any:
-    """Calls it with NumPy arrays or with tensors.
+def call(function: Callable, arguments: dict) -> Any:
+    """Calls a layer with tensors, a function with NumPy arrays or, if it fails, with tensors.
 
     Args:
         function: a layer or function.
         arguments: dict of arrays.
-        as_tensors: bool, True: Keras tensors, which layers and functions of `keras.ops` take.
 
     Returns:
         float64 arrays, or a tuple of them.
     """
-    if as_tensors:
-        arguments = {
-            name: ops.convert_to_tensor(value) if isinstance(value, np.ndarray) else value
-            for name, value in arguments.items()
-        }
+    if not isinstance(function, keras.layers.Layer):
+        try:
+            return to_numpy(function(**arguments))
+        except Exception:
+            pass  # written for tensors, which have methods of their own
+    tensors = {
+        name: ops.convert_to_tensor(value) if isinstance(value, np.ndarray) else value
+        for name, value in arguments.items()
+    }
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*with a mask attached to it")
-        return to_numpy(function(**arguments))
+        return to_numpy(function(**tensors))
 
 
 def to_numpy(result: Any) -> Any:
@@ -199,7 +193,7 @@ def to_numpy(result: Any) -> Any:
 def kernels_of(layer: keras.layers.Layer) -> list[tuple[str, Any]]:
     """The names and float64 values of a built layer's matrices, in the order of their making.
 
-    Biases with an axis for the heads are zero, and no matrices.
+    Biases with an axis for the heads are zero and left out.
     """
     values = [(weight.path, to_numpy(weight)) for weight in layer.weights]
     return [(path, value) for path, value in values if value.ndim > 1 and value.any()]
