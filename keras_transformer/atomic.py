@@ -102,7 +102,7 @@ def atomic_folder(path: PathLike, overwrite: bool = False) -> Iterator[pathlib.P
         with _naming(path):
             temporary.mkdir(parents=True)
             yield temporary
-            content = {"written_by": "keras_transformer", "files": _names_in(temporary)}
+            content = {"written_by": "keras_transformer", "files": sorted(_names_in(temporary))}
             (temporary / MANIFEST).write_text(json.dumps(content, indent=2) + "\n", "utf-8")
             for name in _names_in(temporary):
                 _flush_to_disk(temporary / name)
@@ -214,7 +214,7 @@ def _flush_to_disk(path):
 
 
 def _temporary(path, prefix=".unfinished"):
-    """A path beside another one that nobody else uses; what dead processes left there goes."""
+    """An unused path in the same folder; temporary files of dead processes are removed."""
     if prefix == ".unfinished":
         for left in _left_behind(path, prefix):
             with contextlib.suppress(OSError):  # another user's, or another process removes it too
@@ -345,10 +345,11 @@ def check_folder(
     if any(os.scandir(folder)) and not overwrite:
         how = "--overwrite" if option.startswith("--") else "overwrite=True"
         raise ValueError(f"{given} exists; choose another {option}, or pass {how}.")
-    foreign = sorted({*_names_in(folder)} - {*_listed(folder)})
-    if foreign:
+    listed = _listed(folder)
+    foreign = next((name for name in _names_in(folder) if name not in listed), None)
+    if foreign is not None:
         raise ValueError(
-            f"{given} holds {foreign[0]}, which does not belong to an export and would be removed. "
+            f"{given} holds {foreign}, which does not belong to an export and would be removed. "
             f"Choose another {option}, or an empty folder."
         )
     for each in inputs:
@@ -365,7 +366,7 @@ def check_space(path: PathLike, num_bytes: int, number: int = 1) -> None:
     Args:
         path: Path of the file to write.
         num_bytes: Its size, or a little more.
-        number: Number of files of this size beside each other.
+        number: Number of files of this size at the same time.
 
     Raises:
         OSError: There is less space, or a limit for the size of a file is lower.
@@ -421,16 +422,17 @@ def _restore(folder):
 
 def _names_in(folder):
     """The names of all that is in a folder, at any depth; links are not followed."""
-    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
+    return (path.relative_to(folder).as_posix() for path in folder.rglob("*"))
 
 
 def _listed(folder):
-    """The names in a folder that its manifest lists, and that of the manifest; else none."""
+    """The names in a folder that its manifest lists, and the manifest's own; else none."""
     content = _json(folder / MANIFEST)
     names = content.get("files")
     if content.get("written_by") != "keras_transformer" or not isinstance(names, list):
         return []
-    return [name for name in _names_in(folder) if name in (MANIFEST, *names)]
+    known = {MANIFEST, *map(str, names)}
+    return [name for name in _names_in(folder) if name in known]
 
 
 def _remove_export(folder):
@@ -444,7 +446,7 @@ def _remove_export(folder):
 
 @dataclasses.dataclass(frozen=True)
 class OwnedFiles:
-    """The files that a run or a corpus may have in its folder, beside files of others.
+    """The files that a run or a corpus may have in its folder, which may also hold others.
 
     The proof: a marker is written into a folder that holds none of these names; from then on
     they are the run's or the corpus's. Overwriting sets the old files aside, in a folder

@@ -125,13 +125,15 @@ def sentence_chrf(
     """chrF of each sentence, to rank sentences; the mean of these is not the corpus chrF.
 
     Args:
-        predictions, references, lowercase: As `chrf`.
+        predictions: List or other iterable of str, the model's outputs.
+        references: List of str, one translation per prediction.
+        lowercase: bool, whether to ignore case.
 
     Returns:
         List of float from 0 to 100.
 
     Raises:
-        ValueError: As `chrf`.
+        ValueError: If a list is empty, holds anything but str, or is longer than the other.
     """
     from sacrebleu.metrics import CHRF
 

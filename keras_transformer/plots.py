@@ -127,7 +127,7 @@ def plot_attention(
         source_tokens: List of str, the tokens of the keys, one per column.
         target_tokens: List of str, the tokens of the queries, one per row.
         title: str above the panels, or `None`.
-        row_label: str beside the rows. While a decoder writes, the query of a row comes from the
+        row_label: str, label of the rows. While a decoder writes, the query of a row comes from the
             token before, and `BEING_WRITTEN` says what the row belongs to.
 
     Returns:

@@ -27,7 +27,9 @@ def clean(
 
     Args:
         examples: Examples.
-        normalization, lowercase: see `normalized`.
+        normalization: str, a Unicode normal form such as "NFC"; see `normalized`. None: no
+            character is changed or removed.
+        lowercase: bool, whether to lowercase both sides.
         max_characters: int from 1, maximum length of the longer side; None: no limit.
         max_ratio: float from 1, maximum length of the longer side / the shorter side, in
             characters; None: no limit.
@@ -55,9 +57,17 @@ class Cleaner:
     """`clean` for a stream of pairs.
 
     Args:
-        normalization, lowercase, max_characters, max_ratio, unique, keep_blank: see `clean`.
+        normalization: str, a Unicode normal form such as "NFC"; see `normalized`. None: no
+            character is changed or removed.
+        lowercase: bool, whether to lowercase both sides.
+        max_characters: int from 1, maximum length of the longer side; None: no limit.
+        max_ratio: float from 1, maximum length of the longer side / the shorter side, in
+            characters; None: no limit.
+        unique: bool, whether to keep only the first of pairs that are equal on both sides.
         on_disk: bool, whether pairs are remembered in a temporary file instead of in memory, and
             only if they must be unique: those that are kept are then not counted.
+        keep_blank: bool, whether a side may be blank afterwards, as in test data, whose lines all
+            count.
 
     Attributes:
         total: int, pairs seen.

@@ -7,7 +7,7 @@ columns as the first one. An error names the file and the line; lines and column
 1. In all scripts and commands, `format_of` decides the format of a file by its name.
 
 Every reader raises `FileNotFoundError` if the file does not exist, and `ValueError` if it is a
-folder, empty, damaged, of another compression or not UTF-8; a NUL, of which UTF-16 is full, is no
+folder, empty, damaged, of another compression or not UTF-8; a NUL, of which UTF-16 is full, is not
 text. Those called `iterate_...` keep one line in memory; they also yield blank pairs, and read the
 standard input where the path is "-".
 """
@@ -40,9 +40,8 @@ FORMATS |= dict.fromkeys((".jsonl", ".ndjson", ".json"), JSON_LINES)
 _MAY_BE_BLANK = "FORM LEMMA FEATS DEPS MISC".split()  # where "_" is a value like others
 _FEWEST_ROWS = 10  # of a table whose header can be told by the rows below it
 
-_COMPRESSED: dict[
-    str, tuple[bytes, Any, str]
-] = {  # how a file begins, what unpacks it, and the command that does so
+# How a file begins, what unpacks it, and the command that does so.
+_COMPRESSED: dict[str, tuple[bytes, Any, str]] = {
     "gzip": (rb"\x1f\x8b", lambda file: gzip.GzipFile(fileobj=file), "gunzip"),
     "bzip2": (rb"BZh[1-9](1AY&SY|\x17rE8P\x90)", bz2.BZ2File, "bunzip2"),
     "xz": (rb"\xfd7zXZ\0", lzma.LZMAFile, "unxz"),
@@ -90,7 +89,8 @@ def iterate_files(source: PathLike, target: PathLike) -> Iterator[tuple[str, str
         _check_format(path, "whose sentences have no translations in another file")
     if source == target == "-":
         raise ValueError("The standard input can be one file only; received it twice.")
-    if "-" not in (source, target) and _same_file(source, target):
+    exist = os.path.exists(source) and os.path.exists(target)  # else the error comes later
+    if exist and os.path.samefile(source, target):
         logging.getLogger(__name__).warning(
             f"{source} and {target} are the same file: each sentence translates itself."
         )
@@ -207,10 +207,8 @@ def iterate_json_lines(
                 f"{path}, line {number}: expected a JSON object, received {line!r:.60}. Write one "
                 "object per line."
             ) from None
-        yield (
-            _json_text(fields, source, path, number),
-            _json_text(fields, target, path, number),
-        )
+        one, other = (_json_text(fields, name, path, number) for name in (source, target))
+        yield one, other
 
 
 def read_labeled(path: PathLike, text: int | str = 1, label: int | str = 2) -> LabeledTexts:
@@ -507,7 +505,7 @@ def _unpacked(file, path):
 
 def _decoded(data, path, number):
     """The text of bytes that begin with this line."""
-    place, found = data.find(b"\0"), "a NUL, as in UTF-16 or in what is no text"
+    place, found = data.find(b"\0"), "a NUL, as in UTF-16 or in a binary file"
     try:
         text = data.decode()
         if place < 0:
@@ -536,12 +534,6 @@ def _check_format(path, why):
                 else "Write one text per line into a file of another name."
             )
         )
-
-
-def _same_file(one, other):
-    with contextlib.suppress(OSError):  # a missing file is named when it is opened
-        return os.path.samefile(one, other)
-    return False
 
 
 def _columns(line, blanks=None):

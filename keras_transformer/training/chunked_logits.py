@@ -32,14 +32,15 @@ class LogitsInPieces(WrappedModel):
         pieces: int from 1.
         **kwargs: of keras.Model; the dtype is that of `transformer` unless given.
 
-    Call arguments: those of `transformer`.
+    Call arguments:
+        inputs: dict of int arrays, the ids that `transformer` takes.
 
     Returns:
-        float, (batch, length, d_model): the states that the logits are computed from.
+        float, (batch, length, d_model), the decoder's output, from which the logits are computed.
 
     Raises:
-        ValueError: If `pieces` is no integer of at least 1; on compile, if the loss is no
-            `TokenCrossEntropy` or another `TokenLoss`, or a metric no `TokenMean`.
+        ValueError: If `pieces` is not a positive integer; on compile, if the loss is not a
+            `TokenLoss`, such as `TokenCrossEntropy`, or a metric is not a `TokenMean`.
     """
 
     OPTIONS = ("pieces",)
@@ -51,7 +52,14 @@ class LogitsInPieces(WrappedModel):
         self.states = keras.Model(transformer.input, transformer.decoder.output)
 
     def compile(self, optimizer: Any, loss: Any, metrics: Sequence[Any] = (), **kwargs: Any):
-        """As that of keras.Model."""
+        """Compiles both models.
+
+        Args:
+            optimizer: keras.optimizers.Optimizer.
+            loss: `TokenLoss`, such as `TokenCrossEntropy`.
+            metrics: list of `TokenMean`, such as `Perplexity`.
+            **kwargs: further arguments of `keras.Model.compile`.
+        """
         for kind, given in ((TokenLoss, [loss]), (TokenMean, metrics)):
             for each in given:
                 if not isinstance(each, kind):

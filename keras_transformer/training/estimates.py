@@ -42,7 +42,7 @@ def activations_in_bytes(
     rematerialized: bool = False,
     pieces: int = 1,
 ) -> int:
-    """What a step keeps for the backward pass; logits, probabilities and their gradient.
+    """Activations kept for the backward pass; logits, probabilities and their gradient.
 
     Args:
         config: `TransformerConfig`.

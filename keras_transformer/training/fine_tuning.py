@@ -1,4 +1,4 @@
-"""Training a trained model further: in part, or by updates of low rank.
+"""Training a trained model further: in part, or with LoRA.
 
 To forget less of what it could before, see `data.mix`.
 """
@@ -40,7 +40,7 @@ def freeze(model: keras.Model, names: Iterable[str]) -> None:
 
 
 def enable_lora(model: keras.Model, rank: int) -> None:
-    """Trains updates of low rank to the kernels of attention and feed-forward networks alone.
+    """Trains low-rank updates of the kernels of attention and feed-forward networks, and no more.
 
     A kernel W becomes W + A B, where A and B have `rank` columns and rows. Saving the task adds
     them up, so that its file is an ordinary one.
@@ -67,7 +67,7 @@ def enable_lora(model: keras.Model, rank: int) -> None:
 
 
 def adapted_layers(model: keras.Model) -> list[Any]:
-    """The layers of a model that have updates of low rank."""
+    """The layers of a model with LoRA."""
     layers = model._flatten_layers(include_self=False)
     return [layer for layer in layers if getattr(layer, "lora_enabled", False)]
 

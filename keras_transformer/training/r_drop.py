@@ -42,7 +42,8 @@ class RDrop(WrappedModel):
         alpha: float from 0, weight of the divergence.
         **kwargs: of keras.Model; the dtype is that of `transformer` unless given.
 
-    Call arguments: those of `transformer`.
+    Call arguments:
+        inputs: dict of int arrays, the ids that `transformer` takes.
 
     Returns:
         float32: logits; in training those of both passes, (2, batch, length, vocabulary size)

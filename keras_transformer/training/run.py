@@ -70,7 +70,7 @@ class Run:
 
     Raises:
         FileExistsError: If the folder contains a run and neither `resume` nor `overwrite` is given,
-            or a file that is no run's, with a name that a run uses.
+            or another file with a name that a run uses.
         FileNotFoundError: If there is no run to resume.
         NotADirectoryError, PermissionError: If the folder cannot be written.
         ValueError: If the folder has no name.

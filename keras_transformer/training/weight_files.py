@@ -7,6 +7,7 @@ import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import h5py
 import numpy as np
 
 from ..atomic import rename_damaged
@@ -22,8 +23,6 @@ def add_checksum(path: PathLike, state: Mapping[str, Any]) -> None:
         path: the file.
         state: arrays by name, or lists of them; None is left out.
     """
-    import h5py
-
     with h5py.File(path, "r+") as file:
         for name, value in state.items():
             if isinstance(value, list):
@@ -36,8 +35,6 @@ def add_checksum(path: PathLike, state: Mapping[str, Any]) -> None:
 
 def read_state(path: PathLike) -> dict[str, Any]:
     """The `state` that was given to `add_checksum`."""
-    import h5py
-
     with h5py.File(path, "r") as file:
         return {
             name: value[()] if isinstance(value, h5py.Dataset) else [value[n][()] for n in value]
@@ -53,8 +50,6 @@ def check_weights(path: PathLike) -> None:
         ValueError: It is damaged, or its checksum differs.
         FloatingPointError: A weight is infinite or not a number.
     """
-    import h5py
-
     with open(path, "rb"):  # too many open files, or no permission, is not damage
         pass
     try:
@@ -71,8 +66,6 @@ def check_weights(path: PathLike) -> None:
 
 def remove_written(paths: Sequence[pathlib.Path]) -> None:
     """Removes those of the files that have a checksum, which `add_checksum` has written."""
-    import h5py
-
     for path in paths:
         ours = False
         with contextlib.suppress(OSError), h5py.File(path, "r") as file:
@@ -98,8 +91,6 @@ def quarantine_damaged(paths: Sequence[pathlib.Path]) -> None:
 
 def _arrays(group) -> Iterator[tuple[str, np.ndarray]]:
     """All datasets of a file with their names, in the order of these."""
-    import h5py
-
     names: list[str] = []
     group.visititems(lambda name, x: names.append(name) if isinstance(x, h5py.Dataset) else None)
     return ((name, group[name][()]) for name in sorted(names))

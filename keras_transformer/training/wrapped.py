@@ -1,4 +1,4 @@
-"""What the models share that train another one in a way of their own."""
+"""Base class of models that wrap another model for training."""
 
 from typing import Any, ClassVar
 

@@ -159,17 +159,17 @@ class _RowsOnDisk:
         examples, shape = self._examples[number], self._shapes[number]
         examples = examples[rows[rows < len(examples)]]
         lengths = self.lengths[examples] - 1
-        sides = self._ids(examples, lengths)
-        padded = [(len(rows), length) for length in shape[1:]]
+        sides = [
+            (ids, lengths[:, side], (len(rows), shape[1 + side]))
+            for side, ids in enumerate(self._ids(examples, lengths))
+        ]
         if len(sides) == 1:
-            return {
-                "token_ids": _with_start(sides[0], lengths[:, 0], padded[0]),
-                "labels": _with_end(sides[0], lengths[:, 0], padded[0]),
-            }
+            return {"token_ids": _with_start(*sides[0]), "labels": _with_end(*sides[0])}
+        source, target = sides
         return {
-            "source_ids": _with_end(sides[0], lengths[:, 0], padded[0]),
-            "target_ids": _with_start(sides[1], lengths[:, 1], padded[1]),
-            "labels": _with_end(sides[1], lengths[:, 1], padded[1]),
+            "source_ids": _with_end(*source),
+            "target_ids": _with_start(*target),
+            "labels": _with_end(*target),
         }
 
     def record(self, example):

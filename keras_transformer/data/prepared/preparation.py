@@ -94,7 +94,7 @@ def prepare_corpus(
 
     Raises:
         FileExistsError: The folder holds a complete corpus, or one of other settings, or a file
-            that is no corpus's, with a name that a corpus uses.
+            of another program, with a name that a corpus uses.
         BlockingIOError: Another process prepares the corpus.
         ValueError: An argument is out of range, a tokenizer is not one of SentencePiece, or
             no example is left.
@@ -249,15 +249,12 @@ def _check_same(folder, settings):
         ) from None
     keys = sorted({*before, *settings} - {"files"})
     differ = [key for key in keys if before.get(key) != settings.get(key)]
-    if differ:
+    if differ or changed:
+        received = f"other examples or settings (not the same {', '.join(differ)})"
+        if not differ:
+            received = f"these files from before a change of {', '.join(changed)}"
         raise FileExistsError(
-            f"{folder} holds a corpus of other examples or settings (not the same "
-            f"{', '.join(differ)}); choose another folder, or overwrite it."
-        )
-    if changed:
-        raise FileExistsError(
-            f"{folder} holds a corpus of these files from before a change of {', '.join(changed)}; "
-            "choose another folder, or overwrite it."
+            f"{folder} holds a corpus of {received}; choose another folder, or overwrite it."
         )
 
 

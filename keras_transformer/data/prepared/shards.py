@@ -79,7 +79,7 @@ class Shard:
                 "again: only this shard is then written."
             )
         module = _record_module()
-        with open(self.path, "rb"):  # too many open files, or no permission, is no damage
+        with open(self.path, "rb"):  # too many open files, or no permission, is not damage
             pass
         try:
             self._reader = module.ArrayRecordReader(str(self.path), READER_OPTIONS)

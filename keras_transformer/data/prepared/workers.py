@@ -1,4 +1,4 @@
-"""Processes that write shards beside each other.
+"""Processes that write shards in parallel.
 
 Not those of `multiprocessing`: each would import Keras with its backend (hundreds of megabytes and
 some seconds), and the program that started it once more.
