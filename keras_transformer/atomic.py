@@ -422,7 +422,9 @@ def _restore(folder):
 
 def _names_in(folder):
     """The names of all that is in a folder, at any depth; links are not followed."""
-    return (path.relative_to(folder).as_posix() for path in folder.rglob("*"))
+    for root, folders, files in os.walk(folder):
+        for name in sorted([*folders, *files]):
+            yield pathlib.Path(root, name).relative_to(folder).as_posix()
 
 
 def _listed(folder):
