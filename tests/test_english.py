@@ -61,10 +61,10 @@ NEW_HABITS = [  # not yet in keras_transformer and scripts
     ("all the same", "nevertheless", "it is read all the same"),
     ("(?:take|takes|taking|took) the place of", "replaces", "it takes the place of the mask"),
     ("of low rank", "low-rank", "updates of low rank"),
-    ("of old(?! [a-z])", "old", "in files of old"),
+    (r"of old(?!\x20[a-z])", "old", "in files of old"),
     ("alike", "the same, similar", "all of them answer alike"),
     (r", too(?! (?:few|late|little|long|many|much|short|small))", "also", "checks its CRC, too"),
-    ("[Aa]s (?:it is|they are)(?! [a-z])", "unchanged", "it stays as it is"),
+    (r"[Aa]s (?:it is|they are)(?!\x20[a-z])", "unchanged", "it stays as it is"),
     ("(?:[Gg]oing|gone) on", "continuing", "Going on from it"),
 ]
 TRUE_USES = {
