@@ -1,4 +1,5 @@
 from . import (
+    backend,
     data,
     evaluation,
     plots,

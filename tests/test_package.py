@@ -85,6 +85,41 @@ def test_the_library_use_in_readme_and_docs_runs(tmp_path, monkeypatch, capsys):
     assert kt.check_file(tmp_path / "more-dates.keras").task == "Translator"
 
 
+UNCHANGED = """
+import os, pkgutil, signal, sys, threading, warnings
+import keras
+import keras.src.trainers.data_adapters
+
+def state():
+    found = {"environment": dict(os.environ), "policy": keras.config.dtype_policy().name}
+    found["signals"] = [signal.getsignal(n) for n in signal.valid_signals()]
+    found["threads"], found["filters"] = threading.active_count(), list(warnings.filters)
+    for module in [m for name, m in sys.modules.items() if name.split(".")[0] == "keras"]:
+        for cls in [value for value in vars(module).values() if isinstance(value, type)]:
+            if cls.__module__.split(".")[0] == "keras":
+                found[f"{cls.__module__}.{cls.__qualname__}"] = dict(vars(cls))
+    return found
+
+before = state()
+import keras_transformer as kt
+for module in pkgutil.walk_packages(kt.__path__, "keras_transformer."):
+    if not module.name.endswith("__main__"):
+        __import__(module.name)
+for name in kt.__all__:
+    getattr(kt, name)
+after = state()
+assert len(before) > 500, len(before)
+print([name for name in before if before[name] != after[name]])
+"""
+
+
+@pytest.mark.slow
+def test_importing_the_package_changes_no_class_of_keras_and_nothing_process_wide():
+    result = python(UNCHANGED, cwd=ROOT)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines()[-1] == "[]"
+
+
 SCRIPTS = [p for p in sorted((ROOT / "scripts").glob("*.py")) if "__main__" in p.read_text("utf-8")]
 
 
