@@ -89,6 +89,7 @@ __all__ = [
     "WordVocabulary",
     "apply_rotary_embedding",
     "attention_scores",
+    "backend",
     "check_file",
     "check_layer",
     "chunks",
