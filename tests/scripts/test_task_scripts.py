@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
+from keras_transformer import cli as console
 
 SCRIPTS = pathlib.Path(__file__).parents[2] / "scripts"
 SIZES = ["--num-layers", "1", "--d-model", "16", "--num-heads", "2", "--d-ff", "16"]
@@ -18,6 +19,16 @@ STEPS = ["--batch-size", "16", "--schedule", "paper", "--warmup-steps", "5"]
 
 def script(name):
     return [sys.executable, SCRIPTS / f"{name}.py"]
+
+
+@pytest.fixture
+def predict(run_main):
+    """Runs `keras-transformer predict` in this process."""
+
+    def call(*words, stdin=b""):
+        return run_main(lambda: console.main(["predict", *map(str, words)]), words, stdin)
+
+    return call
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +78,7 @@ def assert_equal_weights(one, other):
 
 @pytest.mark.slow
 def test_a_tagger_starts_from_pretrained_words_and_resumes_as_if_never_interrupted(
-    inside, files, tmp_path
+    inside, predict, files, tmp_path
 ):
     words, whole, halves = (tmp_path / name for name in ("words", "whole", "halves"))
     trained(inside, "pretrain_words", words, "--train", files / "train.conllu", epochs="1")
@@ -93,9 +104,9 @@ def test_a_tagger_starts_from_pretrained_words_and_resumes_as_if_never_interrupt
     # Line in, line out, for both.
     tags = [label for _, label in tagger.tag(["I saw a saw"])[0]]
     pairs = zip("I saw a saw".split(), tags, strict=True)
-    answered = inside([*script("predict"), whole / "model.keras"], stdin=b"I saw a saw\n")
+    answered = predict(whole / "model.keras", stdin=b"I saw a saw\n")
     assert answered.stdout == " ".join(f"{word}/{tag}" for word, tag in pairs) + "\n"
-    answered = inside([*script("predict"), words / "model.keras", "The [MASK] runs."])
+    answered = predict(words / "model.keras", "The [MASK] runs.")
     (best, *_) = filler.fill(["The [MASK] runs."])[0]
     assert answered.stdout.startswith(f"{best.label} {best.probability:.2f}, ")
 
@@ -103,7 +114,7 @@ def test_a_tagger_starts_from_pretrained_words_and_resumes_as_if_never_interrupt
 @pytest.mark.slow
 @pytest.mark.parametrize("columns", [["sentence", "label"], ["2", "1"]], ids=["names", "numbers"])
 def test_a_classifier_learns_from_columns_and_answers_label_tab_probability(
-    inside, files, tmp_path, columns
+    inside, predict, files, tmp_path, columns
 ):
     table = tmp_path / "reviews.tsv"
     head, *rows = (files / "reviews.tsv").read_text("utf-8").splitlines(keepends=True)
@@ -115,13 +126,13 @@ def test_a_classifier_learns_from_columns_and_answers_label_tab_probability(
     classifier = keras.saving.load_model(tmp_path / "run" / "model.keras")
     assert classifier.labels == ["negative", "positive"]
     (expected,) = classifier.classify(["A good film."])
-    answered = inside([*script("predict"), tmp_path / "run" / "model.keras", "A good film."])
+    answered = predict(tmp_path / "run" / "model.keras", "A good film.")
     assert answered.stdout == f"{expected.label}\t{expected.probability:.4f}\n"
 
 
 @pytest.mark.slow
 def test_a_language_model_of_chunks_is_scored_on_all_of_a_text_and_continues_prompts(
-    inside, files, tmp_path
+    inside, predict, files, tmp_path
 ):
     given = ["--train", files / "text.txt", "--window", "16", "--vocabulary", "byte"]
     trained(inside, "train_language_model", tmp_path, *given, epochs="1")
@@ -134,7 +145,7 @@ def test_a_language_model_of_chunks_is_scored_on_all_of_a_text_and_continues_pro
     assert scores["overlapping"]["tokens"] == scores["side_by_side"]["tokens"] == len(valid)
     # A text that was cut into chunks never ends, and newlines stay on the line.
     options = ["--max-tokens", "30", "--temperature", "0"]
-    answered = inside([*script("predict"), tmp_path / "model.keras", "the ", *options])
+    answered = predict(tmp_path / "model.keras", "the ", *options)
     (expected,) = generator.generate(["the "], 30, 0)
     assert answered.stdout == expected.replace("\n", "\\n") + "\n"
     assert len(generator.tokenizer.encode([expected])[0]) >= 34
@@ -205,8 +216,8 @@ def test_columns_count_from_1(inside, files, tmp_path):
 @pytest.mark.parametrize(
     "name", ["train_tagger", "train_classifier", "train_language_model", "pretrain_words"]
 )
-def test_help_begins_with_the_docstring_and_its_examples(inside, name):
+def test_help_has_the_docstring_with_the_lines_of_its_examples(inside, name):
     result = inside([*script(name), "--help"])
     docstring = importlib.import_module(name).__doc__
-    assert result.returncode == 0 and result.stdout.startswith(docstring.strip())
+    assert result.returncode == 0 and f"\n\n{docstring.strip()}\n\n" in result.stdout
     assert "KERAS_BACKEND=tensorflow, jax or torch selects" in " ".join(docstring.split())
