@@ -24,8 +24,9 @@ from keras_transformer.backend.distribution import leave, own_rows
 from keras_transformer.checks import check
 from keras_transformer.cli.streams import standard_streams
 from keras_transformer.tokenizers.words import MASKED
-from options import errors_as_exits, make_optimizer, naming_lines, parse, print_end, set_up
+from options import parse
 from recipes import PRETRAINING
+from running import errors_as_exits, for_training, make_optimizer, naming_lines, print_end, start
 
 
 @standard_streams()
@@ -33,9 +34,7 @@ from recipes import PRETRAINING
 def main():
     with errors_as_exits(ValueError, ImportError):
         options = parse(__doc__, PRETRAINING)
-        run = training.Run(options.output, options.resume, options.overwrite)
-        set_up(options)
-        initial = options.load_initial()
+        run, initial = start(options)
         train_words, valid_words = load(options, initial)
         filler, train, valid = prepare(options, train_words, valid_words, initial)
         report = DataReport(
@@ -47,15 +46,12 @@ def main():
 
     print(train.summary())
     filler.model.summary()
-    model, epochs = filler.model, options.epochs
-    if options.r_drop:
-        model = training.RDrop(model, options.r_drop)
+    model, epochs = for_training(options, filler.model), options.training.epochs
     model.compile(
         optimizer=make_optimizer(options, epochs * len(train)),
-        loss=kt.TokenCrossEntropy(options.label_smoothing),
+        loss=kt.TokenCrossEntropy(options.training.label_smoothing),
         metrics=[kt.TokenAccuracy(), kt.Perplexity()],
         jit_compile=backend.prefers_jit(),
-        steps_per_execution=options.steps_per_execution,
     )
     callbacks = run.callbacks(train, **options.for_callbacks)
     with run.interruptible():
@@ -85,7 +81,7 @@ def main():
 def load(options, initial):
     """Sentences as lists of words, for training and validation."""
     if not options.has_data:
-        train, valid, _ = generated_english.tagged_sentences(seed=options.seed)
+        train, valid, _ = generated_english.tagged_sentences(seed=options.run.seed)
         return train.words, valid.words
     train, valid = options.read()
     if not valid:
@@ -98,11 +94,13 @@ def load(options, initial):
 
 def prepare(options, train, valid, initial):
     """A mask filler with initial weights, its training batches and its validation batches."""
-    seed, budget = options.seed, options.budget
+    seed, budget = options.run.seed, options.budget
     if initial:
         vocabulary = initial.vocabulary
     else:
-        vocabulary = kt.WordVocabulary.learn(train, options.min_count, options.max_characters)
+        vocabulary = kt.WordVocabulary.learn(
+            train, options.words.min_count, options.words.max_characters
+        )
     words = train, valid
     train, valid = vocabulary.encode(train), vocabulary.encode(valid)
 
@@ -110,7 +108,9 @@ def prepare(options, train, valid, initial):
         return kt.mask_words(*encoded, options.mask_rate, (seed, *seeds))
 
     sizes = vocabulary.num_words, vocabulary.num_characters, vocabulary.num_words
-    model = kt.TaggingModel(*sizes, vocabulary.max_characters, options.word_stddev, options.model)
+    model = kt.TaggingModel(
+        *sizes, vocabulary.max_characters, options.words.word_stddev, options.model
+    )
     if initial:
         model.initialize_from(initial.model, labels=True)
     options.adapt(model)

@@ -1,17 +1,15 @@
 """The options of each task, and recipes: values that suit a task and an amount of data.
 
-`train_translation.py --recipe NAME` takes its defaults from one of TRANSLATION, the other scripts
-from one of theirs; options on the command line override them. Every value has its rationale.
+`keras-transformer train translation --recipe NAME` takes its defaults from one of TRANSLATION, the
+other tasks from one of theirs; options on the command line override them. Every value has its
+rationale.
 """
 
 import dataclasses
 import random
 from typing import Annotated, Any, Literal, Self
 
-import tyro
-
-import keras_transformer as kt
-from keras_transformer import data, evaluation
+from keras_transformer import GenerationConfig, data, evaluation
 from keras_transformer.checks import (
     check,
     check_above_0,
@@ -21,245 +19,56 @@ from keras_transformer.checks import (
 )
 from keras_transformer.data.files import TREEBANK
 from keras_transformer.data.records import collect_complete
-from keras_transformer.models.configuration import PRESETS, TransformerConfig
-from keras_transformer.tasks.saved_files import FileSummary
-from options import FineTuningOptions, Folder, RunOptions
+from keras_transformer.models.configuration import PRESETS
+from options import File, Options
 
-File = Annotated[str | None, tyro.conf.arg(metavar="FILE")]
-Name = Annotated[str | None, tyro.conf.arg(metavar="NAME")]
+Feature = Annotated[str, "FEATURE"]
 
-
-# Options of several tasks.
-
-
-def _check_prepared(train, valid, option):
-    if train is not None:
-        raise ValueError("Give training data once, as files or as --prepared.")
-    if valid is None:
-        raise ValueError(f"--prepared needs validation data: give {option}.")
+# Groups of options that tasks share.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DatasetOptions(RunOptions):
-    """Data from tensorflow-datasets.
+class FileOptions:
+    """Data from one file per split, or from tensorflow-datasets.
 
     Args:
-        dataset: Dataset of tensorflow-datasets (tfds:NAME), instead of files.
-        data_dir: Folder in which tensorflow-datasets stores its datasets.
-        download: Download the dataset if necessary.
-    """
-
-    dataset: Name = None
-    data_dir: Folder = None
-    download: bool = False
-
-    def unused(self, initial):
-        unused = super().unused(initial)
-        return unused if self.dataset else unused | dict.fromkeys(self.OF_DATASET, "--dataset")
-
-    OF_DATASET = ("data_dir", "download")  # options that are of --dataset alone
-
-    @property
-    def stored(self) -> dict[str, Any]:
-        """The name of the dataset and where it is."""
-        name = self.dataset.removeprefix("tfds:")
-        return {"name": name, "data_dir": self.data_dir, "download": self.download}
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class PreparedOptions(DatasetOptions):
-    """Training data larger than memory (docs/scale.md); validation data comes from files.
-
-    Args:
-        prepared: Folders that keras-transformer prepare wrote, instead of training data.
-        weights: Share of each of them in an epoch; none: all of each.
-    """
-
-    prepared: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FOLDER ...")] = ()
-    weights: Annotated[tuple[float, ...], tyro.conf.arg(metavar="FLOAT ...")] = ()
-
-    CORPUS = "pairs"  # what they must hold
-    OF_TRAINING_DATA = ("dataset", "mix_source", "mix_target", "mix_pairs", "diversify")
-
-    def __post_init__(self):
-        super().__post_init__()
-        check(
-            not self.weights or len(self.weights) == len(self.prepared),
-            "--weights must be as many as the folders of --prepared",
-            weights=self.weights,
-        )
-        given = [name for name in self.OF_TRAINING_DATA if getattr(self, name)]
-        if self.prepared and given:
-            option = given[0].replace("_", "-")
-            raise ValueError(f"--{option} does not go with --prepared; leave one of them out.")
-
-    def open_corpora(self) -> list[data.Corpus]:
-        """The corpora of --prepared.
-
-        Raises:
-            ValueError: One of them holds something else.
-        """
-        corpora = [data.Corpus(folder) for folder in self.prepared]
-        for corpus in corpora:
-            expected = f"--prepared must name corpora of {self.CORPUS}"
-            check(corpus.kind == self.CORPUS, expected, corpus=f"{corpus.folder}, {corpus.kind}")
-        return corpora
-
-    def of_corpora(self, corpora: list[data.Corpus]) -> Self:
-        """The options with what the corpora provide."""
-        sizes = [each.vocabulary_size() for each in corpora[0].tokenizers()] if corpora else []
-        return self.replace(vocabulary_size=max(sizes)) if corpora else self
-
-    def prepared_batches(
-        self, corpora: list[data.Corpus], subword_alpha: float | None = None
-    ) -> data.PreparedBatches:
-        """The training batches of corpora."""
-        return data.PreparedBatches(
-            corpora,
-            self.weights or None,
-            subword_alpha=subword_alpha,
-            seed=self.seed,
-            **self.budget,
-        )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class FileOptions(DatasetOptions):
-    """Data from one file per split.
-
-    Args:
+        train: Training data, plain or compressed.
         valid: Validation data; none: 2 % of the training data.
         test: Test data for the final scores; none: the validation data.
         mix_in: Data like --train, of which a share is mixed in; see --mix-share.
+        dataset: Dataset of tensorflow-datasets (tfds:NAME), instead of files.
+        download: Download the dataset if necessary.
     """
 
     train: File = None
     valid: File = None
     test: File = None
     mix_in: File = None
-
-    FILES = ("train", "valid", "test", "dataset")
-    MIX = ("mix_in",)
-
-    def unused(self, initial):
-        files = ("train", "valid", "test") if self.dataset else ()
-        return super().unused(initial) | dict.fromkeys(files, "files, without --dataset")
-
-    def read(self) -> data.Splits:
-        """The data that the command line names."""
-        if self.dataset:
-            return self.read_dataset()
-        if not self.train:
-            raise ValueError("No training data: give --train or --dataset.")
-        paths = (self.train, self.valid, self.test)
-        return data.Splits(*(path and self.read_file(path) for path in paths))
-
-    def read_mix(self) -> Any:
-        """The data of --mix-in; None without."""
-        return self.mix_in and self.read_file(self.mix_in)
+    dataset: str | None = None
+    download: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TokenizerOptions(RunOptions):
-    """The vocabulary.
-
-    Args:
-        vocabulary: Tokenizer type.
-        vocabulary_size: Maximum number of ids; none: all characters, or 8,000 subwords.
-        logits_in_pieces: Less memory with a large vocabulary: pieces in which the logits of a batch
-            are computed (docs/memory.md).
-    """
-
-    vocabulary: Literal["bpe", "unigram", "char", "byte"] = "bpe"
-    vocabulary_size: int | None = None
-    logits_in_pieces: int | None = None
-
-    def __post_init__(self):
-        super().__post_init__()
-        check_optional(1, logits_in_pieces=self.logits_in_pieces)
-        if self.logits_in_pieces and self.r_drop:
-            raise ValueError("Give --logits-in-pieces or --r-drop, not both.")
-
-    def unused(self, initial):
-        # A vocabulary_size that --init-from contradicts is refused with the other sizes.
-        learned = {"vocabulary": initial or self.prepared, "vocabulary_size": self.prepared}
-        reason = "a vocabulary to learn, without --init-from and --prepared"
-        return super().unused(initial) | {name: reason for name, given in learned.items() if given}
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class WordOptions(FineTuningOptions):
-    """Words and their spelling.
-
-    Args:
-        max_characters: Characters read per word: the first and last ones of a longer word.
-        min_count: Minimum occurrences of a word; rarer ones are read by their characters alone.
-        word_stddev: Standard deviation of the initial word vectors; a small one lets the spelling
-            of rare words decide.
-    """
-
-    max_characters: int = 16
-    min_count: int = 1
-    word_stddev: float = 1.0
-
-    def __post_init__(self):
-        super().__post_init__()
-        check_at_least(1, max_characters=self.max_characters, min_count=self.min_count)
-        check_above_0(word_stddev=self.word_stddev)
-
-    def unused(self, initial):
-        unused = super().unused(initial)
-        if initial and "max_characters" in initial.vocabulary:
-            unused["min_count"] = "a vocabulary to learn; --init-from has one"
-        return unused
-
-    def provided_by(self, summary: FileSummary) -> dict[str, Any]:
-        """The options that a model of words provides."""
-        names = {"max_characters"} & summary.vocabulary.keys()
-        return super().provided_by(summary) | {name: summary.vocabulary[name] for name in names}
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class LabelOptions(WordOptions):
-    """Regularization for few labels.
-
-    Args:
-        forget: Word dropout, A: a word seen c times becomes the unknown word with probability
-            A / (A + c); 0: never.
-    """
-
-    forget: float = 1.0
-
-    def __post_init__(self):
-        super().__post_init__()
-        check_from_0(forget=self.forget)
-
-    RELATED = ("MaskFiller", "Tagger", "Classifier", "Translator", "TextGenerator")
-
-
-# Translation.
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class PairOptions(PreparedOptions):
+class PairOptions:
     """Sentence pairs; without any: dates.
 
     Args:
         source: Sentences to translate from, one per line, plain or compressed.
         target: Their translations, line by line.
-        pairs: Instead of both: one pair per line, separated by TAB; or .jsonl.
+        pairs: Alternative to --source and --target: one pair per line, separated by TAB; or .jsonl.
         valid_source: Validation data; none: 2 % of the training data.
         valid_target: Their translations.
-        valid_pairs: Instead of both.
+        valid_pairs: Alternative to --valid-source and --valid-target.
         test_source: Test data for the final scores; none: the validation data.
         test_target: Their translations.
-        test_pairs: Instead of both.
-        mix_source: Data of which a share is mixed in; see --mix-share.
+        test_pairs: Alternative to --test-source and --test-target.
+        mix_source: Additional data, of which a share is mixed in; see --mix-share.
         mix_target: Their translations.
-        mix_pairs: Instead of both.
+        mix_pairs: Alternative to --mix-source and --mix-target.
         sides: Columns of --pairs, by number from 1 or by name (none: 1 2); fields of .jsonl (none:
             source target); languages of --dataset.
         dataset: Dataset of tensorflow-datasets (tfds:NAME), or folder for its TranslateFolder.
+        download: Download the dataset if necessary.
     """
 
     source: File = None
@@ -274,64 +83,87 @@ class PairOptions(PreparedOptions):
     mix_source: File = None
     mix_target: File = None
     mix_pairs: File = None
-    sides: Annotated[tuple[str, str] | None, tyro.conf.arg(metavar="FROM TO")] = None
-
-    FILES = (
-        *("dataset", "prepared", "source", "target", "pairs"),
-        *("valid_source", "valid_target", "valid_pairs"),
-        *("test_source", "test_target", "test_pairs"),
-    )
-    MIX = ("mix_source", "mix_target", "mix_pairs")
-
-    def unused(self, initial):
-        unused = super().unused(initial)
-        if self.dataset:
-            files = [name for name in self.FILES if name not in ("dataset", "prepared")]
-            return unused | dict.fromkeys(files, "files, without --dataset")
-        if not (self.pairs or self.valid_pairs or self.test_pairs or self.mix_pairs):
-            unused["sides"] = "--pairs or --dataset"
-        return unused
-
-    def read(self) -> data.Splits:
-        """The sentence pairs that the command line names, before cleaning."""
-        if self.dataset:
-            source, target = self.sides or (None, None)
-            return data.read_splits(source=source, target=target, **self.stored)
-        train = self._read_split("")
-        if train is None and not self.prepared:
-            raise ValueError("No training data: give --source and --target, --pairs, or --dataset.")
-        valid, test = self._read_split("valid_"), self._read_split("test_")
-        if self.prepared:
-            _check_prepared(train, valid, "--valid-source and --valid-target")
-        return data.Splits(train, valid, test)
-
-    def read_mix(self) -> data.Examples | None:
-        """The pairs of --mix-source and --mix-target or --mix-pairs; None without."""
-        return self._read_split("mix_")
-
-    def _read_split(self, prefix):
-        names = [prefix + name for name in ("source", "target", "pairs")]
-        source, target, pairs = (getattr(self, name) for name in names)
-        one, other, either = ("--" + name.replace("_", "-") for name in names)
-        if pairs and (source or target):
-            raise ValueError(f"Give {one} and {other}, or {either}; not all of them.")
-        if bool(source) != bool(target):
-            raise ValueError(f"{one} and {other} go together; one of them is missing.")
-        if not (pairs or source):
-            return None
-        if pairs:
-            rows, name = data.iterate_pair_file(pairs, self.sides or ()), pairs
-        else:
-            rows, name = data.iterate_files(source, target), f"{source} and {target}"
-        # The lines of test data are scored as any other program would score them: all.
-        return collect_complete(data.Examples, rows, name, drop=prefix != "test_")
-
-
-PREPARE_OPTION = "--{option} is an option of keras-transformer prepare; leave it out."
+    sides: Annotated[tuple[str, str] | None, "FROM TO"] = None
+    dataset: str | None = None
+    download: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CleaningOptions(PreparedOptions):
+class PreparedOptions:
+    """Training data larger than memory (docs/scale.md); validation data comes from files.
+
+    Args:
+        prepared: Folders that keras-transformer prepare wrote, instead of training data.
+        weights: Share of each of them in an epoch; none: all of each.
+    """
+
+    prepared: Annotated[tuple[str, ...], "FOLDER"] = ()
+    weights: tuple[float, ...] = ()
+
+    def __post_init__(self):
+        check(
+            not self.weights or len(self.weights) == len(self.prepared),
+            "--weights must be as many as the folders of --prepared",
+            weights=self.weights,
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TokenizerOptions:
+    """The vocabulary.
+
+    Args:
+        vocabulary: Tokenizer type.
+        vocabulary_size: Maximum number of ids; none: all characters, or 8,000 subwords.
+        logits_in_pieces: Less memory with a large vocabulary: pieces in which the logits of a batch
+            are computed (docs/memory.md).
+    """
+
+    vocabulary: Literal["bpe", "unigram", "char", "byte"] = "bpe"
+    vocabulary_size: int | None = None
+    logits_in_pieces: int | None = None
+
+    def __post_init__(self):
+        check_optional(1, logits_in_pieces=self.logits_in_pieces)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WordOptions:
+    """Words and their spelling.
+
+    Args:
+        max_characters: Characters read per word: the first and last ones of a longer word.
+        min_count: Minimum occurrences of a word; rarer ones are read by their characters alone.
+        word_stddev: Standard deviation of the initial word vectors; a small one lets the spelling
+            of rare words decide.
+    """
+
+    max_characters: int = 16
+    min_count: int = 1
+    word_stddev: float = 1.0
+
+    def __post_init__(self):
+        check_at_least(1, max_characters=self.max_characters, min_count=self.min_count)
+        check_above_0(word_stddev=self.word_stddev)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LabelOptions:
+    """Regularization for few labels.
+
+    Args:
+        forget: Word dropout, A: a word seen c times becomes the unknown word with probability
+            A / (A + c); 0: never.
+    """
+
+    forget: float = 1.0
+
+    def __post_init__(self):
+        check_from_0(forget=self.forget)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CleaningOptions:
     """Normalization and filters.
 
     Args:
@@ -349,55 +181,14 @@ class CleaningOptions(PreparedOptions):
     unique: bool = False
 
     def __post_init__(self):
-        super().__post_init__()
         check_at_least(1, max_characters=self.max_characters)
         ratio = self.max_ratio
         check_from_0(max_ratio=ratio or 0)
         check(ratio is None or ratio >= 1, "max_ratio must be at least 1", max_ratio=ratio)
 
-    @property
-    def form(self) -> dict[str, Any]:
-        """The normalization of every text, here and later by the translator."""
-        normalization = None if self.normalization == "none" else self.normalization
-        return {"normalization": normalization, "lowercase": self.lowercase}
-
-    def of_corpora(self, corpora: list[data.Corpus]) -> Self:
-        """The options with what the corpora provide: vocabulary, normal form, lower case."""
-        options = super().of_corpora(corpora)
-        if not corpora:
-            return options
-        cleaning = corpora[0].cleaning or {}
-        provided = {
-            "normalization": cleaning.get("normalization") or "none",
-            "lowercase": cleaning.get("lowercase", False),
-            "max_ratio": None,
-            "unique": False,
-        }
-        for name, value in provided.items():
-            if getattr(self, name) not in (getattr(CleaningOptions, name), value):
-                option = name.replace("_", "-")
-                raise ValueError(PREPARE_OPTION.format(option=option))
-        separate = len(set(corpora[0].vocabularies)) > 1
-        return options.replace(**provided, separate_vocabularies=separate)
-
-    def clean(self, splits: data.Splits) -> data.Splits:
-        """Normalized splits; the test data stays complete, so that its scores are comparable."""
-        limits = self.form | {"max_characters": self.max_characters}
-        filters = {"max_ratio": self.max_ratio, "unique": self.unique}
-        return data.Splits(
-            splits.train and data.clean(splits.train, **limits, **filters),
-            splits.valid and data.clean(splits.valid, **limits),
-            splits.test and data.clean(splits.test, **self.form, keep_blank=True),
-        )
-
-    def read_mix(self) -> data.Examples | None:
-        """The pairs to mix in, cleaned as the training pairs are."""
-        pairs = super().read_mix()
-        return pairs and self.clean(data.Splits(pairs, None, None)).train
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ScoringOptions(RunOptions):
+class ScoringOptions:
     """The search, and the score of its translations.
 
     Args:
@@ -415,20 +206,131 @@ class ScoringOptions(RunOptions):
     bleu_sentences: int | None = None
 
     def __post_init__(self):
-        super().__post_init__()
         check_optional(1, bleu_sentences=self.bleu_sentences)
-        kt.GenerationConfig(beams=self.beams, length_penalty=self.length_penalty)  # checks them
+        GenerationConfig(beams=self.beams, length_penalty=self.length_penalty)  # checks them
         try:
             evaluation.check_bleu_tokenizer(self.tokenize)
         except RuntimeError as error:  # its package or download is missing
             raise ValueError(f"{error}") from None
 
 
+# What tasks with the same groups do with them.
+
+PREPARE_OPTION = "--{option} is an option of keras-transformer prepare; leave it out."
+
+
+class FromFiles(Options):
+    """Tasks whose data is one file per split: `files` are `FileOptions`."""
+
+    FILES = ("train", "valid", "test", "dataset")
+    MIX = ("mix_in",)
+    OF_DATASET = ("download",)  # options that are used with --dataset alone
+
+    def unused(self, initial):
+        files = ("train", "valid", "test") if self.files.dataset else ()
+        of_dataset = () if self.files.dataset else self.OF_DATASET
+        unused = super().unused(initial) | dict.fromkeys(of_dataset, "--dataset")
+        return unused | dict.fromkeys(files, "files, without --dataset")
+
+    def read(self) -> data.Splits:
+        """The data that the command line names."""
+        if self.files.dataset:
+            return self.read_dataset(self.files.dataset.removeprefix("tfds:"), self.files.download)
+        if not self.files.train:
+            raise ValueError("No training data: give --train or --dataset.")
+        paths = (self.files.train, self.files.valid, self.files.test)
+        return data.Splits(*(path and self.read_file(path) for path in paths))
+
+    def read_mix(self) -> Any:
+        """The data of --mix-in; None without."""
+        return self.files.mix_in and self.read_file(self.files.mix_in)
+
+
+class OfWords(Options):
+    """Tasks that read words: `words` are `WordOptions`."""
+
+    def unused(self, initial):
+        unused = super().unused(initial)
+        if initial and "max_characters" in initial.vocabulary:
+            unused["min_count"] = "a vocabulary to learn; --init-from has one"
+        return unused
+
+    def provided_by(self, summary):
+        names = {"max_characters"} & summary.vocabulary.keys()
+        return super().provided_by(summary) | {name: summary.vocabulary[name] for name in names}
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Translation(
-    ScoringOptions, CleaningOptions, TokenizerOptions, PairOptions, FineTuningOptions
-):
-    """The options of train_translation.py.
+class OfLabels(OfWords, FromFiles):
+    """Tasks that learn labels of words or texts."""
+
+    files: FileOptions
+    words: WordOptions
+    labels: LabelOptions
+
+    RELATED = ("MaskFiller", "Tagger", "Classifier", "Translator", "TextGenerator")
+
+
+class OfTokens(Options):
+    """Tasks with a tokenizer, whose data may be prepared: they have `corpora` and `tokenizer`."""
+
+    CORPUS = ""  # what a corpus must hold
+    OF_TRAINING_DATA = ()  # options that exclude --prepared
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.tokenizer.logits_in_pieces and self.training.r_drop:
+            raise ValueError("Give --logits-in-pieces or --r-drop, not both.")
+        given = [name for name in self.OF_TRAINING_DATA if self.flat()[name]]
+        if self.corpora.prepared and given:
+            option = given[0].replace("_", "-")
+            raise ValueError(f"--{option} does not go with --prepared; leave one of them out.")
+
+    def unused(self, initial):
+        # A vocabulary_size that --init-from contradicts is refused with the other sizes.
+        prepared = self.corpora.prepared
+        learned = {"vocabulary": initial or prepared, "vocabulary_size": prepared}
+        reason = "a vocabulary to learn, without --init-from and --prepared"
+        return super().unused(initial) | {name: reason for name, given in learned.items() if given}
+
+    def check_prepared(self, train: Any, valid: Any, option: str) -> None:
+        """Raises a ValueError unless --prepared is all of the training data."""
+        if train is not None:
+            raise ValueError("Give training data once, as files or as --prepared.")
+        if valid is None:
+            raise ValueError(f"--prepared needs validation data: give {option}.")
+
+    def open_corpora(self) -> list[data.Corpus]:
+        """The corpora of --prepared.
+
+        Raises:
+            ValueError: One of them holds something else.
+        """
+        corpora = [data.Corpus(folder) for folder in self.corpora.prepared]
+        for corpus in corpora:
+            expected = f"--prepared must name corpora of {self.CORPUS}"
+            check(corpus.kind == self.CORPUS, expected, corpus=f"{corpus.folder}, {corpus.kind}")
+        return corpora
+
+    def of_corpora(self, corpora: list[data.Corpus]) -> Self:
+        """The options with what the corpora provide."""
+        sizes = [each.vocabulary_size() for each in corpora[0].tokenizers()] if corpora else []
+        return self.replace(vocabulary_size=max(sizes)) if corpora else self
+
+    def prepared_batches(
+        self, corpora: list[data.Corpus], subword_alpha: float | None = None
+    ) -> data.PreparedBatches:
+        """The training batches of corpora."""
+        settings = {"subword_alpha": subword_alpha, "seed": self.run.seed, **self.budget}
+        return data.PreparedBatches(corpora, self.corpora.weights or None, **settings)
+
+
+# Translation.
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Translation(OfTokens):
+    """Translation.
 
     Args:
         separate_vocabularies: One vocabulary per side instead of a shared one.
@@ -436,22 +338,50 @@ class Translation(
         diversify: Data diversification: number of teachers per direction.
     """
 
+    files: PairOptions
+    corpora: PreparedOptions
+    cleaning: CleaningOptions
+    tokenizer: TokenizerOptions
+    scoring: ScoringOptions
     separate_vocabularies: bool = False
     subword_alpha: float | None = None
     diversify: int = 0
 
     TASK = "Translator"
+    CORPUS = "pairs"
+    OF_TRAINING_DATA = ("dataset", "mix_source", "mix_target", "mix_pairs", "diversify")
+    TEXTS = (
+        *("source", "target", "pairs", "valid_source", "valid_target", "valid_pairs"),
+        *("test_source", "test_target", "test_pairs"),
+    )
+    FILES = ("dataset", "prepared", *TEXTS)
+    MIX = ("mix_source", "mix_target", "mix_pairs")
+
+    def __post_init__(self):
+        super().__post_init__()
+        check(
+            not (self.diversify and self.fine_tuning.init_from),
+            "The teachers of --diversify are trained from scratch; leave out --init-from or it",
+            diversify=self.diversify,
+        )
+        check_at_least(0, diversify=self.diversify)
+        alpha = self.subword_alpha
+        check(alpha is None or 0 <= alpha <= 1, "subword_alpha must be in [0, 1]", alpha=alpha)
 
     def unused(self, initial):
-        unused = super().unused(initial)
+        unused, given = super().unused(initial), self.files
         if "vocabulary" in unused:
             unused["separate_vocabularies"] = unused["vocabulary"]
-        if not (self.has_data or self.bleu_sentences):
+        if not (self.has_data or self.scoring.bleu_sentences):
             unused["tokenize"] = "a BLEU score; of dates, exact matches count"
+        if given.dataset:
+            return unused | dict.fromkeys(self.TEXTS, "files, without --dataset")
+        unused["download"] = "--dataset"
+        if not (given.pairs or given.valid_pairs or given.test_pairs or given.mix_pairs):
+            unused["sides"] = "--pairs or --dataset"
         return unused
 
-    def provided_by(self, summary: FileSummary) -> dict[str, Any]:
-        """The options that a translator provides."""
+    def provided_by(self, summary):
         names = ("lowercase", "beams", "length_penalty")
         sizes = sorted(summary.vocabulary.values())
         return super().provided_by(summary) | {
@@ -461,31 +391,102 @@ class Translation(
             "separate_vocabularies": len(sizes) > 1,
         }
 
-    def __post_init__(self):
-        super().__post_init__()
-        check(
-            not (self.diversify and self.init_from),
-            "The teachers of --diversify are trained from scratch; leave out --init-from or it",
-            diversify=self.diversify,
+    def read(self) -> data.Splits:
+        """The sentence pairs that the command line names, before cleaning."""
+        files = self.files
+        if files.dataset:
+            name = files.dataset.removeprefix("tfds:")
+            source, target = files.sides or (None, None)
+            return data.read_splits(name, source, target, download=files.download)
+        train = self._read_split("")
+        if train is None and not self.corpora.prepared:
+            raise ValueError("No training data: give --source and --target, --pairs, or --dataset.")
+        valid, test = self._read_split("valid_"), self._read_split("test_")
+        if self.corpora.prepared:
+            self.check_prepared(train, valid, "--valid-source and --valid-target")
+        return data.Splits(train, valid, test)
+
+    def read_mix(self) -> data.Examples | None:
+        """The pairs to mix in, cleaned as the training pairs are; None without."""
+        pairs = self._read_split("mix_")
+        return pairs and self.clean(data.Splits(pairs, None, None)).train
+
+    def _read_split(self, prefix):
+        names = [prefix + name for name in ("source", "target", "pairs")]
+        source, target, pairs = (getattr(self.files, name) for name in names)
+        one, other, either = ("--" + name.replace("_", "-") for name in names)
+        if pairs and (source or target):
+            raise ValueError(f"Give {one} and {other}, or {either}; not all of them.")
+        if bool(source) != bool(target):
+            raise ValueError(f"{one} and {other} go together; one of them is missing.")
+        if not (pairs or source):
+            return None
+        if pairs:
+            rows, name = data.iterate_pair_file(pairs, self.files.sides or ()), pairs
+        else:
+            rows, name = data.iterate_files(source, target), f"{source} and {target}"
+        # The lines of test data are scored as any other program would score them: all.
+        return collect_complete(data.Examples, rows, name, drop=prefix != "test_")
+
+    @property
+    def form(self) -> dict[str, Any]:
+        """The normalization of every text, here and later by the translator."""
+        form = self.cleaning.normalization
+        normalization = None if form == "none" else form
+        return {"normalization": normalization, "lowercase": self.cleaning.lowercase}
+
+    def of_corpora(self, corpora: list[data.Corpus]) -> Self:
+        """The options with what the corpora provide: vocabulary, normal form, lower case."""
+        options = super().of_corpora(corpora)
+        if not corpora:
+            return options
+        cleaning = corpora[0].cleaning or {}
+        provided = {
+            "normalization": cleaning.get("normalization") or "none",
+            "lowercase": cleaning.get("lowercase", False),
+            "max_ratio": None,
+            "unique": False,
+        }
+        for name, value in provided.items():
+            if getattr(self.cleaning, name) not in (getattr(CleaningOptions, name), value):
+                option = name.replace("_", "-")
+                raise ValueError(PREPARE_OPTION.format(option=option))
+        separate = len(set(corpora[0].vocabularies)) > 1
+        return options.replace(**provided, separate_vocabularies=separate)
+
+    def clean(self, splits: data.Splits) -> data.Splits:
+        """Normalized splits; the test data stays complete, so that its scores are comparable."""
+        limits = self.form | {"max_characters": self.cleaning.max_characters}
+        filters = {"max_ratio": self.cleaning.max_ratio, "unique": self.cleaning.unique}
+        return data.Splits(
+            splits.train and data.clean(splits.train, **limits, **filters),
+            splits.valid and data.clean(splits.valid, **limits),
+            splits.test and data.clean(splits.test, **self.form, keep_blank=True),
         )
-        check_at_least(0, diversify=self.diversify)
-        alpha = self.subword_alpha
-        check(alpha is None or 0 <= alpha <= 1, "subword_alpha must be in [0, 1]", alpha=alpha)
 
 
+def named(task: type[Options], recipes: dict[str, dict], **shared: Any) -> dict[str, Any]:
+    """Options of a task by the names of recipes, each with the values that all of them share."""
+    return {name: task.of(**shared | values) for name, values in recipes.items()}
+
+
+def fine_tuned(recipe: dict, epochs: int) -> dict:
+    """A recipe for a trained model and other data (--init-from): few updates, and small ones."""
+    rate = recipe["learning_rate"] / 4
+    return recipe | dict(epochs=epochs, learning_rate=rate, warmup_steps=50, average=0)
+
+
+TINY = vars(PRESETS["tiny"])
+SMALL = dict(num_layers=2, d_model=128, num_heads=4, d_ff=256)
 # A thin model and many epochs, for few sentence pairs. The sizes, the dropout and the beams are
 # those of Wu et al. 2021 ("Transformer-Tiny" on Multi30k, 29,000 pairs).
-THIN = Translation(
-    output="runs/text",
-    model=TransformerConfig(
-        num_layers=4,  # thin and deep rather than wide: fewer parameters to overfit with
-        d_model=128,
-        num_heads=4,
-        d_ff=256,
-        dropout=0.3,  # dozens of epochs show nothing but the same pairs
-        norm_first=True,  # aligns source and target in 3 epochs; post-norm had not after 5
-    ),
-    vocabulary="bpe",
+THIN = dict(
+    num_layers=4,  # thin and deep rather than wide: fewer parameters to overfit with
+    d_model=128,
+    num_heads=4,
+    d_ff=256,
+    dropout=0.3,  # dozens of epochs show nothing but the same pairs
+    norm_first=True,  # aligns source and target in 3 epochs; post-norm had not after 5
     vocabulary_size=10000,  # 4,000 gave 0.6 BLEU less on Multi30k's val, and took as long
     tokens_per_batch=4096,  # 127 updates per epoch on 29,000 pairs
     epochs=40,  # 1.7 BLEU more than 30 on Multi30k's val
@@ -496,77 +497,71 @@ THIN = Translation(
     beams=5,
     length_penalty=1.2,  # translations were too short: 0.1 to 0.6 BLEU on Multi30k's val
 )
-
-TRANSLATION = {
-    # 30,000 generated dates: a regular language of short strings, learned in minutes on two cores.
-    "dates": Translation(
-        output="runs/dates",
-        # 2 + 2 layers, d_model 64: twelve characters need no more. No dropout: there is no noise to
-        # fit, and after three epochs it cost ten times the errors (docs/results.md).
-        model=PRESETS["tiny"].replace(dropout=0.0),
-        vocabulary="char",  # digits are copied one by one; some 60 ids
-        batch_size=128,  # strings of similar length, so examples are counted and not tokens
-        epochs=8,  # 237 updates each; validation accuracy is 100.0 % after the seventh
-        learning_rate=4e-3,  # small models tolerate, and need, large rates
-        warmup_steps=300,  # a little over an epoch
-        threads=1,  # its operations are too small to split: 40 % more steps per second
-        schedule="cosine",  # to 0: the last epoch settles, no averaging is needed
-    ),
-    "quick": THIN,  # some 30,000 sentence pairs in half an hour on two cores
-    # Up to some 100,000 pairs, and hours: two more pairs per pair, from a teacher per direction.
-    # With 4,000 subwords they added 1.7 BLEU on Multi30k's validation set.
-    "small": THIN.replace(diversify=1),
-    # Some 100,000 to a million pairs (TED talks): the sizes of papers on IWSLT.
-    "medium": Translation(
-        output="runs/text",
-        model=TransformerConfig(
+TRANSLATION = named(
+    Translation,
+    {
+        # 30,000 generated dates: a regular language of short strings, learned in minutes on two
+        # cores. 2 + 2 layers, d_model 64: twelve characters need no more.
+        "dates": TINY
+        | dict(
+            output="runs/dates",
+            # There is no noise to fit; after three epochs it cost ten times the errors
+            # (docs/results.md).
+            dropout=0.0,
+            vocabulary="char",  # digits are copied one by one; some 60 ids
+            batch_size=128,  # strings of similar length, so examples are counted and not tokens
+            epochs=8,  # 237 updates each; validation accuracy is 100.0 % after the seventh
+            learning_rate=4e-3,  # small models tolerate, and need, large rates
+            warmup_steps=300,  # a little over an epoch
+            threads=1,  # its operations are too small to split: 40 % more steps per second
+            schedule="cosine",  # to 0: the last epoch settles, no averaging is needed
+        ),
+        "quick": THIN,  # some 30,000 sentence pairs in half an hour on two cores
+        # Up to some 100,000 pairs, and hours: two more pairs per pair, from a teacher per
+        # direction. With 4,000 subwords they added 1.7 BLEU on Multi30k's validation set.
+        "small": THIN | dict(diversify=1),
+        # Some 100,000 to a million pairs (TED talks): the sizes of papers on IWSLT.
+        "medium": dict(
             num_layers=6,
             d_model=512,
             num_heads=4,  # of width 128
             d_ff=1024,  # half of base's: so little data would not use more
             dropout=0.3,
+            vocabulary_size=10000,
+            tokens_per_batch=4096,
+            epochs=40,
+            learning_rate=5e-4,  # wider models tolerate smaller rates
+            warmup_steps=4000,
+            clip_norm=1.0,  # one bad batch in a million cannot derail the run
+            average=5,
+            beams=5,
         ),
-        vocabulary="bpe",
-        vocabulary_size=10000,
-        tokens_per_batch=4096,
-        epochs=40,
-        learning_rate=5e-4,  # wider models tolerate smaller rates
-        warmup_steps=4000,
-        clip_norm=1.0,  # one bad batch in a million cannot derail the run
-        average=5,
-        beams=5,
-    ),
-    # A trained translator and some thousand pairs of another kind of text (--init-from).
-    "fine-tune": THIN.replace(
-        epochs=6,
-        learning_rate=1e-3,  # a quarter of what the model was trained with
-        warmup_steps=50,
-        average=0,
-    ),
-    # Millions of pairs: the paper's base model (section 5), on a GPU.
-    "large": Translation(
-        output="runs/text",
-        model=PRESETS["base"],
-        vocabulary="bpe",
-        vocabulary_size=37000,
-        tokens_per_batch=8192,  # three of these per update are the paper's 25,000
-        accumulate=3,
-        epochs=18,  # 100,000 updates on the 4.5 million pairs of WMT 2014
-        learning_rate=7e-4,  # 512 ** -0.5 * 4000 ** -0.5, the peak of equation 3
-        warmup_steps=4000,
-        clip_norm=1.0,
-        average=5,
-        beams=4,
-    ),
-}
+        # A trained translator and some thousand pairs of another kind of text (--init-from).
+        "fine-tune": fine_tuned(THIN, epochs=6),
+        # Millions of pairs: the paper's base model (section 5), on a GPU.
+        "large": vars(PRESETS["base"])
+        | dict(
+            vocabulary_size=37000,
+            tokens_per_batch=8192,  # three of these per update are the paper's 25,000
+            accumulate=3,
+            epochs=18,  # 100,000 updates on the 4.5 million pairs of WMT 2014
+            learning_rate=7e-4,  # 512 ** -0.5 * 4000 ** -0.5, the peak of equation 3
+            warmup_steps=4000,
+            clip_norm=1.0,
+            average=5,
+            beams=4,
+        ),
+    },
+    output="runs/text",
+)
 
 
 # Tagging.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Tagging(LabelOptions, FileOptions):
-    """The options of train_tagger.py.
+class Tagging(OfLabels):
+    """Tagging.
 
     Args:
         train: Treebank in CoNLL-U (.conllu, .conll), or lines of word TAB tag; plain or compressed.
@@ -575,65 +570,62 @@ class Tagging(LabelOptions, FileOptions):
         tags: Feature of --dataset that contains their tags.
     """
 
-    column: Annotated[str, tyro.conf.arg(metavar="NAME")] = "UPOS"
-    tokens: Annotated[str, tyro.conf.arg(metavar="FEATURE")] = "tokens"
-    tags: Annotated[str, tyro.conf.arg(metavar="FEATURE")] = "upos"
+    column: str = "UPOS"
+    tokens: Feature = "tokens"
+    tags: Feature = "upos"
 
     TASK = "Tagger"
-    OF_DATASET = (*FileOptions.OF_DATASET, "tokens", "tags")
+    OF_DATASET = ("download", "tokens", "tags")
 
     def unused(self, initial):
-        unused = super().unused(initial)
-        files = filter(None, (self.train, self.valid, self.test, self.mix_in))
-        if TREEBANK not in map(data.format_of, files):
+        unused, files = super().unused(initial), self.files
+        paths = filter(None, (files.train, files.valid, files.test, files.mix_in))
+        if TREEBANK not in map(data.format_of, paths):
             unused["column"] = "a treebank (.conllu, .conll)"
         return unused
 
-    def read_dataset(self):
-        return data.read_tagged_splits(tokens=self.tokens, tags=self.tags, **self.stored)
+    def read_dataset(self, name, download):
+        return data.read_tagged_splits(name, self.tokens, self.tags, download=download)
 
     def read_file(self, path):
         return data.read_tagged(path, self.column)
 
 
-TAGGING = {
-    # 10,000 generated sentences: shows in two minutes that it learns.
-    "grammar": Tagging(
-        output="runs/tags",
-        model=PRESETS["tiny"].replace(  # some hundred words and a few rules
-            rotary=True,  # a tag depends on the neighbors of a word, not on its position
+TREEBANKS = dict(
+    num_layers=3,
+    d_model=128,
+    num_heads=4,
+    d_ff=256,
+    dropout=0.4,
+    r_drop=1.0,  # two draws of strong dropout should agree
+    word_stddev=0.1,  # a word seen once hardly leaves its initial vector: spelling decides
+    epochs=14,
+    learning_rate=2e-3,
+    warmup_steps=500,
+    ema=0.998,
+    clip_norm=1.0,
+)
+TAGGING = named(
+    Tagging,
+    {
+        # 10,000 generated sentences: shows in two minutes that it learns.
+        "grammar": TINY  # some hundred words and a few rules
+        | dict(
+            epochs=4,
+            learning_rate=4e-3,  # small models tolerate, and need, large rates
+            warmup_steps=200,
+            threads=1,  # its operations are too small to split
+            label_smoothing=0.0,  # what a rule decides is certain
+            rotary=True,
         ),
-        batch_size=32,
-        epochs=4,
-        learning_rate=4e-3,  # small models tolerate, and need, large rates
-        warmup_steps=200,
-        schedule="cosine",
-        threads=1,  # its operations are too small to split
-        label_smoothing=0.0,  # what a rule decides is certain
-    ),
-    # Some 10,000 sentences of a treebank: strong dropout against overfitting.
-    "treebank": Tagging(
-        output="runs/tags",
-        model=TransformerConfig(
-            num_layers=3, d_model=128, num_heads=4, d_ff=256, dropout=0.4, rotary=True
-        ),
-        r_drop=1.0,  # two draws of strong dropout should agree
-        word_stddev=0.1,  # a word seen once hardly leaves its initial vector: spelling decides
-        batch_size=32,
-        epochs=14,
-        learning_rate=2e-3,
-        warmup_steps=500,
-        schedule="cosine",
-        ema=0.998,
-        clip_norm=1.0,
-    ),
-}
-
-
-TAGGING["fine-tune"] = TAGGING["treebank"].replace(  # a trained tagger and other sentences
-    epochs=4,
-    learning_rate=5e-4,  # a quarter
-    warmup_steps=50,
+        "treebank": TREEBANKS,  # some 10,000 sentences: strong dropout against overfitting
+        # A trained tagger and other sentences.
+        "fine-tune": fine_tuned(TREEBANKS, epochs=4),
+    },
+    output="runs/tags",
+    rotary=True,  # a tag depends on the neighbors of a word, not on its position
+    batch_size=32,
+    schedule="cosine",
 )
 
 
@@ -641,8 +633,8 @@ TAGGING["fine-tune"] = TAGGING["treebank"].replace(  # a trained tagger and othe
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Classification(LabelOptions, FileOptions):
-    """The options of train_classifier.py.
+class Classification(OfLabels):
+    """Classification.
 
     Args:
         train: Table, one text per line, columns separated by TAB; plain or compressed.
@@ -650,7 +642,7 @@ class Classification(LabelOptions, FileOptions):
             --dataset.
     """
 
-    columns: Annotated[tuple[str, str] | None, tyro.conf.arg(metavar="TEXT LABEL")] = None
+    columns: Annotated[tuple[str, str] | None, "TEXT LABEL"] = None
 
     TASK = "Classifier"
 
@@ -658,65 +650,61 @@ class Classification(LabelOptions, FileOptions):
         of_data = {} if self.has_data else {"columns": "--train or --dataset"}
         return super().unused(initial) | of_data
 
-    def read_dataset(self):
+    def read_dataset(self, name, download):
         text, label = self.columns or (None, "label")
-        return data.read_labeled_splits(text=text, label=label, **self.stored)
+        return data.read_labeled_splits(name, text, label, download=download)
 
     def read_file(self, path):
         return data.read_labeled(path, *(self.columns or ()))
 
 
 # Some thousand labeled texts and more.
-TEXTS = Classification(
-    output="runs/labels",
-    model=TransformerConfig(
-        num_layers=2, d_model=128, num_heads=4, d_ff=256, dropout=0.4, rotary=True
-    ),
+TEXTS = SMALL | dict(
+    dropout=0.4,
     r_drop=1.0,  # two draws of strong dropout should agree
-    batch_size=64,
     epochs=6,
     learning_rate=1e-3,
     warmup_steps=500,
-    schedule="cosine",
     clip_norm=1.0,
 )
-
-CLASSIFICATION = {
-    # 10,000 generated reviews in which the order of the words decides.
-    "reviews": Classification(
-        output="runs/labels",
-        model=PRESETS["tiny"].replace(rotary=True),
-        batch_size=64,
-        epochs=6,
-        learning_rate=3e-3,
-        warmup_steps=200,
-        schedule="cosine",
-        threads=1,
-        label_smoothing=0.0,
-    ),
-    "texts": TEXTS,
-    # Their phrases too, each with a label (SST-2): the same words many times.
-    "phrases": TEXTS.replace(
-        dropout=0.5,
-        forget=5.0,  # otherwise it memorizes the rare words of each sentence
-        epochs=3,  # ten times the texts, and each word in many of them
-        ema=0.998,
-    ),
-    # A trained classifier and other texts.
-    "fine-tune": TEXTS.replace(
-        epochs=3,
-        learning_rate=2.5e-4,  # a quarter
-        warmup_steps=50,
-    ),
-}
+CLASSIFICATION = named(
+    Classification,
+    {
+        # 10,000 generated reviews in which the order of the words decides.
+        "reviews": TINY
+        | dict(
+            epochs=6,
+            learning_rate=3e-3,
+            warmup_steps=200,
+            threads=1,
+            label_smoothing=0.0,
+            rotary=True,
+        ),
+        "texts": TEXTS,
+        # Their phrases as well, each with a label (SST-2): the same words many times.
+        "phrases": TEXTS
+        | dict(
+            dropout=0.5,
+            forget=5.0,  # otherwise it memorizes the rare words of each sentence
+            epochs=3,  # ten times the texts, and each word in many of them
+            ema=0.998,
+        ),
+        # A trained classifier and other texts.
+        "fine-tune": fine_tuned(TEXTS, epochs=3),
+    },
+    output="runs/labels",
+    rotary=True,
+    batch_size=64,
+    schedule="cosine",
+)
 
 
 # Language modelling.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LanguageModelling(TokenizerOptions, FileOptions, PreparedOptions, FineTuningOptions):
-    """The options of train_language_model.py.
+class LanguageModelling(OfTokens, FromFiles):
+    """Language modelling.
 
     Args:
         train: Text, or a treebank (.conllu, .conll); plain or compressed.
@@ -728,28 +716,32 @@ class LanguageModelling(TokenizerOptions, FileOptions, PreparedOptions, FineTuni
         normalization: Unicode normal form; NFKC also unifies full-width letters and the like.
     """
 
+    files: FileOptions
+    corpora: PreparedOptions
+    tokenizer: TokenizerOptions
     normalization: Literal["NFC", "NFKC", "none"] = "NFC"
     lines: bool = False
-    feature: Name = None
+    feature: str | None = None
     prompt: str = ""
     window: int = 64
 
     TASK = "TextGenerator"
     CORPUS = "texts"
     OF_TRAINING_DATA = ("dataset", "mix_in")
-    FILES = ("prepared", *FileOptions.FILES)
-    OF_DATASET = (*FileOptions.OF_DATASET, "feature")
+    FILES = ("prepared", *FromFiles.FILES)
+    OF_DATASET = ("download", "feature")
 
     def __post_init__(self):
         super().__post_init__()
         check_at_least(2, window=self.window)
 
     def unused(self, initial):
-        of_lines = {"window": "a text without --lines"} if self.lines or self.prepared else {}
+        of_lines = (
+            {"window": "a text without --lines"} if self.lines or self.corpora.prepared else {}
+        )
         return super().unused(initial) | of_lines
 
-    def provided_by(self, summary: FileSummary) -> dict[str, Any]:
-        """The options that a text generator provides."""
+    def provided_by(self, summary):
         (size,) = summary.vocabulary.values()
         lines, window = summary.settings["append_end"], summary.settings["window"]
         return super().provided_by(summary) | {
@@ -760,10 +752,11 @@ class LanguageModelling(TokenizerOptions, FileOptions, PreparedOptions, FineTuni
         }
 
     def read(self):
-        if not self.prepared:
+        if not self.corpora.prepared:
             return super().read()
-        _check_prepared(self.train, self.valid, "--valid")
-        valid, test = (path and self.read_file(path) for path in (self.valid, self.test))
+        files = self.files
+        self.check_prepared(files.train, files.valid, "--valid")
+        valid, test = (path and self.read_file(path) for path in (files.valid, files.test))
         return data.Splits(None, valid, test)
 
     def of_corpora(self, corpora):
@@ -771,7 +764,7 @@ class LanguageModelling(TokenizerOptions, FileOptions, PreparedOptions, FineTuni
         if not corpora:
             return options
         form = (corpora[0].cleaning or {}).get("normalization") or "none"
-        if not self.init_from and self.normalization not in ("NFC", form):
+        if not self.fine_tuning.init_from and self.normalization not in ("NFC", form):
             raise ValueError(PREPARE_OPTION.format(option="normalization"))
         return options.replace(lines=True, normalization=form)
 
@@ -781,15 +774,16 @@ class LanguageModelling(TokenizerOptions, FileOptions, PreparedOptions, FineTuni
         return None if self.normalization == "none" else self.normalization
 
     def mix(self, train):
-        if self.lines or len(train) > 1 or not self.mix_in:
+        if self.lines or len(train) > 1 or not self.files.mix_in:
             return super().mix(train)
         (text,), (other,) = train, self.read_mix()
-        number = round(len(text) * self.mix_share / (1 - self.mix_share))
-        start = random.Random(self.seed).randint(0, max(0, len(other) - number))
+        share = self.fine_tuning.mix_share
+        number = round(len(text) * share / (1 - share))
+        start = random.Random(self.run.seed).randint(0, max(0, len(other) - number))
         return [f"{text}\n{other[start : start + number]}"]
 
-    def read_dataset(self):
-        splits = data.read_text_splits(text=self.feature, **self.stored)
+    def read_dataset(self, name, download):
+        splits = data.read_text_splits(name, self.feature, download=download)
         return data.Splits(*(side and self._normalized(side) for side in splits))
 
     def read_file(self, path):
@@ -805,79 +799,64 @@ class LanguageModelling(TokenizerOptions, FileOptions, PreparedOptions, FineTuni
         return [data.normalized(text, self.form) for text in texts]
 
 
-LANGUAGE_MODELLING = {
-    # Generated sentences whose true entropy is known.
-    "grammar": LanguageModelling(
-        output="runs/language",
-        model=PRESETS["tiny"].replace(
+CHARACTERS = dict(
+    num_layers=4,
+    d_model=128,
+    num_heads=4,
+    d_ff=512,
+    dropout=0.0,  # a few epochs only
+    window=64,
+    batch_size=32,
+    epochs=6,
+    learning_rate=3e-3,
+    warmup_steps=200,
+    clip_norm=1.0,
+)
+LANGUAGE_MODELLING = named(
+    LanguageModelling,
+    {
+        # Generated sentences whose true entropy is known.
+        "grammar": TINY
+        | dict(
+            dropout=0.0,  # more sentences than it can memorize
+            lines=True,
+            batch_size=64,
+            epochs=4,
+            learning_rate=4e-3,
+            warmup_steps=200,
+            threads=1,
             norm_first=True,
             rotary=True,
-            dropout=0.0,  # more sentences than it can memorize
         ),
-        vocabulary="char",
-        lines=True,
-        batch_size=64,
-        epochs=4,
-        learning_rate=4e-3,
-        warmup_steps=200,
-        schedule="cosine",
-        threads=1,
-        label_smoothing=0.0,  # it would cost perplexity, which is what counts
-    ),
-    # A million characters in ten minutes on two cores: nanoGPT's sizes for a CPU.
-    "characters": LanguageModelling(
-        output="runs/language",
-        model=TransformerConfig(
-            num_layers=4,
-            d_model=128,
-            num_heads=4,
-            d_ff=512,
-            dropout=0.0,  # a few epochs only
-            norm_first=True,  # as GPT-2: tolerates the large rate
-            rotary=True,
-        ),
-        vocabulary="char",
-        window=64,
-        batch_size=32,
-        epochs=6,
-        learning_rate=3e-3,
-        warmup_steps=200,
-        schedule="cosine",
-        clip_norm=1.0,
-        label_smoothing=0.0,
-    ),
-    # The same text with nanoGPT's sizes for a GPU, 10.65 million parameters: two hours on two
-    # cores, with --precision bfloat16 --batch-size 8 --accumulate 4, which are the same batches.
-    "gpu": LanguageModelling(
-        output="runs/language",
-        model=TransformerConfig(
+        # A million characters in ten minutes on two cores: nanoGPT's sizes for a CPU.
+        "characters": CHARACTERS,
+        # The same text with nanoGPT's sizes for a GPU, 10.65 million parameters: two hours on two
+        # cores, with --precision bfloat16 --batch-size 8 --accumulate 4, which are the same
+        # batches.
+        "gpu": dict(
             num_layers=6,
             d_model=384,
             num_heads=6,
             d_ff=1536,
             dropout=0.2,
             attention_dropout=0.2,  # ten parameters per character: it would memorize the text
-            norm_first=True,
-            rotary=True,
+            window=256,
+            batch_size=32,  # nanoGPT's 64, 22 epochs: 1.513 nats per character; 32, 32: 1.457
+            epochs=32,  # nanoGPT is best after 28 (its issue 493), then overfits
+            average=4,  # smooths the last epochs; not compared with none
+            learning_rate=1e-3,
+            warmup_steps=100,
+            clip_norm=1.0,
         ),
-        vocabulary="char",
-        window=256,
-        batch_size=32,  # nanoGPT's 64, 22 epochs: 1.513 nats per character; 32, 32 epochs: 1.457
-        epochs=32,  # nanoGPT is best after 28 (its issue 493), then overfits
-        average=4,  # smooths the last epochs; not compared with none
-        learning_rate=1e-3,
-        warmup_steps=100,
-        schedule="cosine",
-        clip_norm=1.0,
-        label_smoothing=0.0,
-    ),
-}
-
-
-LANGUAGE_MODELLING["fine-tune"] = LANGUAGE_MODELLING["characters"].replace(  # and other text
-    epochs=3,
-    learning_rate=7.5e-4,  # a quarter
-    warmup_steps=50,
+        # A trained generator and other text.
+        "fine-tune": fine_tuned(CHARACTERS, epochs=3),
+    },
+    output="runs/language",
+    norm_first=True,  # as GPT-2: tolerates the large rates
+    rotary=True,
+    vocabulary="char",
+    schedule="cosine",
+    label_smoothing=0.0,  # it would cost perplexity, which is what counts
 )
 
 
@@ -885,8 +864,8 @@ LANGUAGE_MODELLING["fine-tune"] = LANGUAGE_MODELLING["characters"].replace(  # a
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Pretraining(WordOptions):
-    """The options of pretrain_words.py.
+class Pretraining(OfWords):
+    """Pretraining.
 
     Args:
         train: Text, one or more sentences per line; or a treebank (.conllu, .conll); plain or
@@ -896,10 +875,11 @@ class Pretraining(WordOptions):
         mix_in: Data like --train, of which a share is mixed in; see --mix-share.
     """
 
+    words: WordOptions
     train: File = None
     valid: File = None
-    mask_rate: float = 0.15
     mix_in: File = None
+    mask_rate: float = 0.15
 
     TASK = "MaskFiller"
     FILES = ("train", "valid")
@@ -926,30 +906,22 @@ class Pretraining(WordOptions):
         return data.read_texts(path)
 
 
-PRETRAINING = {
-    # The text that a tagger or a classifier will be trained on, and as much other text as there is.
-    "words": Pretraining(
-        output="runs/words",
-        model=TransformerConfig(
-            num_layers=2,
-            d_model=128,
-            num_heads=4,
-            d_ff=256,
-            dropout=0.1,  # each epoch has other masks: the data does not repeat itself
-            rotary=True,
-        ),
-        batch_size=32,
-        epochs=20,
-        learning_rate=2e-3,
-        warmup_steps=500,
-        schedule="cosine",
-        clip_norm=1.0,
-        label_smoothing=0.0,
-        min_count=2,  # a word seen once cannot be learned as an answer
-    ),
-}
-PRETRAINING["fine-tune"] = PRETRAINING["words"].replace(  # trained words and other text
-    epochs=5,
-    learning_rate=5e-4,  # a quarter
-    warmup_steps=50,
+# The text that a tagger or a classifier will be trained on, and as much other text as there is.
+WORDS = dict(epochs=20, learning_rate=2e-3, warmup_steps=500)
+PRETRAINING = named(
+    Pretraining,
+    {
+        "words": WORDS,
+        # Trained words and other text.
+        "fine-tune": fine_tuned(WORDS, epochs=5),
+    },
+    output="runs/words",
+    **SMALL,
+    dropout=0.1,  # each epoch has other masks: the data does not repeat itself
+    rotary=True,
+    batch_size=32,
+    schedule="cosine",
+    clip_norm=1.0,
+    label_smoothing=0.0,
+    min_count=2,  # a word seen once cannot be learned as an answer
 )

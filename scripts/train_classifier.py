@@ -25,17 +25,18 @@ from data_report import DataReport
 from keras_transformer import backend, data, evaluation, plots, training
 from keras_transformer.backend.distribution import leave, own_rows
 from keras_transformer.cli.streams import standard_streams
-from options import (
+from options import parse
+from recipes import CLASSIFICATION
+from running import (
     errors_as_exits,
+    for_training,
     known_labels,
     make_optimizer,
     naming_lines,
-    parse,
     prepare_words,
     print_end,
-    set_up,
+    start,
 )
-from recipes import CLASSIFICATION
 
 
 @standard_streams()
@@ -43,9 +44,7 @@ from recipes import CLASSIFICATION
 def main():
     with errors_as_exits(ValueError, ImportError):
         options = parse(__doc__, CLASSIFICATION)
-        run = training.Run(options.output, options.resume, options.overwrite)
-        set_up(options)
-        initial = options.load_initial()
+        run, initial = start(options)
         splits = load(options)
         classifier, train, valid = prepare(options, splits, initial)
         report = DataReport(splits, lambda each: unknown(classifier, each), classifier.labels)
@@ -54,15 +53,12 @@ def main():
 
     print(train.summary())
     classifier.model.summary()
-    model, epochs = classifier.model, options.epochs
-    if options.r_drop:
-        model = training.RDrop(model, options.r_drop)
+    model, epochs = for_training(options, classifier.model), options.training.epochs
     model.compile(
         optimizer=make_optimizer(options, epochs * len(train)),
-        loss=kt.TokenCrossEntropy(options.label_smoothing),
+        loss=kt.TokenCrossEntropy(options.training.label_smoothing),
         metrics=[kt.TokenAccuracy(), kt.Perplexity()],
         jit_compile=backend.prefers_jit(),
-        steps_per_execution=options.steps_per_execution,
     )
     callbacks = run.callbacks(
         train, **options.for_callbacks, monitor="val_token_accuracy", mode="max"
@@ -109,7 +105,7 @@ def main():
 def load(options):
     """Labeled texts for training, validation and test; None without test data."""
     if not options.has_data:
-        return generated_english.reviews(seed=options.seed)
+        return generated_english.reviews(seed=options.run.seed)
     train, valid, test = options.read()
     if valid is None:
         train, valid = data.train_valid_split(train, "texts", "--valid")

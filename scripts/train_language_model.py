@@ -35,16 +35,17 @@ from data_report import DataReport
 from keras_transformer import backend, data, training
 from keras_transformer.backend.distribution import leave, own_rows
 from keras_transformer.cli.streams import standard_streams
-from options import (
+from options import parse
+from recipes import LANGUAGE_MODELLING
+from running import (
     check_initial_vocabulary,
     errors_as_exits,
+    for_training,
     make_optimizer,
     naming_lines,
-    parse,
     print_end,
-    set_up,
+    start,
 )
-from recipes import LANGUAGE_MODELLING
 
 
 @standard_streams()
@@ -52,9 +53,7 @@ from recipes import LANGUAGE_MODELLING
 def main():
     with errors_as_exits(ValueError, ImportError):
         options = parse(__doc__, LANGUAGE_MODELLING)
-        run = training.Run(options.output, options.resume, options.overwrite)
-        set_up(options)
-        initial = options.load_initial()
+        run, initial = start(options)
         corpora = options.open_corpora()
         options = options.of_corpora(corpora)
         splits = load(options, corpora)
@@ -68,17 +67,12 @@ def main():
     prompts = [options.prompt]
     print(train.summary())
     generator.model.summary()
-    model, epochs = generator.model, options.epochs
-    if options.r_drop:
-        model = training.RDrop(model, options.r_drop)
-    if options.logits_in_pieces:
-        model = training.LogitsInPieces(model, options.logits_in_pieces)
+    model, epochs = for_training(options, generator.model), options.training.epochs
     model.compile(
         optimizer=make_optimizer(options, epochs * len(train)),
-        loss=kt.TokenCrossEntropy(options.label_smoothing),
+        loss=kt.TokenCrossEntropy(options.training.label_smoothing),
         metrics=[kt.TokenAccuracy(), kt.Perplexity()],
         jit_compile=backend.prefers_jit(),
-        steps_per_execution=options.steps_per_execution,
     )
     print(training.forecast(model, train))
     callbacks = run.callbacks(train, **options.for_callbacks)
@@ -116,7 +110,7 @@ def main():
     run.write_scores(scores)
 
     run.draw_learning_curve()
-    (sample,) = generator.generate(prompts, 500, 0.8, seed=options.seed)
+    (sample,) = generator.generate(prompts, 500, 0.8, seed=options.run.seed)
     run.write_sample(sample)
     print_end(run)
 
@@ -129,7 +123,7 @@ def load(options, corpora):
     if not options.has_data:
         sizes = 20_000, 2_000
         train, valid = (
-            generated_english.grammar_text(size, options.seed + number).splitlines()
+            generated_english.grammar_text(size, options.run.seed + number).splitlines()
             for number, size in enumerate(sizes)
         )
         return data.Splits(train, valid, None)
@@ -146,7 +140,7 @@ def load(options, corpora):
 
 def prepare(options, splits, initial):
     """A generator with initial weights, its training batches and its validation batches."""
-    if options.prepared:
+    if options.corpora.prepared:
         return prepare_corpora(options, splits, initial)
     append_end = options.lines or len(splits.train) > 1
     texts = splits.train if append_end else splits.train[0].splitlines(keepends=True)
@@ -154,11 +148,13 @@ def prepare(options, splits, initial):
         tokenizer = initial.tokenizer
         model = initial.model.copy(**options.rates)
     else:
-        tokenizer = kt.train_tokenizer(texts, options.vocabulary_size, options.vocabulary)
+        tokenizer = kt.train_tokenizer(
+            texts, options.tokenizer.vocabulary_size, options.tokenizer.vocabulary
+        )
         model = kt.LanguageModel(tokenizer.vocabulary_size(), config=options.model)
     options.adapt(model)
     train, valid = (tokenizer.encode(texts) for texts in (splits.train, splits.valid))
-    seed, budget, window = options.seed, options.budget, options.window
+    seed, budget, window = options.run.seed, options.budget, options.window
     if append_end:
         generator = kt.TextGenerator(model, tokenizer, normalization=options.form)
         check_scored(options, generator, splits)

@@ -36,16 +36,17 @@ from data_report import DataReport
 from keras_transformer import backend, data, evaluation, plots, training
 from keras_transformer.backend.distribution import leave, of_first_process, own_rows
 from keras_transformer.cli.streams import standard_streams
-from options import (
+from options import parse
+from recipes import TRANSLATION
+from running import (
     check_initial_vocabulary,
     errors_as_exits,
+    for_training,
     make_optimizer,
     naming_lines,
-    parse,
     print_end,
-    set_up,
+    start,
 )
-from recipes import TRANSLATION
 
 
 @standard_streams()
@@ -53,9 +54,7 @@ from recipes import TRANSLATION
 def main():
     with errors_as_exits(ValueError, ImportError):
         options = parse(__doc__, TRANSLATION)
-        run = training.Run(options.output, options.resume, options.overwrite)
-        set_up(options)
-        initial = options.load_initial()
+        run, initial = start(options)
         corpora = options.open_corpora()
         options = options.of_corpora(corpora)
         splits = load(options, corpora)
@@ -68,13 +67,13 @@ def main():
 
     if options.diversify:
         splits = splits._replace(train=diversify(options, run, splits, tokenizers))
-        keras.utils.set_random_seed(options.seed)  # whether or not teachers were trained now
+        keras.utils.set_random_seed(options.run.seed)  # whether or not teachers were trained now
         translator, train, valid = prepare(options, splits, tokenizers)
 
-    bleu = functools.partial(evaluation.bleu, tokenize=options.tokenize)
+    bleu = functools.partial(evaluation.bleu, tokenize=options.scoring.tokenize)
     callbacks, monitored = [], {}
-    if options.bleu_sentences:
-        number = options.bleu_sentences
+    if options.scoring.bleu_sentences:
+        number = options.scoring.bleu_sentences
         callbacks.append(training.ValidationScore(translator, splits.valid, bleu, number))
         monitored = {"monitor": "val_bleu", "mode": "max"}
     shown = training.Samples(lambda: samples(translator, splits.valid))
@@ -125,17 +124,12 @@ def fit(options, run, translator, train, valid, first=(), last=(), **monitored):
     """
     print(train.summary())
     translator.model.summary()
-    model, epochs = translator.model, options.epochs
-    if options.r_drop:
-        model = training.RDrop(model, options.r_drop)
-    if options.logits_in_pieces:
-        model = training.LogitsInPieces(model, options.logits_in_pieces)
+    model, epochs = for_training(options, translator.model), options.training.epochs
     model.compile(
         optimizer=make_optimizer(options, epochs * len(train)),
-        loss=kt.TokenCrossEntropy(options.label_smoothing),
+        loss=kt.TokenCrossEntropy(options.training.label_smoothing),
         metrics=[kt.TokenAccuracy(), kt.Perplexity()],
         jit_compile=backend.prefers_jit(),
-        steps_per_execution=options.steps_per_execution,
     )
     print(training.forecast(model, train))
     run_callbacks = run.callbacks(train, **options.for_callbacks, **monitored)
@@ -159,7 +153,7 @@ def load(options, corpora):
     The training data is a list of corpora if there are any.
     """
     if not options.has_data:
-        return options.clean(data.dates(seed=options.seed))
+        return options.clean(data.dates(seed=options.run.seed))
     train, valid, test = options.clean(options.read())
     if corpora:
         return data.Splits(corpora, valid, test)
@@ -170,13 +164,13 @@ def load(options, corpora):
 
 def find_tokenizers(options, examples, initial):
     """One tokenizer per side: the same one, or one of its own; those of the initial translator."""
-    if options.prepared:
+    if options.corpora.prepared:
         tokenizers = examples[0].tokenizers()
         check_initial_vocabulary(options, tokenizers, initial and initial_tokenizers(initial))
         return tokenizers
     if initial:
         return initial_tokenizers(initial)
-    settings = options.vocabulary_size, options.vocabulary
+    settings = options.tokenizer.vocabulary_size, options.tokenizer.vocabulary
     if options.separate_vocabularies:
         return [kt.train_tokenizer(side, *settings) for side in examples]
     return [kt.train_tokenizer(examples.source + examples.target, *settings)] * 2
@@ -194,7 +188,7 @@ def initial_tokenizers(initial):
 
 def prepare(options, splits, tokenizers, initial=None):
     """A translator with initial weights, its training batches and its validation batches."""
-    seed, alpha = options.seed, options.subword_alpha
+    seed, alpha = options.run.seed, options.subword_alpha
 
     def batches(split, examples, **settings):
         ids = [tokenizer.encode(side) for tokenizer, side in zip(tokenizers, examples, strict=True)]
@@ -207,7 +201,7 @@ def prepare(options, splits, tokenizers, initial=None):
             for number, (tokenizer, side) in enumerate(zip(tokenizers, splits.train, strict=True))
         ]
 
-    if options.prepared:
+    if options.corpora.prepared:
         with naming_lines(options, "training"):
             train = options.prepared_batches(splits.train, alpha or None)
     else:
@@ -224,8 +218,8 @@ def prepare(options, splits, tokenizers, initial=None):
         transformer,
         source,
         target,
-        beams=options.beams,
-        length_penalty=options.length_penalty,
+        beams=options.scoring.beams,
+        length_penalty=options.scoring.length_penalty,
         **options.form,
     )
     if splits.test:
@@ -240,12 +234,12 @@ def diversify(options, run, splits, tokenizers):
     swapped = data.Splits(*(pairs and data.Examples(*pairs[::-1]) for pairs in splits))
 
     def train_teacher(direction, number, folder):
-        teacher = options.replace(seed=options.seed + number, output=str(folder), diversify=0)
+        teacher = options.replace(seed=options.run.seed + number, output=str(folder), diversify=0)
         forward = direction == "forward"
         examples = splits if forward else swapped
         exists = of_first_process((folder / "settings.json").exists())
         run = training.Run(folder, resume=bool(exists))
-        keras.utils.set_random_seed(teacher.seed)
+        keras.utils.set_random_seed(teacher.run.seed)
         translator, train, valid = prepare(
             teacher, examples, tokenizers if forward else tokenizers[::-1]
         )

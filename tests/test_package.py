@@ -63,7 +63,7 @@ print(sorted(new - {"keras_transformer"} - set(sys.stdlib_module_names)))
     third_party = set(eval(result.stdout.splitlines()[-1]))
     heavy = {"keras_hub", "sentencepiece", "sacrebleu", "tensorflow_datasets", "tensorflow_text"}
     heavy |= {"tokenizers"}
-    heavy |= {"matplotlib", "sklearn", "tyro", "transformers", "safetensors", "google"}
+    heavy |= {"matplotlib", "sklearn", "transformers", "safetensors", "google"}
     assert not third_party & heavy
     if keras.backend.backend() != "tensorflow":
         assert "tensorflow" not in third_party

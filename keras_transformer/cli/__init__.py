@@ -13,8 +13,8 @@ import pathlib
 import sys
 from collections.abc import Sequence
 
-from .. import __version__
 from ..checks import option_names
+from .parser import Parser
 from .streams import standard_streams
 
 # Modules of this package; each is imported when it runs, since Keras needs seconds to start.
@@ -58,7 +58,7 @@ def _parse(arguments):
     """The module of a command, and its options."""
     folder = pathlib.Path(__file__).parent
     summaries = (f"  {name:11}{summary_of(folder / f'{name}.py')}" for name in COMMANDS)
-    parser = _Parser(
+    parser = Parser(
         prog="keras-transformer",
         usage="%(prog)s COMMAND ...",
         description=__doc__,
@@ -68,7 +68,7 @@ def _parse(arguments):
     parser.add_argument("command", choices=COMMANDS, metavar="COMMAND", help="one of those below")
     name = parser.parse_args(arguments[:1]).command
     command = importlib.import_module(f".{name}", __name__)
-    parser = _Parser(
+    parser = Parser(
         prog=f"keras-transformer {name}",
         description=command.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -87,15 +87,3 @@ def _parse(arguments):
 def summary_of(path: pathlib.Path) -> str:
     """The first line of a module's docstring; the module is not imported."""
     return str(ast.get_docstring(ast.parse(path.read_text("utf-8")))).splitlines()[0]
-
-
-class _Parser(argparse.ArgumentParser):
-    """An error is one line; argparse writes the whole usage before it. No name may be cut short."""
-
-    def __init__(self, **kwargs):
-        super().__init__(allow_abbrev=False, **kwargs)
-        version = f"keras-transformer {__version__}"
-        self.add_argument("--version", action="version", version=version, help="version, and end")
-
-    def error(self, message):
-        self.exit(2, f"{self.prog}: {message.rstrip('.')}. See {self.prog} --help.\n")

@@ -55,10 +55,10 @@ def read(args):
     recipe = TRANSLATION[args.recipe]
     texts = kt.data.read_files(args.source, args.target)
     source, target = (side[: args.limit] for side in texts)
-    wanted = args.vocabulary_size or recipe.vocabulary_size
+    wanted = args.vocabulary_size or recipe.tokenizer.vocabulary_size
     tokenizer = kt.train_tokenizer(source + target, wanted)
     source, target = tokenizer.encode(source), tokenizer.encode(target)
-    budget = args.tokens_per_batch or recipe.tokens_per_batch
+    budget = args.tokens_per_batch or recipe.training.tokens_per_batch
     sizes = dict(tokens_per_batch=budget, num_buckets=args.num_buckets)
     batches = kt.TranslationBatches(source, target, **sizes)
     return Data(source, target, tokenizer.vocabulary_size(), batches)
