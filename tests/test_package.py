@@ -192,9 +192,7 @@ def test_the_api_reference_shows_every_module():
     shown = re.findall(r"^\.\. automodule:: (\S+)$", "\n".join(pages), re.MULTILINE)
     modules = {name for name in MODULES if ".cli." not in name or ".grading." in name}
     modules.add("keras_transformer.tasks.pretrained")
-    assert sorted(shown) == sorted(  # --help documents commands
-        modules
-    )
+    assert sorted(shown) == sorted(modules)  # --help documents commands
 
 
 def imported_by(path):

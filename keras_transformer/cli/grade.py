@@ -33,9 +33,8 @@ def run(options: argparse.Namespace) -> None:
     sys.path.insert(0, str(path.resolve().parent))
     found = runpy.run_path(str(path), run_name="checked")
     try:
-        reports = [
-            grading.check_layer(thing, kind) for thing, kind in _chosen(found, options.names)
-        ]
+        chosen = _chosen(found, options.names)
+        reports = [grading.check_layer(thing, kind) for thing, kind in chosen]
     except grading.CannotCheck as error:
         sys.exit(f"{error}")
     if not reports:
