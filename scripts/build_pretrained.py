@@ -23,8 +23,7 @@ import sys
 import tempfile
 
 import keras_transformer as kt
-from keras_transformer import data, evaluation
-from keras_transformer import interchange as exporting
+from keras_transformer import data, evaluation, interchange
 from keras_transformer.atomic import atomic_write, write_text
 from keras_transformer.checks import option_names
 from keras_transformer.cli.streams import standard_streams
@@ -65,7 +64,7 @@ def main():
     train(options, run)
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "halves" / "model.keras"
-        exporting.export(kt.load(run / "model.keras"), file.parent, "keras", "float16")
+        interchange.export(kt.load(run / "model.keras"), file.parent, "keras", "float16")
         rows = SCORES[options.name](kt.load(file), options)
         path = pretrained.FOLDER / f"{options.name}.keras"
         with atomic_write(path) as unfinished:

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer import backend
-from keras_transformer import interchange as exporting
+from keras_transformer import backend, interchange
 from keras_transformer.interchange import FORMATS
 
 RUN = pathlib.Path(__file__).parents[1] / "scripts" / "run_exported.py"
@@ -54,7 +53,7 @@ def exported(tmp_path_factory):
         key = id(task), format, quantization
         if key not in folders:
             folder = tmp_path_factory.mktemp("exported") / format
-            exporting.export(task, folder, format, quantization)
+            interchange.export(task, folder, format, quantization)
             folders[key] = folder, task  # which keeps its id
         return folders[key][0]
 

@@ -12,8 +12,7 @@ import threading
 
 import pytest
 
-from keras_transformer import atomic
-from keras_transformer import interchange as exporting
+from keras_transformer import atomic, interchange
 from keras_transformer.atomic import (
     MANIFEST,
     atomic_folder,
@@ -381,7 +380,7 @@ def test_an_export_does_not_replace_the_folder_of_its_model(write):
 def test_an_export_into_no_folder_is_refused_before_the_work(write, small_tasks):
     for path in ("", "."):
         with pytest.raises(ValueError, match="must have a name|current folder"):
-            exporting.export(small_tasks["tagger"], path, "safetensors", overwrite=True)
+            interchange.export(small_tasks["tagger"], path, "safetensors", overwrite=True)
     assert os.listdir() == []
 
 

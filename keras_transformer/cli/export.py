@@ -11,8 +11,8 @@ keras: a .keras file, with --quantize float16 half as large, with int8 smaller s
 marian: a translator as a folder for transformers.MarianMTModel.
 safetensors: the bare weights of any model, by name.
 
-docs/exporting.md compares them. saved_model, onnx and litert are written by TensorFlow, whichever
-backend trained the model.
+docs/exporting.md compares them. saved_model, onnx and litert are written by TensorFlow; the model
+may have been trained on any backend.
 """
 
 import argparse

@@ -1,5 +1,6 @@
 """Models for other engines and from other toolkits."""
 
-from .formats import FORMATS, Format, checked_format, export
-from .gpt2.importing import from_gpt2
-from .marian.importing import from_marian
+import lazy_loader
+
+# The names are listed in __init__.pyi; each is imported when it is first used.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

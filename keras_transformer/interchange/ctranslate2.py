@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from keras import ops
 
 from ..generation.constraints import IMPOSSIBLE
 from ..ids import END, PADDING, START, UNKNOWN
 from ..layers.positions import sinusoids
 from ..models import LanguageModel, Transformer
 from ..tasks import Task, Translator
+from .files import float32_array
 from .tracing import imported
 from .vocabularies import write_vocabularies
 
@@ -21,12 +21,19 @@ MAX_LENGTH = 1024  # rows of the sinusoid table, since CTranslate2 stores a tabl
 def write(task: Task, folder: pathlib.Path, quantization: str | None = None) -> None:
     """Writes a `Translator` or a `TextGenerator` for ctranslate2.Translator or .Generator.
 
-    CTranslate2 reads tokens, not text: encode with the vocabulary beside it, without END, which a
-    Translator adds; a Generator wants the START before a prompt. Taggers, classifiers and
-    mask fillers have no place in it: they read the characters of words by a convolution, for which
-    it has no layer.
+    CTranslate2 reads tokens, not text: encode with the vocabulary in the folder, without END, which
+    a Translator adds; a Generator expects START before a prompt. It cannot hold taggers,
+    classifiers and mask fillers, which read the characters of words by a convolution, for which it
+    has no layer.
 
-    Args, raises: see `keras_transformer.interchange.export`.
+    Args:
+        task: the task.
+        folder: pathlib.Path, an existing empty folder.
+        quantization: str, number type of the weights; None: float32.
+
+    Raises:
+        ImportError: A package that the format needs is not installed.
+        ValueError: The format cannot hold the task.
     """
     if isinstance(task, Translator):
         spec = ctranslate2_spec(
@@ -53,8 +60,7 @@ def ctranslate2_spec(
         transformer: `Transformer`.
         source_tokens: list of str, the token of each id of the source vocabulary.
         target_tokens: list of str, the same for the target vocabulary.
-        quantization: str, number type of the matrices, such as "int8"; None: float32, whatever the
-            dtype policy of the model.
+        quantization: str, number type of the matrices, such as "int8"; None: float32.
 
     Returns:
         ctranslate2.specs.TransformerSpec, ready to be saved.
@@ -89,12 +95,14 @@ def generator_spec(
     Args:
         model: `LanguageModel`.
         tokens: list of str, the token of each id.
-        quantization: as in `ctranslate2_spec`.
+        quantization: str, number type of the matrices, such as "int8"; None: float32.
 
     Returns:
         ctranslate2.specs.TransformerDecoderModelSpec, ready to be saved.
 
-    Raises: as `ctranslate2_spec`.
+    Raises:
+        ImportError: ctranslate2 is not installed.
+        ValueError: CTranslate2 lacks the activation.
     """
     specs, options = _specs_and_options(model.config)
     sizes = model.config.num_layers, model.config.num_heads
@@ -146,7 +154,7 @@ def _copy_decoder(model, embedding, positions, spec):
 
 
 def _copy_embedding(embedding, spec):
-    spec.weight = _array(embedding.embeddings)
+    spec.weight = float32_array(embedding.embeddings)
 
 
 def _copy_positions(positions, spec, config):
@@ -154,12 +162,12 @@ def _copy_positions(positions, spec, config):
         return
     table = sinusoids(MAX_LENGTH, config.d_model)
     table = table if config.max_length is None else positions.positions
-    spec.position_encodings.encodings = _array(table)
+    spec.position_encodings.encodings = float32_array(table)
 
 
 def _bias(layer):
     """The bias of the logits, such that the engine never writes PADDING or START either."""
-    bias = _array(layer.bias)
+    bias = float32_array(layer.bias)
     bias[[PADDING, START]] = IMPOSSIBLE
     return bias
 
@@ -191,15 +199,11 @@ def _copy_cross_attention(attention, spec):
 
 
 def _copy_dense(layers, spec):
-    """One product in place of several; CTranslate2 stores one row per output."""
-    spec.weight = np.concatenate([_array(layer.kernel).T for layer in layers])
-    spec.bias = np.concatenate([_array(layer.bias) for layer in layers])
+    """Joins several products into one; CTranslate2 stores one row per output."""
+    spec.weight = np.concatenate([float32_array(layer.kernel).T for layer in layers])
+    spec.bias = np.concatenate([float32_array(layer.bias) for layer in layers])
 
 
 def _copy_norm(norm, spec):
-    spec.gamma = _array(norm.gamma)
-    spec.beta = _array(norm.beta)
-
-
-def _array(x):
-    return np.ascontiguousarray(ops.convert_to_numpy(ops.cast(x, "float32")))
+    spec.gamma = float32_array(norm.gamma)
+    spec.beta = float32_array(norm.beta)

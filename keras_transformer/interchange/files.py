@@ -1,4 +1,4 @@
-"""Files of other toolkits, read without running anything that they hold.
+"""Files of Hugging Face's models, read without running anything that they hold.
 
 Weights come from `model.safetensors` (also in shards), which holds nothing but numbers, or from
 `pytorch_model.bin`, a pickle, which PyTorch reads in the mode that makes tensors only.
@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from keras import ops
 
 from ..checks import check
 
@@ -24,8 +25,20 @@ SAFETENSORS, SHARDS, PICKLE = (
     "model.safetensors.index.json",
     "pytorch_model.bin",
 )
+CONFIG, GENERATION_CONFIG = "config.json", "generation_config.json"
+ACTIVATIONS = {  # Hugging Face's names, and ours
+    "swish": "silu",
+    "silu": "silu",
+    "relu": "relu",
+    "gelu": "gelu",
+    "tanh": "tanh",
+    "gelu_new": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+}
+UNWRITTEN = -100.0  # logit of ids that they lack: probability 0, and no harm to label smoothing
 NUMBERS = ("F64", "F32", "F16", "BF16")  # safetensors' names of what is converted to float32
-MOST_BYTES_OF_JSON = 2**28
+MAX_BYTES_OF_JSON = 2**28
 
 
 def check_folder(folder: str | os.PathLike) -> pathlib.Path:
@@ -62,11 +75,12 @@ def read_bytes(path: pathlib.Path) -> bytes:
 def read_json(path: pathlib.Path) -> dict[str, Any]:
     """The JSON object in a file.
 
-    Raises: as `read_bytes`.
-        ValueError: It is not a JSON object in UTF-8.
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: It is a folder, or not a JSON object in UTF-8.
     """
     content = read_bytes(path)
-    check(len(content) <= MOST_BYTES_OF_JSON, f"{path} is too large", bytes=len(content))
+    check(len(content) <= MAX_BYTES_OF_JSON, f"{path} is too large", bytes=len(content))
     try:
         content = json.loads(content)
     except (ValueError, RecursionError):
@@ -150,7 +164,7 @@ class Weights:
 
         Args:
             name: str.
-            shape: ints, what it must have.
+            shape: ints, the expected shape.
 
         Returns:
             float32, a copy of its own.
@@ -184,8 +198,8 @@ def open_weights(folder: pathlib.Path, left_out: str | None = None) -> Weights:
 
     Args:
         folder: pathlib.Path.
-        left_out: str, a regular expression: names of tensors that are no weights; None: there are
-            none.
+        left_out: str, a regular expression: names of tensors that are not weights; None: all are
+            weights.
 
     Raises:
         FileNotFoundError: There are none, or a shard is missing.
@@ -231,7 +245,7 @@ def _shards(index, left_out):
         plain = pathlib.PurePath(name).name == name and name.endswith(".safetensors")
         if not plain:
             raise ValueError(
-                f"{index} must name .safetensors files beside it; received {name!r:.100}."
+                f"{index} must name .safetensors files in its folder; received {name!r:.100}."
             )
         if not (index.parent / name).exists():
             raise FileNotFoundError(f"There is no {index.parent / name}, which {index} names.")
@@ -262,7 +276,7 @@ def _pickle(path, left_out):
         raise ValueError(f"{path} must hold tensors by name; received a {type(tensors).__name__}.")
     for name, tensor in tensors.items():
         if not (isinstance(name, str) and isinstance(tensor, torch.Tensor)):
-            raise ValueError(f"{path} must hold tensors by name; {name!r:.100} is none.")
+            raise ValueError(f"{path} must hold tensors by name; {name!r:.100} is not a tensor.")
         if not tensor.dtype.is_floating_point and not left_out.fullmatch(name):
             kind = tensor.dtype
             raise ValueError(f"{path}: expected floating-point numbers; {name} is of type {kind}.")
@@ -271,6 +285,20 @@ def _pickle(path, left_out):
         for name, tensor in tensors.items()
         if not left_out.fullmatch(name)
     }
+
+
+@contextlib.contextmanager
+def naming(path: pathlib.Path) -> Iterator[None]:
+    """Puts the name of a file before the text of a `ValueError`."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def float32_array(x: Any) -> np.ndarray:
+    """A tensor as a contiguous float32 array."""
+    return np.ascontiguousarray(ops.convert_to_numpy(ops.cast(x, "float32")))
 
 
 @contextlib.contextmanager
@@ -292,5 +320,5 @@ def one_sentence(path: pathlib.Path) -> Iterator[None]:
             raise
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ValueError(
-            f"{path} cannot be read as weights: {reason:.150}. It is damaged, or is no such file."
+            f"{path} cannot be read as weights: {reason:.150}. It is damaged or not a weights file."
         ) from None

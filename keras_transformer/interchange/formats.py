@@ -8,26 +8,25 @@ import importlib
 import os
 from typing import NamedTuple
 
-from .. import backend
+from .. import backend, tasks
 from ..atomic import atomic_folder, check_folder
 from ..checks import check
-from ..tasks import Task, TextGenerator, Translator
 
 
 class Format(NamedTuple):
-    """What a format can hold.
+    """Capabilities of an export format.
 
     Args:
-        engine: str, what reads it.
-        tasks: classes of tasks that it can hold.
-        quantizations: names of the number types that weights can be stored in besides float32.
+        engine: str, the name of the engine that reads it.
+        tasks: names of the classes of tasks that it can hold.
+        quantizations: names of the number types of weights, in addition to float32.
         module: str, the module of this package that writes it, imported on demand. Its function
             `write(task, folder, quantization)` fills an existing empty folder.
         backend: str, the one backend that can write it; None: any.
     """
 
     engine: str
-    tasks: tuple[type[Task], ...]
+    tasks: tuple[str, ...]
     quantizations: tuple[str, ...]
     module: str
     backend: str | None = None
@@ -36,21 +35,21 @@ class Format(NamedTuple):
 FORMATS = {
     "ctranslate2": Format(
         "CTranslate2",
-        (Translator, TextGenerator),
+        ("Translator", "TextGenerator"),
         ("float16", "int16", "int8", "int8_float16"),
         "ctranslate2",
     ),
-    "saved_model": Format("TensorFlow", (Task,), (), "saved_model", "tensorflow"),
-    "onnx": Format("ONNX Runtime", (Task,), ("int8",), "onnx", "tensorflow"),
-    "litert": Format("LiteRT", (Task,), ("float16", "int8"), "litert", "tensorflow"),
-    "keras": Format("Keras", (Task,), ("float16", "int8"), "keras_file"),
-    "marian": Format("Hugging Face's MarianMTModel", (Translator,), (), "marian.exporting"),
-    "safetensors": Format("safetensors", (Task,), (), "safetensors"),
+    "saved_model": Format("TensorFlow", ("Task",), (), "saved_model", "tensorflow"),
+    "onnx": Format("ONNX Runtime", ("Task",), ("int8",), "onnx", "tensorflow"),
+    "litert": Format("LiteRT", ("Task",), ("float16", "int8"), "litert", "tensorflow"),
+    "keras": Format("Keras", ("Task",), ("float16", "int8"), "keras_file"),
+    "marian": Format("Hugging Face's MarianMTModel", ("Translator",), (), "marian.exporting"),
+    "safetensors": Format("safetensors", ("Task",), (), "safetensors"),
 }
 
 
 def export(
-    task: Task,
+    task: "tasks.Task",
     folder: str | os.PathLike,
     format: str,
     quantization: str | None = None,
@@ -71,17 +70,18 @@ def export(
             or quantization, or it needs another backend.
     """
     to = checked_format(format, quantization)
-    kinds = " or ".join(kind.__name__ for kind in to.tasks)
-    check(isinstance(task, to.tasks), f"{format} can hold a {kinds}", task=type(task).__name__)
+    kinds = tuple(getattr(tasks, name) for name in to.tasks)
+    expected = f"{format} can hold a {' or '.join(to.tasks)}"
+    check(isinstance(task, kinds), expected, task=type(task).__name__)
     check(
         to.backend in (None, backend.name()),
-        f"{format} is written with KERAS_BACKEND={to.backend}, whichever backend trained the model",
+        f"{format} requires KERAS_BACKEND={to.backend}; any backend may have trained the model",
         backend=backend.name(),
     )
     quantized = task.model.get_config()["quantized"]
     check(
         not quantized,
-        "Export the model as it was before it was quantized; a format has number types of its own",
+        "Export the model without quantization; a format has its own number types",
         quantized_layers=len(quantized),
     )
     check_folder(folder, overwrite=overwrite)

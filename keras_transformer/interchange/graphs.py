@@ -1,4 +1,4 @@
-"""What other engines compute: the graphs of a task, ids in, ids or probabilities out.
+"""Graphs of a task for other engines: ids in, ids or probabilities out.
 
 A graph is a function of tensors for any batch and any length. It is the same code that the task
 itself runs; an engine traces it within `backend.portable()`.
@@ -73,7 +73,7 @@ def in_float32(task: Task) -> Task:
 
 
 def beams_of(translator: Translator) -> int:
-    """The width of the beam search that is exported beside the greedy one."""
+    """The width of the beam search that is exported with the greedy one."""
     return translator.config.beams if translator.config.beams > 1 else MORE_BEAMS
 
 
@@ -218,7 +218,7 @@ def probabilities(task: Any) -> Callable:
 
     def function(word_ids, character_ids):
         logits = task.model({"word_ids": word_ids, "character_ids": character_ids})
-        return {"probabilities": ops.softmax(logits[..., 1:])}  # padding is no label
+        return {"probabilities": ops.softmax(logits[..., 1:])}  # padding is not a label
 
     return function
 

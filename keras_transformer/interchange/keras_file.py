@@ -21,14 +21,21 @@ def write(task: Task, folder: pathlib.Path, quantization: str | None = None) -> 
     With "int8" the Dense layers are quantized by Keras and compute so. With "float16" the file is
     half as large and computes in float32 as before: the weights are rounded in the file alone.
 
-    Args, raises: see `keras_transformer.interchange.export`.
+    Args:
+        task: the task.
+        folder: pathlib.Path, an existing empty folder.
+        quantization: str, number type of the weights; None: float32.
+
+    Raises:
+        ImportError: A package that the format needs is not installed.
+        ValueError: The format cannot hold the task.
     """
     path = folder / NAME
     task.save(path)
     if quantization == "float16":
         _store_in_float16(path)
     elif quantization:
-        copy = load(path)  # the task itself stays as it is
+        copy = load(path)  # the task itself does not change
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*`quantize` method")  # of a layer without matrices
             copy.model.quantize(quantization)
@@ -51,7 +58,7 @@ def _store_in_float16(path):
 
 
 def _in_float16(weights):
-    """The bytes of an HDF5 file with float16 in place of all larger floats."""
+    """The bytes of an HDF5 file with float16 instead of all larger floats."""
     import h5py
 
     def copy(name, item):

@@ -1,6 +1,6 @@
 """LiteRT (once TensorFlow Lite): one file per search, for phones and other small machines.
 
-A graph takes and returns ids, as in ONNX; vocabularies or words lie beside it.
+A graph takes and returns ids, as in ONNX; vocabularies or words are in its folder.
 """
 
 import pathlib
@@ -18,7 +18,14 @@ def write(task: Task, folder: pathlib.Path, quantization: str | None = None) -> 
     With "float16" weights are stored in 16 bits; with "int8" matrices are stored in 8 bits and
     multiplied by numbers rounded to 8 bits as they come ("dynamic range").
 
-    Args, raises: see `keras_transformer.interchange.export`.
+    Args:
+        task: the task.
+        folder: pathlib.Path, an existing empty folder.
+        quantization: str, number type of the weights; None: float32.
+
+    Raises:
+        ImportError: A package that the format needs is not installed.
+        ValueError: The format cannot hold the task.
     """
     tf = imported("tensorflow", "LiteRT")
     for name, graph in graphs_of(in_float32(task)).items():

@@ -1,7 +1,7 @@
 """ONNX: one graph per search, for ONNX Runtime and other engines.
 
-A graph takes and returns ids; vocabularies or words lie beside it. docs/exporting.md shows
-the programs that run it.
+A graph takes and returns ids; vocabularies or words are in its folder. docs/exporting.md shows
+programs that run it.
 """
 
 import contextlib
@@ -26,7 +26,14 @@ def write(task: Task, folder: pathlib.Path, quantization: str | None = None) -> 
     A `Translator` is also written as "encoder" and "step", for loops outside the graph. With
     "int8", matrices are stored in 8 bits and multiplied by numbers rounded to 8 bits as they come.
 
-    Args, raises: see `keras_transformer.interchange.export`.
+    Args:
+        task: the task.
+        folder: pathlib.Path, an existing empty folder.
+        quantization: str, number type of the weights; None: float32.
+
+    Raises:
+        ImportError: A package that the format needs is not installed.
+        ValueError: The format cannot hold the task.
     """
     with same_environment():  # it sets TF_CPP_MIN_LOG_LEVEL
         tf2onnx = imported("tf2onnx.convert", "ONNX", "tf2onnx onnx")
@@ -84,7 +91,7 @@ def _quantize(path):
 def _share_constants_with_loops(graph):
     """Loops read what never changes in them, such as weights, from the graph around them.
 
-    tf2onnx hands it from step to step: engines then take weights for variables, which they neither
+    tf2onnx hands it from step to step: engines then treat weights as variables, which they neither
     prepare for their products nor quantize.
     """
     for loop in graph.node:

@@ -26,7 +26,14 @@ def write(task: Task, folder: pathlib.Path, quantization: str | None = None) -> 
     model such as source_tokenizer.vocabulary.spm, a tokenizer.tokenizer.json of byte-level BPE, or
     the words and characters in the order of their ids, vocabulary.json.
 
-    Args, raises: see `keras_transformer.interchange.export`.
+    Args:
+        task: the task.
+        folder: pathlib.Path, an existing empty folder.
+        quantization: str, number type of the weights; None: float32.
+
+    Raises:
+        ImportError: A package that the format needs is not installed.
+        ValueError: The format cannot hold the task.
     """
     from .. import __version__
 

@@ -29,7 +29,14 @@ def write(task: Task, folder: pathlib.Path, quantization: str | None = None) -> 
     A `Classifier` has "classify": texts to labels and to the probabilities of all labels. A
     `MaskFiller` has "fill": texts to words and their probabilities.
 
-    Args, raises: see `keras_transformer.interchange.export`.
+    Args:
+        task: the task.
+        folder: pathlib.Path, an existing empty folder.
+        quantization: str, number type of the weights; None: float32.
+
+    Raises:
+        ImportError: A package that the format needs is not installed.
+        ValueError: The format cannot hold the task.
     """
     tf = imported("tensorflow", "SavedModel")
     imported("tensorflow_text", "SavedModel", "tensorflow-text")

@@ -1,17 +1,22 @@
-"""TensorFlow as a tool of export: graphs traced, their weights made constants, nothing printed."""
+"""Tools of exports by TensorFlow: traced graphs, constant weights, converters without warnings."""
 
 import contextlib
 import errno
 import importlib
 import logging
 import os
+import re
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 from .. import backend
 from .graphs import Graph
+
+# "W0000 00:00:17.8 12 name.cc:364] ...", as absl writes it, or "name.cc(51) LOG(INFO) ..."
+WARNING_OF_CPP = re.compile(rb"[IW]\d{4} .*\.cc:\d+\] |\w+\.cc\(\d+\) LOG\((INFO|WARNING)\) ")
 
 
 def imported(name: str, engine: str, package: str | None = None) -> Any:
@@ -19,7 +24,7 @@ def imported(name: str, engine: str, package: str | None = None) -> Any:
 
     Args:
         name: str, of the module.
-        engine: str, what it is needed for.
+        engine: str, the engine that needs it.
         package: str, its name for pip, or several; None: that of the module.
 
     Raises:
@@ -46,7 +51,7 @@ def traced(graph: Graph) -> Any:
 
 
 def frozen(graph: Graph) -> Any:
-    """As `traced`, with the weights as constants, in loops too."""
+    """As `traced`, with the weights as constants, also in loops."""
     import tensorflow as tf
     from tensorflow.python.framework import convert_to_constants
 
@@ -87,21 +92,29 @@ def save(module: Any, folder: str | os.PathLike, signatures: Any) -> None:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Keeps what converters print, some of it from C++, away from the terminal."""
-    with tempfile.TemporaryFile() as kept:
-        sys.stdout.flush()
+    """Drops the warnings of converters, some of which are written by C++ to the file of stderr.
+
+    All other lines that arrive there meanwhile, such as those of other threads, are written to it
+    at the end.
+    """
+    thread = threading.get_ident()
+
+    def is_kept(record):
+        return record.thread != thread or record.levelno >= logging.ERROR
+
+    with tempfile.TemporaryFile() as lines:
         sys.stderr.flush()
-        streams = [os.dup(1), os.dup(2)]
-        os.dup2(kept.fileno(), 1)
-        os.dup2(kept.fileno(), 2)
-        threshold = logging.root.manager.disable
-        logging.disable(logging.WARNING)
+        stderr = os.dup(2)
+        os.dup2(lines.fileno(), 2)
+        logging.root.addFilter(is_kept)  # ONNX Runtime logs there
         try:
             yield
         finally:
-            logging.disable(threshold)
-            sys.stdout.flush()
+            logging.root.removeFilter(is_kept)
             sys.stderr.flush()
-            for number, stream in enumerate(streams, start=1):
-                os.dup2(stream, number)
-                os.close(stream)
+            os.dup2(stderr, 2)
+            os.close(stderr)
+            lines.seek(0)
+            for line in lines:
+                if not WARNING_OF_CPP.match(line):
+                    os.write(2, line)

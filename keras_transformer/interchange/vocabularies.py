@@ -1,4 +1,4 @@
-"""The files that an engine needs beside its graphs to read texts: vocabularies and settings."""
+"""Vocabulary and settings files for engines that work on ids."""
 
 import dataclasses
 import json

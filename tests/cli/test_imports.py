@@ -29,7 +29,7 @@ def output_of(code, *arguments):
 
 @pytest.mark.once
 @pytest.mark.parametrize(
-    "arguments", ["--help", "--version", "prepare --help", "grade --help", "check dates"]
+    "arguments", ["--help", "--version", "prepare --help", "export --help", "check dates"]
 )
 def test_a_command_that_computes_nothing_imports_no_backend(arguments):
     imported = output_of(COMMAND, *arguments.split()).split()

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer import interchange as exporting
+from keras_transformer import interchange
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="the engine to compare with is optional")
 
@@ -11,7 +11,7 @@ SIZES = dict(num_layers=2, d_model=16, num_heads=2, d_ff=32)
 
 
 def engine(translator, folder, **options):
-    exporting.export(translator, folder, "ctranslate2")
+    interchange.export(translator, folder, "ctranslate2")
     return ctranslate2.Translator(str(folder), compute_type="float32", **options)
 
 
@@ -140,20 +140,20 @@ def test_a_bfloat16_model_is_exported_with_its_weights_in_float32(
 
 def test_an_activation_that_the_engine_lacks_is_named(restless_translator, tmp_path):
     with pytest.raises(ValueError, match="relu.* received activation='elu'"):
-        exporting.export(restless_translator(activation="elu"), tmp_path / "model", "ctranslate2")
+        interchange.export(restless_translator(activation="elu"), tmp_path / "model", "ctranslate2")
     assert not any(tmp_path.iterdir())
 
 
 def test_a_folder_that_exists_is_replaced_only_if_asked(dates_translator, tmp_path):
     folder = tmp_path / "model"
     folder.mkdir()
-    exporting.export(dates_translator, folder, "ctranslate2")  # into an empty one
+    interchange.export(dates_translator, folder, "ctranslate2")  # into an empty one
     with pytest.raises(ValueError, match="exists"):
-        exporting.export(dates_translator, folder, "marian")
-    exporting.export(dates_translator, folder, "safetensors", overwrite=True)
+        interchange.export(dates_translator, folder, "marian")
+    interchange.export(dates_translator, folder, "safetensors", overwrite=True)
     assert not (folder / "model.bin").exists() and (folder / "model.safetensors").exists()
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
     (folder / "kept").write_text("mine")
     with pytest.raises(ValueError, match="holds kept, which does not belong to an export"):
-        exporting.export(dates_translator, folder, "ctranslate2", overwrite=True)
+        interchange.export(dates_translator, folder, "ctranslate2", overwrite=True)
     assert (folder / "kept").read_text() == "mine" and (folder / "model.safetensors").exists()

@@ -1,7 +1,9 @@
 """Every format, every task: run within this process, the answers are those of the task itself."""
 
+import logging
 import os
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -20,11 +22,11 @@ from engines import (
     require,
     restless_translator,
 )
-from keras_transformer import backend
-from keras_transformer import interchange as exporting
+from keras_transformer import backend, interchange
 from keras_transformer.interchange import FORMATS
 from keras_transformer.interchange.graphs import graphs_of
 from keras_transformer.interchange.onnx import same_environment
+from keras_transformer.interchange.tracing import quiet
 from keras_transformer.tokenizers.byte_level import ByteLevelTokenizer, BytePairs
 
 
@@ -128,7 +130,7 @@ def test_a_translator_with_byte_level_bpe_answers_the_same(byte_level, restless,
 def test_a_saved_model_cannot_read_texts_by_byte_level_bpe(byte_level, tmp_path):
     require("saved_model")
     with pytest.raises(ValueError, match="needs the vocabulary of a SentencePieceTokenizer; rec"):
-        exporting.export(byte_level, tmp_path / "model", "saved_model")
+        interchange.export(byte_level, tmp_path / "model", "saved_model")
     assert not any(tmp_path.iterdir())
 
 
@@ -225,7 +227,7 @@ def test_other_quantized_tasks_have_as_many_answers(small_tasks, run_here, forma
 @pytest.mark.parametrize("name", ["tagger", "classifier", "filler"])
 def test_ctranslate2_holds_what_decodes(small_tasks, tmp_path, name):
     with pytest.raises(ValueError, match="can hold a Translator or TextGenerator"):
-        exporting.export(small_tasks[name], tmp_path / "x", "ctranslate2")
+        interchange.export(small_tasks[name], tmp_path / "x", "ctranslate2")
 
 
 @pytest.mark.slow
@@ -242,7 +244,7 @@ def test_a_keras_file_in_8_bits_gives_the_same_answers_and_is_not_exported_again
     ]
     assert sum(same) >= len(SENTENCES) - 1
     with pytest.raises(ValueError, match=r"before it was quantized.* quantized_layers=\d+"):
-        exporting.export(quantized, tmp_path / "x", "keras")
+        interchange.export(quantized, tmp_path / "x", "keras")
 
 
 @pytest.mark.slow
@@ -274,14 +276,14 @@ def test_weights_beyond_float16_are_one_sentence(small_tasks, tmp_path, randomiz
     model.weights[0].assign(np.full(model.weights[0].shape, 1e5, "float32"))
     large = kt.Tagger(model, tagger.vocabulary, tagger.labels)
     with pytest.raises(ValueError, match="float16 must hold all weights; received weights="):
-        exporting.export(large, tmp_path / "x", "keras", "float16")
+        interchange.export(large, tmp_path / "x", "keras", "float16")
     assert not any(tmp_path.iterdir())
 
 
 def test_another_backend_is_one_sentence(small_tasks, tmp_path, monkeypatch):
     monkeypatch.setattr(backend, "name", lambda: "torch")
-    with pytest.raises(ValueError, match="KERAS_BACKEND=tensorflow, .*; received backend='torch'"):
-        exporting.export(small_tasks["tagger"], tmp_path / "x", "onnx")
+    with pytest.raises(ValueError, match="KERAS_BACKEND=tensorflow; .*; received backend='torch'"):
+        interchange.export(small_tasks["tagger"], tmp_path / "x", "onnx")
 
 
 @pytest.mark.parametrize(
@@ -291,7 +293,7 @@ def test_a_missing_package_is_one_sentence(small_tasks, tmp_path, monkeypatch, f
     require(format)
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ImportError, match="install it with pip install t"):
-        exporting.export(small_tasks["tagger"], tmp_path / "x", format)
+        interchange.export(small_tasks["tagger"], tmp_path / "x", format)
     assert not any(tmp_path.iterdir())
 
 
@@ -305,6 +307,31 @@ def test_importing_a_converter_leaves_the_environment_unchanged(monkeypatch):
     assert dict(os.environ) == before
 
 
+@pytest.mark.once
+def test_of_what_is_written_during_a_conversion_only_its_warnings_are_dropped(capfd, caplog):
+    def of_another_thread():
+        logging.warning("of another thread")
+        os.write(2, b"written by another thread\n")
+
+    with quiet():
+        os.write(2, b"W0000 00:00:17.8 10812 converter.cc:364] Ignored output_format.\n")
+        os.write(2, b"normalizer.cc(51) LOG(INFO) use identity normalization.\n")
+        os.write(2, b"E0000 00:00:17.8 10812 converter.cc:52] failed\n")
+        logging.warning("of the conversion")
+        logging.error("an error")
+        print("printed")
+        thread = threading.Thread(target=of_another_thread)
+        thread.start()
+        thread.join()
+    logging.warning("afterwards")
+    os.write(2, b"written afterwards\n")
+    lines = capfd.readouterr()
+    assert lines.out == "printed\n"
+    written = ["E0000 00:00:17.8 10812 converter.cc:52] failed", "written by another thread"]
+    assert lines.err.splitlines() == [*written, "written afterwards"]
+    assert caplog.messages == ["an error", "of another thread", "afterwards"]
+
+
 def test_an_export_that_fails_leaves_nothing(small_tasks, tmp_path, monkeypatch):
     from keras_transformer.interchange import litert
 
@@ -314,7 +341,7 @@ def test_an_export_that_fails_leaves_nothing(small_tasks, tmp_path, monkeypatch)
     require("litert")
     monkeypatch.setattr(litert, "write_vocabularies", full)
     with pytest.raises(OSError, match="No space left on device: .*tagger"):
-        exporting.export(small_tasks["tagger"], tmp_path / "tagger", "litert")
+        interchange.export(small_tasks["tagger"], tmp_path / "tagger", "litert")
     assert not any(tmp_path.iterdir())
 
 
@@ -329,5 +356,5 @@ def test_a_full_disk_is_an_error_of_the_system_for_tensorflow_too(
 
     monkeypatch.setattr(tf.saved_model, "save", full)
     with pytest.raises(OSError, match="No space left on device: .*tagger"):
-        exporting.export(small_tasks["tagger"], tmp_path / "tagger", "saved_model")
+        interchange.export(small_tasks["tagger"], tmp_path / "tagger", "saved_model")
     assert not any(tmp_path.iterdir())

@@ -8,8 +8,7 @@ from keras import ops
 
 import keras_transformer as kt
 import reference_marian as reference
-from keras_transformer import interchange as exporting
-from keras_transformer import interchange as importing
+from keras_transformer import interchange
 
 pytestmark = pytest.mark.slow  # transformers takes long to import
 
@@ -33,15 +32,15 @@ def written(request, tmp_path_factory):
     """A model of theirs, imported, and exported."""
     folder = tmp_path_factory.mktemp("marian")
     reference.write_marian(folder, shuffle=request.param, updates=250)
-    translator = importing.from_marian(folder)
+    translator = interchange.from_marian(folder)
     exported = tmp_path_factory.mktemp("exported") / "model"
-    exporting.export(translator, exported, "marian")
+    interchange.export(translator, exported, "marian")
     return folder, translator, exported
 
 
 def test_import_export_import_gives_the_same_bits(written):
     _, translator, exported = written
-    again = importing.from_marian(exported)
+    again = interchange.from_marian(exported)
     for one, other in zip(translator.model.weights, again.model.weights, strict=True):
         arrays = (ops.convert_to_numpy(each) for each in (one, other))
         np.testing.assert_array_equal(*arrays, err_msg=one.path)
@@ -117,14 +116,14 @@ def greatest_difference(translator, folder):
 
 
 def test_a_model_trained_here_translates_the_same_there(dates_translator, dates, tmp_path):
-    exporting.export(dates_translator, tmp_path / "dates", "marian")
+    interchange.export(dates_translator, tmp_path / "dates", "marian")
     texts = dates.test.source[:40]
     ours = dates_translator.translate(texts, beams=1)
     theirs, _ = reference.their_translations(*load(tmp_path / "dates"), texts, num_beams=1)
     assert theirs == ours and len(set(ours)) > 5
     difference, spread = greatest_difference(dates_translator, tmp_path / "dates")
     assert 0 < difference < 1e-3 * spread  # layer_norm_epsilon is 1e-6 here and 1e-5 there
-    again = importing.from_marian(tmp_path / "dates")
+    again = interchange.from_marian(tmp_path / "dates")
     assert again.translate(texts) == ours
 
 
@@ -133,7 +132,7 @@ def test_every_kind_of_vocabulary_is_read_there_as_here(own, model_type, tmp_pat
     texts = reference.SOURCE.sentences(200)
     tokenizer = kt.train_tokenizer(texts, 300 if model_type != "byte" else None, model_type)
     translator = own(tokenizer)
-    exporting.export(translator, tmp_path / "model", "marian")
+    interchange.export(translator, tmp_path / "model", "marian")
     _, theirs = load(tmp_path / "model")
     texts = [*texts[:30], "ä 草地"]
     size = tokenizer.vocabulary_size()
@@ -142,17 +141,17 @@ def test_every_kind_of_vocabulary_is_read_there_as_here(own, model_type, tmp_pat
     assert theirs(texts).input_ids == ours
     decoded = theirs.batch_decode(theirs(texts[:30]).input_ids, skip_special_tokens=True)
     assert decoded == texts[:30]
-    assert importing.from_marian(tmp_path / "model").source_tokenizer.encode(texts) == (
+    assert interchange.from_marian(tmp_path / "model").source_tokenizer.encode(texts) == (
         tokenizer.encode(texts)
     )
 
 
-@pytest.mark.parametrize("activation", ["relu", "gelu", "silu", "tanh"])
+@pytest.mark.parametrize("activation", ["relu", "gelu", "gelu_tanh", "silu", "tanh"])
 @pytest.mark.parametrize("logits_bias", [False, True])
 def test_with_their_epsilon_the_logits_are_the_same(own, activation, logits_bias, tmp_path):
     options = dict(activation=activation, logits_bias=logits_bias, layer_norm_epsilon=1e-5)
     translator = own(**options)
-    exporting.export(translator, tmp_path / "model", "marian")
+    interchange.export(translator, tmp_path / "model", "marian")
     difference, spread = greatest_difference(translator, tmp_path / "model")
     assert difference < 1e-4 and spread > 0.5
 
@@ -163,12 +162,12 @@ def test_with_their_epsilon_the_logits_are_the_same(own, activation, logits_bias
         (dict(norm_first=True), "after each sublayer; .* received norm_first=True"),
         (dict(rotary=True), "sinusoids for positions; .* rotary=True"),
         (dict(max_length=50), "sinusoids for positions; .* max_length=50"),
-        (dict(activation="elu"), "gelu, relu, silu, tanh; received activation='elu'"),
+        (dict(activation="elu"), "gelu, gelu_tanh, relu, silu, tanh; received activation='elu'"),
         (dict(target_size=True), "one vocabulary for both languages"),
         (dict(task=dict(lowercase=True)), "cannot lowercase"),
     ],
 )
 def test_what_marian_cannot_express_is_refused(own, options, message, tmp_path):
     with pytest.raises(ValueError, match=message):
-        exporting.export(own(**options), tmp_path / "model", "marian")
+        interchange.export(own(**options), tmp_path / "model", "marian")
     assert not any(tmp_path.iterdir())

@@ -7,14 +7,14 @@ import pytest
 from keras import ops
 
 import keras_transformer as kt
-from keras_transformer import interchange as exporting
+from keras_transformer import interchange
 
 safetensors = pytest.importorskip("safetensors.numpy", reason="the format is optional")
 
 
 def read(task, folder):
     """config.json and the weights of an exported task."""
-    exporting.export(task, folder, "safetensors")
+    interchange.export(task, folder, "safetensors")
     config = json.loads((folder / "config.json").read_text("utf-8"))
     return config, safetensors.load_file(folder / "model.safetensors")
 

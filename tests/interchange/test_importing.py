@@ -11,8 +11,7 @@ from keras import ops
 
 import keras_transformer as kt
 import reference_marian as reference
-from keras_transformer import interchange as exporting
-from keras_transformer import interchange as importing
+from keras_transformer import interchange
 from keras_transformer.interchange.marian.vocabulary import read_joint_vocabulary
 from programs import on_backend
 
@@ -28,7 +27,7 @@ class Marian:
 
     def __init__(self, folder, model, tokenizer, variety=0.3):
         self.folder, self.model, self.tokenizer = folder, model, tokenizer
-        self.translator = importing.from_marian(folder)
+        self.translator = interchange.from_marian(folder)
         self.variety = variety  # different translations per text
         config = self.model.config
         self.vocabulary = read_joint_vocabulary(folder, config.eos_token_id, config.pad_token_id)
@@ -258,14 +257,14 @@ def test_a_pickle_of_tensors_alone_is_read_and_so_are_its_tables_of_positions(ma
     assert "model.encoder.embed_positions.weight" in weights
     path = copy / "pytorch_model.bin"
     torch.save(weights, path, _use_new_zipfile_serialization=not legacy)
-    assert_same_weights(importing.from_marian(copy), marian.translator)
+    assert_same_weights(interchange.from_marian(copy), marian.translator)
 
 
 def test_shards_are_read(marian, copy):
     (copy / "model.safetensors").unlink()
     marian.model.save_pretrained(copy, max_shard_size="40KB")
     assert len(list(copy.glob("model-*.safetensors"))) > 2
-    assert_same_weights(importing.from_marian(copy), marian.translator)
+    assert_same_weights(interchange.from_marian(copy), marian.translator)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
@@ -280,7 +279,7 @@ def test_weights_of_half_precision_are_read_as_float32(marian, copy, dtype, file
         from safetensors.torch import save_file
 
         save_file(weights, copy / "model.safetensors")
-    kernel = importing.from_marian(copy).transformer.decoder.blocks[1].feed_forward.inner.bias
+    kernel = interchange.from_marian(copy).transformer.decoder.blocks[1].feed_forward.inner.bias
     expected = weights["model.decoder.layers.1.fc1.bias"].float().numpy()
     np.testing.assert_array_equal(ops.convert_to_numpy(kernel), expected)
     assert kernel.dtype == "float32"
@@ -291,7 +290,7 @@ def test_a_folder_of_old_has_the_options_of_its_search_in_config_json(copy):
     config = json.loads((copy / "config.json").read_text("utf-8"))
     config |= dict(num_beams=3, length_penalty=0.4, add_bias_logits=False, normalize_before=False)
     (copy / "config.json").write_text(json.dumps(config), "utf-8")
-    config = importing.from_marian(copy).config
+    config = interchange.from_marian(copy).config
     assert (config.beams, config.length_penalty) == (3, 0.5)
 
 
@@ -327,7 +326,7 @@ def test_the_file_gives_the_same_translations_on_another_backend(marian, tmp_pat
 
 
 def test_fine_tuning_changes_every_weight_and_is_saved(marian, tmp_path):
-    translator = importing.from_marian(marian.folder)
+    translator = interchange.from_marian(marian.folder)
     before = [ops.convert_to_numpy(weight) for weight in translator.transformer.weights]
     pairs = reference.SOURCE.sentences(40), reference.TARGET.sentences(40)
     ids = [
@@ -354,7 +353,7 @@ def test_fine_tuning_changes_every_weight_and_is_saved(marian, tmp_path):
 
 def test_an_imported_model_says_the_same_in_ctranslate2(marian, tmp_path):
     ctranslate2 = pytest.importorskip("ctranslate2", reason="the engine is optional")
-    exporting.export(marian.translator, tmp_path / "engine", "ctranslate2")
+    interchange.export(marian.translator, tmp_path / "engine", "ctranslate2")
     engine = ctranslate2.Translator(str(tmp_path / "engine"), compute_type="float32")
     texts = reference.texts(20)
     source = marian.translator.source_tokenizer

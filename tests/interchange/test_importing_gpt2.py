@@ -13,8 +13,7 @@ from keras import ops
 
 import keras_transformer as kt
 import reference_gpt2 as reference
-from keras_transformer import interchange as exporting
-from keras_transformer import interchange as importing
+from keras_transformer import interchange
 from keras_transformer.interchange.gpt2.vocabulary import read_vocabulary
 from programs import on_backend
 
@@ -31,7 +30,7 @@ class Gpt2:
 
     def __init__(self, folder, model, tokenizer):
         self.folder, self.model, self.tokenizer = folder, model, tokenizer
-        self.generator = importing.from_gpt2(folder)
+        self.generator = interchange.from_gpt2(folder)
         self.rows = np.array(read_vocabulary(folder, tokenizer.eos_token_id).rows)
 
     def log_p(self, number, length):
@@ -181,10 +180,10 @@ def test_a_folder_of_before_2023_has_the_masks_of_attention_and_other_names(gpt2
         weights[f"h.{n}.attn.bias"] = torch.ones(1, 1, 96, 96, dtype=torch.bool).tril()
         weights[f"h.{n}.attn.masked_bias"] = torch.tensor(-1e4)
     save_file({n: w.contiguous() for n, w in weights.items()}, variant / "model.safetensors")
-    assert_same_model(importing.from_gpt2(variant), gpt2.generator)
+    assert_same_model(interchange.from_gpt2(variant), gpt2.generator)
     (variant / "model.safetensors").unlink()
     torch.save(weights, variant / "pytorch_model.bin")
-    assert_same_model(importing.from_gpt2(variant), gpt2.generator)
+    assert_same_model(interchange.from_gpt2(variant), gpt2.generator)
 
 
 def test_a_tokenizer_may_write_merges_as_strings_and_a_model_may_be_in_shards(gpt2, variant):
@@ -195,7 +194,7 @@ def test_a_tokenizer_may_write_merges_as_strings_and_a_model_may_be_in_shards(gp
     (variant / "tokenizer.json").write_text(json.dumps(description), "utf-8")
     gpt2.model.save_pretrained(variant, max_shard_size="40KB")
     assert len(list(variant.glob("*.safetensors"))) > 1
-    assert_same_model(importing.from_gpt2(variant), gpt2.generator)
+    assert_same_model(interchange.from_gpt2(variant), gpt2.generator)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +213,7 @@ def test_options_of_the_model_are_read(variant, changes, expected):
         transformers.GPT2Config(**reference.SMALL, **ids, **changes, initializer_range=0.5)
     )
     model.eval().save_pretrained(variant)
-    imported = importing.from_gpt2(variant).model
+    imported = interchange.from_gpt2(variant).model
     assert {name: getattr(imported.config, name) for name in expected} == expected
     rows = np.array(read_vocabulary(variant, separator).rows)
     ids = np.array([[kt.START, 7, 300, 9, 30]])
@@ -252,7 +251,7 @@ def test_the_file_gives_the_same_texts_on_another_backend(gpt2, tmp_path):
 
 
 def test_fine_tuning_changes_every_weight_and_is_saved(gpt2, tmp_path):
-    generator = importing.from_gpt2(gpt2.folder)
+    generator = interchange.from_gpt2(gpt2.folder)
     model = generator.model
     before = [ops.convert_to_numpy(weight) for weight in model.weights]
     texts = reference.texts(40, seed=9)
@@ -291,7 +290,7 @@ def test_a_training_script_begins_with_it(gpt2, inside, tmp_path):
 
 
 def test_bare_weights_come_with_the_vocabulary(gpt2, tmp_path):
-    exporting.export(gpt2.generator, tmp_path / "bare", "safetensors")
+    interchange.export(gpt2.generator, tmp_path / "bare", "safetensors")
     config = json.loads((tmp_path / "bare" / "config.json").read_text("utf-8"))
     path = tmp_path / "bare" / config["vocabularies"]["tokenizer"]
     library = reference.tokenizers.Tokenizer.from_file(str(path))
@@ -308,7 +307,7 @@ def test_ctranslate2_writes_the_same(gpt2, tmp_path, monkeypatch):
 
     import run_exported
 
-    exporting.export(gpt2.generator, tmp_path / "engine", "ctranslate2")
+    interchange.export(gpt2.generator, tmp_path / "engine", "ctranslate2")
     options = argparse.Namespace(threads=1, max_tokens=10)
     answer = run_exported.ctranslate2(tmp_path / "engine", options)
     prompts = PROMPTS + reference.texts(20, seed=3)

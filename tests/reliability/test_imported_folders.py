@@ -12,7 +12,7 @@ import pytest
 
 import reference_gpt2
 import reference_marian as reference
-from keras_transformer import interchange as importing
+from keras_transformer import interchange
 
 pytestmark = pytest.mark.slow  # transformers, which writes the folders, takes seconds to import
 
@@ -181,7 +181,7 @@ def write(folder, files):
     return folder
 
 
-def refusal(folder, read=importing.from_marian):
+def refusal(folder, read=interchange.from_marian):
     """The sentence with which a folder is refused, after what is demanded of every one."""
     before = sorted(folder.rglob("*"))
     with pytest.raises((ValueError, FileNotFoundError)) as error:
@@ -207,7 +207,7 @@ def test_a_folder_with_a_defect_is_refused_in_one_sentence(files, tmp_path, firs
 
 
 def test_the_unchanged_folder_is_imported(files, tmp_path):
-    importing.from_marian(write(tmp_path / "model", files))
+    interchange.from_marian(write(tmp_path / "model", files))
 
 
 @pytest.mark.parametrize("value", ["harm", "list", "text", "number", "whole", "no tensor"])
@@ -253,10 +253,10 @@ def test_an_index_of_shards_that_does_not_fit_is_refused(files, tmp_path, index)
 
 def test_no_folder_a_file_and_a_folder_without_files_are_named(tmp_path):
     with pytest.raises(FileNotFoundError, match="no folder .*nowhere"):
-        importing.from_marian(tmp_path / "nowhere")
+        interchange.from_marian(tmp_path / "nowhere")
     (tmp_path / "file").write_text("x")
     with pytest.raises(ValueError, match="Expected a folder .* received the file .*file"):
-        importing.from_marian(tmp_path / "file")
+        interchange.from_marian(tmp_path / "file")
     assert "no " in refusal(write(tmp_path / "empty", {}))
 
 
@@ -412,16 +412,16 @@ def test_a_folder_of_gpt2_with_a_defect_is_refused_in_one_sentence(gpt2_files, t
         changed = mutate_gpt2(gpt2_files, random.Random(number), done)
         folder = write(tmp_path / str(number), changed)
         try:
-            refusal(folder, importing.from_gpt2)
+            refusal(folder, interchange.from_gpt2)
         except BaseException as error:
             raise AssertionError(f"mutation {number}") from error
     assert not done.exists()
 
 
 def test_the_unchanged_folder_of_gpt2_is_imported(gpt2_files, tmp_path):
-    importing.from_gpt2(write(tmp_path / "one", gpt2_files))
+    interchange.from_gpt2(write(tmp_path / "one", gpt2_files))
     two = {name: each for name, each in gpt2_files.items() if name != "tokenizer.json"}
-    importing.from_gpt2(write(tmp_path / "two", two))
+    interchange.from_gpt2(write(tmp_path / "two", two))
 
 
 def test_a_pickle_that_would_run_code_is_refused_for_gpt2_too(gpt2_files, tmp_path):
@@ -432,7 +432,7 @@ def test_a_pickle_that_would_run_code_is_refused_for_gpt2_too(gpt2_files, tmp_pa
         reference.torch.save({name: Harm(done)}, weights)
         changed = {**files, "pytorch_model.bin": weights.read_bytes()}
         folder = write(tmp_path / str(number), changed)
-        assert "pytorch_model.bin" in refusal(folder, importing.from_gpt2)
+        assert "pytorch_model.bin" in refusal(folder, interchange.from_gpt2)
     assert not done.exists()
 
 
@@ -449,7 +449,7 @@ def test_what_a_language_model_cannot_express_is_named(gpt2_files, tmp_path):
         ]
     ):
         changed = {**gpt2_files, "config.json": as_json({**config, key: value})}
-        found = refusal(write(tmp_path / str(number), changed), importing.from_gpt2)
+        found = refusal(write(tmp_path / str(number), changed), interchange.from_gpt2)
         assert message in found and "config.json" in found, found
 
 
@@ -462,6 +462,6 @@ def test_tokens_that_a_text_is_searched_for_before_its_bpe_are_refused(
     added = {"id": ids.get(content, len(ids)), "content": content, "special": False}
     description["added_tokens"].append(added)
     files = {**gpt2_files, "tokenizer.json": as_json(description)}
-    found = refusal(write(tmp_path / "model", files), importing.from_gpt2)
+    found = refusal(write(tmp_path / "model", files), interchange.from_gpt2)
     assert "tokenizer.json: Expected no added tokens but the one that separates texts" in found
     assert content in found

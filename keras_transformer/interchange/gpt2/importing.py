@@ -10,25 +10,25 @@ from ...ids import PADDING, START, UNKNOWN
 from ...models import LanguageModel
 from ...models.configuration import TransformerConfig
 from ...tasks import TextGenerator
-from ..files import Settings, check_folder, open_weights
-from ..marian.importing import ACTIVATIONS as MARIAN_ACTIVATIONS
-from ..marian.importing import CONFIG, UNWRITTEN
+from ..files import (
+    ACTIVATIONS,
+    CONFIG,
+    UNWRITTEN,
+    Settings,
+    check_folder,
+    naming,
+    open_weights,
+)
 from .vocabulary import read_vocabulary
 from .weights import EMBEDDING, HEAD, MASKS, PREFIX, gpt2_weights
 
-ACTIVATIONS = {  # in Hugging Face's words and in ours
-    **MARIAN_ACTIVATIONS,
-    "gelu_new": "gelu_tanh",
-    "gelu_fast": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
-}
 EMBEDDINGS, LOGITS_BIAS = "embedding/embeddings", "logits_bias/bias"
 
 
 def from_gpt2(folder: str | os.PathLike, dtype: Any = None) -> TextGenerator:
     """A `TextGenerator` from the folder of a GPT-2 model.
 
-        generator = importing.from_gpt2("gpt2")
+        generator = interchange.from_gpt2("gpt2")
         generator.generate(["The Transformer is"], temperature=0.8)
 
     The folder holds config.json, tokenizer.json (or vocab.json and merges.txt), and the weights in
@@ -99,10 +99,8 @@ def _model_config(settings):
         layer_norm_epsilon=settings.number("layer_norm_epsilon", 1e-5),
         logits_bias=True,
     )
-    try:
+    with naming(settings.path):
         return TransformerConfig(**options)
-    except ValueError as error:
-        raise ValueError(f"{settings.path}: {error}") from None
 
 
 def _read_weights(weights, config, rows):

@@ -1,6 +1,5 @@
 """The vocabulary of a GPT-2 model as a tokenizer of ours, whose ids have our order."""
 
-import contextlib
 import pathlib
 from typing import NamedTuple
 
@@ -13,10 +12,10 @@ from ...tokenizers.byte_pairs import (
     pairs_in,
     tokens_in_order,
 )
-from ..files import read_bytes, read_json
+from ..files import naming, read_bytes, read_json
 
 TOKENIZER, VOCABULARY, MERGES = "tokenizer.json", "vocab.json", "merges.txt"
-VERSION = "#version"  # the beginning of a first line that is no merge
+VERSION = "#version"  # begins a header line
 
 
 class Vocabulary(NamedTuple):
@@ -45,17 +44,17 @@ def read_vocabulary(folder: pathlib.Path, separator: int) -> Vocabulary:
     Raises:
         FileNotFoundError: A file is missing.
         ImportError: tokenizers is not installed.
-        ValueError: A file is damaged, or is no byte-level BPE as GPT-2 has it.
+        ValueError: A file is damaged, or is not the byte-level BPE of GPT-2.
     """
     path = folder / TOKENIZER
     if path.exists():
         description = read_json(path)
-        with _named(path):
+        with naming(path):
             pairs, added = byte_pairs_of(description), added_tokens_of(description)
     else:
         path, added = folder / VOCABULARY, {}
         pairs = _read_two_files(path, folder / MERGES)
-    with _named(path):
+    with naming(path):
         check(
             separator < len(pairs.tokens),
             "eos_token_id of config.json must be the id of a token",
@@ -76,7 +75,7 @@ def read_vocabulary(folder: pathlib.Path, separator: int) -> Vocabulary:
 
 def _read_two_files(vocabulary, merges):
     ids, content = read_json(vocabulary), read_bytes(merges)
-    with _named(vocabulary):
+    with naming(vocabulary):
         tokens = tokens_in_order(ids)
     try:
         lines = content.decode().removesuffix("\n").split("\n")
@@ -84,14 +83,5 @@ def _read_two_files(vocabulary, merges):
         raise ValueError(f"{merges} must be in UTF-8; it is not. Download it again.") from None
     if lines[0].startswith(VERSION):
         lines = lines[1:]
-    with _named(merges):
+    with naming(merges):
         return BytePairs(tokens, pairs_in([line.removesuffix("\r") for line in lines]))
-
-
-@contextlib.contextmanager
-def _named(path):
-    """Puts the name of a file before what is wrong with it."""
-    try:
-        yield
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None

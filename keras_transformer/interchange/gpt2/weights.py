@@ -14,7 +14,7 @@ from ...models.configuration import TransformerConfig
 
 PREFIX = "transformer."  # before all names, if the model was saved with its head
 EMBEDDING, POSITIONS, HEAD = "wte.weight", "wpe.weight", "lm_head.weight"
-MASKS = r"(transformer\.)?h\.\d+\.attn\.(masked_)?bias"  # of attention, in files of old
+MASKS = r"(transformer\.)?h\.\d+\.attn\.(masked_)?bias"  # of attention, in old files
 
 
 class Gpt2Weight(NamedTuple):
@@ -24,7 +24,7 @@ class Gpt2Weight(NamedTuple):
         theirs: str, its name in Hugging Face's model, without prefix.
         ours: strs, paths of the variables that it becomes, each an equal part of its last axis.
         shape: ints, theirs.
-        factor: float, what it is multiplied with.
+        factor: float, by which it is multiplied.
     """
 
     theirs: str

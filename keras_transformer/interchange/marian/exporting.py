@@ -1,18 +1,17 @@
-"""Marian: a folder for `transformers.MarianMTModel`; `importing.from_marian` reversed."""
+"""Marian: a folder for `transformers.MarianMTModel`, the inverse of `from_marian`."""
 
 import pathlib
 
 import numpy as np
-from keras import ops
 
 from ...checks import check
 from ...ids import END, START, UNKNOWN
 from ...tasks import Translator
+from ..files import ACTIVATIONS, CONFIG, GENERATION_CONFIG, float32_array
 from ..safetensors import save_weights
 from ..vocabularies import SETTINGS, sentencepiece_model, text_form, write_json
-from .importing import ACTIVATIONS, CONFIG, GENERATION_CONFIG, LENGTH_PENALTY_RATIO
 from .vocabulary import END_TOKEN, PADDING_TOKEN, SOURCE, TARGET, UNKNOWN_TOKEN, VOCABULARY
-from .weights import EMBEDDINGS, LOGITS_BIAS, in_halves, marian_weights
+from .weights import EMBEDDINGS, LENGTH_PENALTY_RATIO, LOGITS_BIAS, in_halves, marian_weights
 
 MAX_LENGTH = 1024  # rows of the sinusoid table that their model makes
 FIRST_TOKEN = END + 1  # our id of the first token that is not special
@@ -27,7 +26,14 @@ def write(translator: Translator, folder: pathlib.Path, quantization: str | None
     written, has no counterpart. The weights are written in float32. MarianTokenizer normalizes no
     text: settings.json says how to.
 
-    Args, raises: see `keras_transformer.interchange.export`.
+    Args:
+        translator: the task.
+        folder: pathlib.Path, an existing empty folder.
+        quantization: str, number type of the weights; None: float32.
+
+    Raises:
+        ImportError: A package that the format needs is not installed.
+        ValueError: The format cannot hold the task.
     """
     _check_expressible(translator)
     source, target = translator.source_tokenizer, translator.target_tokenizer
@@ -56,7 +62,7 @@ def write(translator: Translator, folder: pathlib.Path, quantization: str | None
 
 
 def _check_expressible(translator):
-    """Refuses what a MarianMTModel cannot express."""
+    """Refuses a model that a MarianMTModel cannot express."""
     transformer, config = translator.transformer, translator.transformer.config
     shared = transformer.source_embedding is transformer.target_embedding
     check(
@@ -142,18 +148,14 @@ def _ids(size):
 
 def _weights(transformer, rows):
     """The weights by their names."""
-    bias = transformer.logits_bias
-    bias = _array(bias.bias) if bias else np.zeros(transformer.target_vocabulary_size, "float32")
-    embedding = _array(transformer.source_embedding.embeddings)
+    size, layer = transformer.target_vocabulary_size, transformer.logits_bias
+    bias = float32_array(layer.bias) if layer else np.zeros(size, "float32")
+    embedding = float32_array(transformer.source_embedding.embeddings)
     return {
         EMBEDDINGS[0]: in_halves(embedding[rows], 1),
         LOGITS_BIAS: bias[np.newaxis, rows],
         **{
-            each.theirs: each.to_theirs(_array(each.variable(transformer)))
+            each.theirs: each.to_theirs(float32_array(each.variable(transformer)))
             for each in marian_weights(transformer.config)
         },
     }
-
-
-def _array(x):
-    return ops.convert_to_numpy(ops.cast(x, "float32"))

@@ -11,27 +11,34 @@ from ...layers.positions import sinusoids
 from ...models import Transformer
 from ...models.configuration import TransformerConfig
 from ...tasks import Translator
-from ..files import Settings, check_folder, open_weights
+from ..files import (
+    ACTIVATIONS,
+    CONFIG,
+    GENERATION_CONFIG,
+    UNWRITTEN,
+    Settings,
+    check_folder,
+    naming,
+    open_weights,
+)
 from .vocabulary import read_joint_vocabulary
-from .weights import EMBEDDINGS, LOGITS_BIAS, POSITIONS, alternating, in_halves, marian_weights
+from .weights import (
+    EMBEDDINGS,
+    LENGTH_PENALTY_RATIO,
+    LOGITS_BIAS,
+    POSITIONS,
+    alternating,
+    in_halves,
+    marian_weights,
+)
 
-CONFIG, GENERATION_CONFIG = "config.json", "generation_config.json"
 LAYER_NORM_EPSILON = 1e-5  # of PyTorch; Hugging Face's Marian has no other
-ACTIVATIONS = {  # in Hugging Face's words and in Keras's
-    "swish": "silu",
-    "silu": "silu",
-    "relu": "relu",
-    "gelu": "gelu",
-    "tanh": "tanh",
-}
-UNWRITTEN = -100.0  # logit of ids that Marian lacks: probability 0, and no harm to label smoothing
-LENGTH_PENALTY_RATIO = 1.25  # (5 + 20) / 20: the same slope at 20 tokens, see `from_marian`
 
 
 def from_marian(folder: str | os.PathLike, dtype: Any = None) -> Translator:
     """A `Translator` from the folder of a MarianMT or Opus-MT model.
 
-        translator = importing.from_marian("opus-mt-en-de")
+        translator = interchange.from_marian("opus-mt-en-de")
         translator.save("en-de.keras")
 
     The folder holds config.json, source.spm, target.spm, vocab.json, the weights in
@@ -111,7 +118,7 @@ def _model_config(settings):
         sizes[name] = settings.integer(f"encoder_{key}")
         settings.is_one_of(f"decoder_{key}", sizes[name])  # ours has one size for both
     activation = settings.is_one_of("activation_function", *ACTIVATIONS)
-    try:
+    with naming(settings.path):
         return TransformerConfig(
             d_model=settings.integer("d_model"),
             dropout=settings.number("dropout", 0.1),
@@ -121,8 +128,6 @@ def _model_config(settings):
             logits_bias=True,
             **sizes,
         )
-    except ValueError as error:
-        raise ValueError(f"{settings.path}: {error}") from None
 
 
 def _generation_config(settings, padding):
@@ -155,7 +160,7 @@ def _read_weights(weights, settings, config, vocabulary):
     values += [
         each.to_ours(weights.take(each.theirs, each.shape)) for each in marian_weights(config)
     ]
-    for name in POSITIONS:  # in files of old
+    for name in POSITIONS:  # in old files
         if name in weights:
             _check_positions(weights, name, settings.integer("max_position_embeddings"), config)
     if weights.names:

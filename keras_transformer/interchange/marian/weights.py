@@ -21,6 +21,7 @@ EMBEDDINGS = (  # names of one matrix
 )
 POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 LOGITS_BIAS = "final_logits_bias"
+LENGTH_PENALTY_RATIO = 1.25  # (5 + 20) / 20: the same slope at 20 tokens, see `from_marian`
 
 _ATTENTION = {
     "q_proj": "query",
@@ -41,7 +42,7 @@ class MarianWeight(NamedTuple):
         theirs: str, its name in Hugging Face's model.
         ours: str, where it is in a `Transformer`.
         shape: ints, theirs: (outputs, inputs) of a kernel, (outputs,) of a bias or norm.
-        stream: int, the axis of `shape` that is the residual stream; None: none is.
+        stream: int, the axis of `shape` that is the residual stream, if there is one.
     """
 
     theirs: str
