@@ -98,26 +98,17 @@ def iterate_files(source: PathLike, target: PathLike) -> Iterator[tuple[str, str
 
 
 def _side_by_side(source, target):
-    files, number = [iterate_lines(source), iterate_lines(target)], 0
-    while True:
-        one, other = (next(lines, None) for lines in files)
+    lines = itertools.zip_longest(iterate_lines(source), iterate_lines(target))
+    for number, (one, other) in enumerate(lines, start=1):
         if one is None or other is None:
-            break
-        number += 1
+            short, long = (source, target) if one is None else (target, source)
+            raise ValueError(
+                "Parallel files must have the same number of lines; received "
+                f"{number - 1} in {short} and {number + sum(1 for _ in lines)} in {long}, whose "
+                f"line {number} has no counterpart. Find where they diverge, and keep an empty "
+                "line where a translation is missing."
+            )
         yield one.strip(), other.strip()
-    counts = [
-        number + (line is not None) + sum(1 for _ in lines)
-        for line, lines in zip((one, other), files, strict=True)
-    ]
-    if counts[0] != counts[1]:
-        (short, fewer), (long, more) = sorted(
-            [(source, counts[0]), (target, counts[1])], key=lambda item: item[1]
-        )
-        raise ValueError(
-            f"Parallel files must have the same number of lines; received {fewer} in {short} and "
-            f"{more} in {long}, whose line {fewer + 1} has no counterpart. Find where they "
-            "diverge, and keep an empty line where a translation is missing."
-        )
 
 
 def read_pairs(path: PathLike, source: int | str = 1, target: int | str = 2) -> Examples:
@@ -453,20 +444,16 @@ def find_line(paths: Iterable[PathLike], text: str | list[str]) -> str | None:
 
     wanted = key("".join(text))
     for path in filter(os.path.isfile, paths if wanted else ()):  # a pipe has been read
-        first, columns = 0, []  # of a block without a blank line
-        for number, line in enumerate(itertools.chain(iterate_lines(path), [""]), start=1):
-            if format_of(path) == JSON_LINES:  # with escape sequences
-                line = re.sub(r'"(?:\\.|[^"\\])*"', lambda quoted: json.loads(quoted[0]), line)
-            if wanted in key(line):
-                return f"{path}, line {number}"
-            if line.strip():
-                columns.append(_columns(line)[:2])
-                first = first or number
-                continue
-            for column in zip(*(row for row in columns if len(row) == 2), strict=True):
+        for block in _blocks(path):
+            for number, line in block:
+                if format_of(path) == JSON_LINES:  # with escape sequences
+                    line = re.sub(r'"(?:\\.|[^"\\])*"', lambda quoted: json.loads(quoted[0]), line)
+                if wanted in key(line):
+                    return f"{path}, line {number}"
+            rows = [_columns(line) for _, line in block]
+            for column in zip(*(row[:2] for row in rows if len(row) > 1), strict=True):
                 if wanted in key("".join(column)):
-                    return f"{path}, line {first}"
-            first, columns = 0, []
+                    return f"{path}, line {block[0][0]}"
     return None
 
 
@@ -647,14 +634,11 @@ def _json_text(fields, name, path, number):
 
 
 def _blocks(path):
-    """The numbered lines of a file in lists; a blank line ends each."""
-    block = []
-    for number, line in enumerate(itertools.chain(iterate_lines(path), [""]), start=1):
-        if line.strip():
-            block.append((number, line))
-        elif block:
-            yield block
-            block = []
+    """The numbered lines of a file in lists; blank lines separate them."""
+    numbered = enumerate(iterate_lines(path), start=1)
+    for has_text, lines in itertools.groupby(numbered, lambda line: bool(line[1].strip())):
+        if has_text:
+            yield list(lines)
 
 
 def _check_conllu(fields, expected_id, column, where):
