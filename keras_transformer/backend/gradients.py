@@ -1,5 +1,6 @@
 """Custom gradients, and results computed once more in the backward pass instead of kept."""
 
+import contextvars
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -8,6 +9,9 @@ import keras
 from keras import ops
 
 from .platform import name
+
+# The rematerialized layer that this thread is in the call of.
+_computed_now = contextvars.ContextVar[keras.layers.Layer | None]("computed_now", default=None)
 
 
 def with_gradient(function: Callable, gradient: Callable) -> Callable:
@@ -86,24 +90,35 @@ def _with_gradient_on_torch():
     return WithGradient
 
 
-def rematerialize(layer: keras.layers.Layer, function: Callable, *args: Any, **kwargs: Any) -> Any:
-    """`function`, which calls a layer, computed once more in the backward pass instead of kept.
+class RematerializedLayer(keras.layers.Layer):
+    """A layer whose call is computed once more in the backward pass if `keras.RematScope` says so.
 
     keras.remat alone cannot do it: it computes again outside of Keras's call, where dropout is
     off, or with other random numbers, and JAX takes flags for tensors. Here what is computed again
-    depends on tensors alone, the states of the dropouts included.
-
-    Args:
-        layer: built keras.layers.Layer; each of its dropouts is called once.
-        function: its result depends on the weights of `layer` and its arguments.
-        *args, **kwargs: its arguments.
+    depends on tensors alone, the states of the dropouts included. Each of these is called once.
     """
-    values = [_present_value(variable) for variable in layer.variables]
-    output = _computed_again(layer.variables, values, function, args, kwargs)
-    for inner in layer._flatten_layers():
-        if isinstance(inner, keras.layers.Dropout) and inner.rate > 0:
-            inner.seed_generator.next()  # as it has done within the scope
-    return output
+
+    def rematerialized_call(self, layer_call, *args, **kwargs):
+        """`layer_call`, or what replaces it in training, where the scope names this layer."""
+        chosen = super().rematerialized_call(layer_call, *args, **kwargs) is not layer_call
+        if not chosen or not kwargs.get("training") or _computed_now.get() is self:
+            return layer_call
+        return self._computed_twice
+
+    def _computed_twice(self, *args, **kwargs):
+        def call(*args, **kwargs):
+            token = _computed_now.set(self)
+            try:
+                return self(*args, **kwargs)  # with `training`, which dropout reads
+            finally:
+                _computed_now.reset(token)
+
+        values = [_present_value(variable) for variable in self.variables]
+        output = _computed_again(self.variables, values, call, args, kwargs)
+        for inner in self._flatten_layers():
+            if isinstance(inner, keras.layers.Dropout) and inner.rate > 0:
+                inner.seed_generator.next()  # as it has done within the scope
+        return output
 
 
 def one_by_one(variables: list, function: Callable, *arrays: Any) -> Any:

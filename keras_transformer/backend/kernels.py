@@ -15,12 +15,12 @@ from .platform import name, on_accelerator
 _portable = contextvars.ContextVar("portable", default=False)
 
 
-def num_rows(x: Any) -> int:
-    """The first axis of a tensor, for `ops.reshape`: its size if that is known, else -1.
+def shape_of(x: Any) -> tuple:
+    """`ops.shape` for `ops.reshape`: a first axis whose size is unknown is -1, as ONNX needs it.
 
     With -1 alone TensorFlow would forget a size that it knows, which its loops do not allow.
     """
-    return -1 if x.shape[0] is None else x.shape[0]
+    return (-1 if x.shape[0] is None else x.shape[0], *ops.shape(x)[1:])
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -43,10 +43,36 @@ class Linear(keras.layers.Dense):
         if name() == "torch" or len(inputs.shape) != 3:
             return super().call(inputs, training=training)
         rows = super().call(ops.reshape(inputs, (-1, inputs.shape[-1])), training=training)
-        return ops.reshape(rows, (num_rows(inputs), ops.shape(inputs)[1], self.units))
+        return ops.reshape(rows, (*shape_of(inputs)[:-1], self.units))
 
     def quantize(self, mode=None, type_check=True, config=None):
         super().quantize(mode, type_check=False, config=config)  # the same weights as a Dense
+
+
+class ReversibleEmbedding(keras.layers.ReversibleEmbedding):
+    """keras.layers.ReversibleEmbedding; in reverse one product of two matrices: see `Linear`.
+
+    The product is computed in the compute dtype, to which Keras does not cast it.
+
+    Args: those of `keras.layers.ReversibleEmbedding`.
+
+    Call arguments:
+        inputs: int, (batch, length), ids; in reverse float, (batch, length, output_dim).
+        reverse: bool, True: logits instead of embeddings.
+
+    Returns:
+        float, (batch, length, output_dim); in reverse (batch, length, input_dim).
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self.autocast = True
+
+    def call(self, inputs, reverse=False):
+        if not reverse:
+            return super().call(inputs)
+        rows = super().call(ops.reshape(inputs, (-1, self.output_dim)), reverse=True)
+        return ops.reshape(rows, (*shape_of(inputs)[:-1], self.input_dim))
 
 
 def has_fused_attention(dtype: str) -> bool:

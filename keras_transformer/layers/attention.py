@@ -189,16 +189,15 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def split_heads(self, x: Any) -> Any:
         """(batch, length, num_heads * key_dim) -> (batch, num_heads, length, key_dim)."""
-        heads = ops.reshape(
-            x, (backend.num_rows(x), ops.shape(x)[1], self.num_heads, self.head_width)
-        )
+        batch, length, _ = backend.shape_of(x)
+        heads = ops.reshape(x, (batch, length, self.num_heads, self.head_width))
         return ops.transpose(heads, (0, 2, 1, 3))
 
     def join_heads(self, heads: Any) -> Any:
         """Concat(head_1, ..., head_h): the inverse of `split_heads`."""
         heads = ops.transpose(heads, (0, 2, 1, 3))
-        width = self.num_heads * self.head_width
-        return ops.reshape(heads, (backend.num_rows(heads), ops.shape(heads)[1], width))
+        batch, length, _, _ = backend.shape_of(heads)
+        return ops.reshape(heads, (batch, length, self.num_heads * self.head_width))
 
     def rotate(self, heads: Any, positions: Any = None) -> Any:
         """Queries or keys at their positions, if these are rotary."""

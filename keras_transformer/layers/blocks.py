@@ -1,12 +1,11 @@
 """The two blocks of Figure 1, alone and in stacks of N."""
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import keras
 
-from ..backend import rematerialize
+from ..backend import RematerializedLayer
 from ..checks import check_at_least, check_rates
 from .attention import MultiHeadAttention
 from .feed_forward import (
@@ -19,7 +18,7 @@ from .feed_forward import (
 )
 
 
-class Block(keras.layers.Layer):
+class Block(RematerializedLayer):
     """The options of `EncoderBlock` and `DecoderBlock`, and how both make their sublayers.
 
     Args:
@@ -56,22 +55,6 @@ class Block(keras.layers.Layer):
         self.norm_first = norm_first
         self.rotary = rotary
         self.layer_norm_epsilon = layer_norm_epsilon
-        self._is_inside = False  # a call of its own
-
-    def rematerialized_call(self, layer_call, *args, **kwargs):
-        """What `keras.RematScope` asks for, in training; see `backend.rematerialize`."""
-        chosen = super().rematerialized_call(layer_call, *args, **kwargs) is not layer_call
-        if not chosen or not kwargs.get("training") or self._is_inside:
-            return layer_call
-
-        def inside(*args, **kwargs):
-            self._is_inside = True
-            try:
-                return self(*args, **kwargs)  # with `training`, which dropout reads
-            finally:
-                self._is_inside = False
-
-        return functools.partial(rematerialize, self, inside)
 
     def _attention(self, name, query_shape, value_shape, rotary=False):
         attention = MultiHeadAttention(

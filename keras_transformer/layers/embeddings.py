@@ -5,12 +5,12 @@ from typing import Any
 import keras
 from keras import ops
 
-from .. import backend
+from ..backend import ReversibleEmbedding
 from ..checks import check_above_0, check_at_least
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class TokenEmbedding(keras.layers.ReversibleEmbedding):
+class TokenEmbedding(ReversibleEmbedding):
     """E[ids] * sqrt(d_model); in reverse, the logits h E^T. One matrix for both.
 
     Args:
@@ -37,15 +37,11 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
             "embeddings_initializer", keras.initializers.RandomNormal(0.0, d_model**-0.5)
         )
         super().__init__(vocabulary_size, d_model, **kwargs)
-        self.autocast = True  # Keras's Embedding turns it off: the logits would be float32 products
 
     def call(self, inputs, reverse=False):
-        if not reverse:
-            return ops.multiply(super().call(inputs), self.output_dim**0.5)
-        # One row per token: see `backend.Linear`.
-        rows = super().call(ops.reshape(inputs, (-1, self.output_dim)), reverse=True)
-        logits = ops.reshape(rows, (backend.num_rows(inputs), ops.shape(inputs)[1], self.input_dim))
-        return ops.cast(logits, "float32")
+        if reverse:
+            return ops.cast(super().call(inputs, reverse=True), "float32")
+        return ops.multiply(super().call(inputs), self.output_dim**0.5)
 
     def compute_output_spec(self, inputs, reverse=False):
         spec = super().compute_output_spec(inputs, reverse)
@@ -79,6 +75,9 @@ class LogitsBias(keras.layers.Layer):
 
     def call(self, logits):
         return ops.cast(logits, "float32") + ops.cast(self.bias, "float32")
+
+    def compute_output_shape(self, logits_shape):
+        return logits_shape
 
     def compute_output_spec(self, logits):
         return keras.KerasTensor(logits.shape, dtype="float32")

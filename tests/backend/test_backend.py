@@ -1,5 +1,6 @@
 """The fast way of each backend computes what the plain way does."""
 
+import concurrent.futures
 import inspect
 import platform
 import subprocess
@@ -187,6 +188,54 @@ def test_linear_outlives_a_file(numpy, normal, tmp_path):
     assert loaded.get_layer("linear").get_config() == layer.get_config()
     x = normal(2, 5, 4)
     np.testing.assert_array_equal(numpy(loaded(x)), numpy(model(x)))
+
+
+@pytest.mark.parametrize("reverse", [False, True], ids=["ids", "logits"])
+def test_a_reversible_embedding_has_the_values_and_gradients_of_that_of_keras(
+    numpy, normal, gradients, reverse
+):
+    x = normal(2, 5, 4) if reverse else np.array([[1, 6, 0], [2, 2, 5]])
+    found = []
+    for kind in (backend.ReversibleEmbedding, keras.layers.ReversibleEmbedding):
+        layer = kind(7, 4)
+        layer.build((None, None))
+        layer.set_weights([normal(7, 4, seed=1)])
+        output = numpy(layer(x, reverse=reverse))
+        arrays = [x] if reverse else []
+
+        def squares(x=x, layer=layer):
+            return ops.sum(layer(x, reverse=reverse) ** 2)
+
+        found.append([output, *gradients(squares, *arrays, layers=[layer])])
+    for ours, theirs in zip(*found, strict=True):
+        assert np.abs(theirs).max() > 0.1
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+def test_an_unknown_number_of_rows_is_minus_1_and_a_known_one_its_number():
+    assert backend.shape_of(keras.Input((5, 8))) == (-1, 5, 8)
+    assert tuple(backend.shape_of(ops.zeros((2, 5, 8)))) == (2, 5, 8)
+
+
+# Layers that are computed once more
+
+
+def test_a_layer_in_its_call_in_one_thread_is_computed_once_more_in_another(normal):
+    class Doubled(backend.RematerializedLayer):
+        def call(self, x, training=None):
+            with concurrent.futures.ThreadPoolExecutor(1) as threads:
+                other = threads.submit(self.rematerialized_call, function, x, training=True)
+                found.append((self.rematerialized_call(function, x, training=True), other.result()))
+            return 2 * x
+
+    found, function = [], Doubled.call
+    with keras.RematScope(mode="full"):
+        layer = Doubled()
+        layer(ops.convert_to_tensor(normal(2, 3)), training=True)
+    assert found
+    for here, there in found:
+        assert here is function and there is not function
+    assert layer.rematerialized_call(function, training=False) is function
 
 
 # Arrays with a few new values

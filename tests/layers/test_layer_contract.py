@@ -239,6 +239,7 @@ def test_the_logits_of_an_embedding_are_announced_as_float32(policy):
 def test_the_bias_of_logits_leaves_them_float32(policy):
     layer = LogitsBias(dtype=policy)
     announced = layer(keras.KerasTensor(X, dtype="float32"))
+    assert tuple(announced.shape) == layer.compute_output_shape(X) == X
     layer.bias.assign(np.arange(8))
     logits = np.full(X, 1 + 2**-20, "float32")  # bfloat16 would round it
     computed = layer(ops.convert_to_tensor(logits))

@@ -373,6 +373,8 @@ WITHOUT_A_CASE = {
     training.RDrop,
     backend.FunctionalModel,
     backend.Linear,
+    backend.RematerializedLayer,
+    backend.ReversibleEmbedding,
 }
 
 
