@@ -3,9 +3,12 @@
 import dataclasses
 from typing import Any, NamedTuple
 
+import numpy as np
 from keras import ops
 
+from ..checks import check, check_at_least
 from ..ids import END, PADDING, START
+from .configuration import GenerationConfig
 from .constraints import IMPOSSIBLE, top_tokens
 from .sampling import with_length
 
@@ -55,15 +58,26 @@ def length_penalty(length, alpha):
 class BeamSearch:
     """The best hypotheses that a beam of a given width finds; see `Decoding.beam_search`.
 
-    Its one parameter is the exponent of the length penalty.
-
     Args:
         beams: int, live hypotheses per sentence.
+        length_penalty: float from 0, exponent of `length_penalty`; see `sampling` for why it does
+            not compare.
         n_best: int, at most `beams`, the hypotheses to return.
     """
 
-    beams: int
+    beams: int = 4
+    length_penalty: float = dataclasses.field(default=0.6, compare=False)
     n_best: int = 1
+
+    def __post_init__(self):
+        GenerationConfig(beams=self.beams, length_penalty=self.length_penalty)  # checks them
+        check_at_least(1, n_best=self.n_best)
+        within = self.n_best <= self.beams
+        check(within, "n_best must be from 1 to beams", n_best=self.n_best, beams=self.beams)
+
+    def parameters(self, rows, length):
+        """float32 scalar, the exponent of the length penalty; see `GreedySearch.parameters`."""
+        return np.float32(self.length_penalty)
 
     @property
     def width(self):

@@ -6,42 +6,45 @@ in a loop, compiled once per shape of its input.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
 from .. import backend
-from ..checks import check, check_at_least
-from ..ids import PADDING, START, are_ints, id_matrix
+from ..checks import check
+from ..ids import PADDING, START, id_matrix
 from ..layers.cache import Cache
 from ..losses import token_cross_entropy
 from .beam_search import BeamSearch, Hypotheses
-from .configuration import GenerationConfig, SamplingConfig
 from .constraints import Constraints
-from .sampling import GreedySearch, Sampling, sampling_parameters, with_length
-
-FIRST_LENGTH = 32  # tokens that fit into the first cache; it doubles when they are used up
-
-
-class Request(NamedTuple):
-    """One batch to be decoded: see the methods of `Decoding` that return one."""
-
-    search: Any  # `GreedySearch`, `Sampling` or `BeamSearch`
-    parameters: Any  # tensors that the search depends on; None: nothing
-    source_ids: Any  # int32, (batch, source length); None: a model without a source
-    constraints: Constraints
-    room: int  # the most positions that a cache may have
-    length: int  # of the answers
+from .requests import FIRST_LENGTH, Batch, Request, checked_batch
+from .sampling import GreedySearch, Sampling
 
 
 class Decoding:
     """Searches for the answers of one model.
 
-    What depends on the source alone is computed once; every step calls the decoder with one token
-    per hypothesis and a cache; a loop ends when all sentences have ended. It is one XLA program on
-    TensorFlow and JAX, and on PyTorch a loop over recorded operations (`backend.trace`).
+    In short, `greedy` is this loop around a `Transformer`::
+
+        memory = model.encode(source_ids)  # once
+        of_memory = model.cache_memory(memory)
+        decoded = model.empty_cache(len(source_ids), max_length)
+        never = np.isin(np.arange(model.target_vocabulary_size), [kt.PADDING, kt.START])
+        ids = np.full((len(source_ids), 1), kt.START)
+        answers = []
+        for position in range(max_length):
+            cache = kt.Cache(decoded, of_memory, slot=position, positions=np.array([position]))
+            seen = np.arange(max_length).reshape(1, 1, -1) <= position
+            logits = model.decode(ids, memory, attention_mask=seen, cache=cache)
+            decoded = cache.decoded  # with the keys and values of `ids`
+            ids = ops.argmax(ops.where(never, -1e9, logits), axis=-1)
+            answers.append(ids)
+
+    What it adds: the loop is one XLA program on TensorFlow and JAX, and on PyTorch recorded
+    operations (`backend.trace`); it ends when all sentences have ended, and starts in a small
+    cache; a search may hold several hypotheses per sentence, and has constraints.
 
     Args:
         model: a `Transformer`, a `LanguageModel`, or a model with their methods `decode` and
@@ -61,26 +64,16 @@ class Decoding:
         """The most probable next token, repeatedly.
 
         Args:
-            source_ids: int, (batch, source length), padded with 0; None: a model without a source.
-            max_length: int, or (batch,), the most tokens of an answer, END included; in an array,
-                0 for a row that only fills the batch. The cache fits an int exactly; the largest
-                of an array is rounded up, so that there are few shapes to compile.
-            min_length: int, or (batch,), the fewest tokens before END; None: 0.
-            prefix: int, (batch, length), what the answers begin with, padded with 0; or None.
+            source_ids, max_length, min_length, prefix: see `Request`.
 
         Returns:
             int32, (batch, longest max_length): the answers, END included if it was reached,
             padded with 0.
 
         Raises:
-            ValueError: an argument is out of range, or a prefix is longer than its max_length.
+            ValueError: An argument is out of range, or a prefix is longer than its max_length.
         """
-        batch = dict(source_ids=source_ids, max_length=max_length, prefix=prefix)
-        return next(self.decode([self.greedy_request(**batch, min_length=min_length)]))
-
-    def greedy_request(self, **batch: Any) -> Request:
-        """The request by which `decode` does the same as `greedy`; its arguments are a batch."""
-        return Request(GreedySearch(), None, *self._checked(**batch))
+        return self._answer_one(GreedySearch(), source_ids, max_length, min_length, prefix)
 
     def sample(
         self,
@@ -96,60 +89,19 @@ class Decoding:
         """Answers drawn from the model's distribution, each reproducible from its own seed.
 
         Args:
-            source_ids, max_length, min_length, prefix: as in `greedy`.
+            source_ids, max_length, min_length, prefix: see `Request`.
             seeds: int from 0 (or a tuple of them) per row: its random numbers depend on it alone.
             temperature, top_k, top_p: see `SamplingConfig`.
 
-        Returns: as `greedy`.
-
-        Raises: as `greedy`.
-        """
-        config = SamplingConfig(temperature, top_k, top_p)
-        batch = dict(source_ids=source_ids, max_length=max_length, prefix=prefix)
-        request = self.sample_request(seeds, config, **batch, min_length=min_length)
-        return next(self.decode([request]))
-
-    def sample_request(self, seeds: Sequence, config: SamplingConfig, **batch: Any) -> Request:
-        """The request by which `decode` does the same as `sample`; a batch as in `greedy`."""
-        given = self._checked(**batch)
-        _, constraints, room, _ = given
-        parameters = sampling_parameters(seeds, len(constraints.max_length), room, config)
-        return Request(Sampling(config.top_k), parameters, *given)
-
-    def stream(
-        self,
-        source_ids: Any,
-        max_length: Any,
-        seeds: Sequence | None = None,
-        temperature: float = 1.0,
-        top_k: int | None = None,
-        top_p: float = 1.0,
-        min_length: Any = None,
-        prefix: Any = None,
-    ) -> Iterator[np.ndarray]:
-        """`greedy`, or with seeds `sample`, one position at a time; arguments as there.
-
         Returns:
-            Iterator of int32, (batch,), the next token of each sentence; 0 after its end.
-        """
-        config = SamplingConfig(temperature, top_k, top_p)
-        batch = dict(source_ids=source_ids, max_length=max_length, prefix=prefix)
-        batch["min_length"] = min_length
-        if seeds is None:
-            request = self.greedy_request(**batch)
-        else:
-            request = self.sample_request(seeds, config, **batch)
-        return self._next_ids(request)
+            int32, (batch, longest max_length): the answers, END included if it was reached,
+            padded with 0.
 
-    def _next_ids(self, request):
-        program = self._program_of(request.search)
-        inputs, _ = program.begin(request, stop=1)
-        yield ops.convert_to_numpy(inputs[0].ids)[:, 0]
-        for stop in range(2, request.length + 1):
-            if ops.convert_to_numpy(inputs[0].ended).all():
-                return
-            inputs, _ = program.resume(inputs, stop, request.room)
-            yield ops.convert_to_numpy(inputs[0].ids)[:, 0]
+        Raises:
+            ValueError: An argument is out of range, or a prefix is longer than its max_length.
+        """
+        search = Sampling(seeds, temperature, top_k, top_p)
+        return self._answer_one(search, source_ids, max_length, min_length, prefix)
 
     def beam_search(
         self,
@@ -170,7 +122,7 @@ class Decoding:
         greedy decoding: it ends with its first END.
 
         Args:
-            source_ids, max_length, min_length, prefix: as in `greedy`.
+            source_ids, max_length, min_length, prefix: see `Request`.
             beams: int, live hypotheses.
             length_penalty: float from 0, exponent of `generation.length_penalty`.
             n_best: int, at most `beams`, the hypotheses to return.
@@ -179,23 +131,15 @@ class Decoding:
             `Hypotheses` of NumPy arrays: the finished ones, best first; then, if they are too few,
             live ones that the length limit cut off.
 
-        Raises: as `greedy`.
+        Raises:
+            ValueError: An argument is out of range, or a prefix is longer than its max_length.
 
         Source: Wu et al. 2016, section 7.
         Departs: many engines stop once `beams` hypotheses have finished, and so miss a better
             one that is a token longer: 0.2 BLEU on Multi30k (docs/results.md).
         """
-        batch = dict(source_ids=source_ids, max_length=max_length, prefix=prefix)
-        request = self.beam_request(beams, length_penalty, n_best, **batch, min_length=min_length)
-        return next(self.decode([request]))
-
-    def beam_request(self, beams: int, length_penalty: float, n_best: int, **batch: Any) -> Request:
-        """The request by which `decode` does the same as `beam_search`; a batch as in `greedy`."""
-        GenerationConfig(beams=beams, length_penalty=length_penalty)  # checks them
-        check_at_least(1, n_best=n_best)
-        check(n_best <= beams, "n_best must be from 1 to beams", n_best=n_best, beams=beams)
-        alpha = backend.to_arguments(np.float32(length_penalty))
-        return Request(BeamSearch(beams, n_best), alpha, *self._checked(**batch))
+        search = BeamSearch(beams, length_penalty, n_best)
+        return self._answer_one(search, source_ids, max_length, min_length, prefix)
 
     def decode(self, requests: Iterable[Request]) -> Iterator[Any]:
         """Answers requests in their order, on a CPU with XLA two at a time.
@@ -206,20 +150,49 @@ class Decoding:
         Yields:
             For each request what its search returns: an array, or `Hypotheses`.
         """
-        return backend.map_batches(self._answer, requests)
+        checked = ((each.search, checked_batch(each, self.model)) for each in requests)
+        return backend.map_batches(self._answer, checked)
 
-    def _answer(self, request):
-        program, stop = self._program_of(request.search), min(FIRST_LENGTH, request.room)
-        inputs, answers = program.begin(request, stop)
-        while stop < request.room and not ops.convert_to_numpy(inputs[0].ended).all():
-            stop = min(2 * stop, request.room)
-            inputs, answers = program.resume(inputs, stop, request.room)
-        answers = keras.tree.map_structure(ops.convert_to_numpy, answers)
-        return request.search.collect(answers, request.length)
+    def _answer_one(self, *request):
+        return next(self.decode([Request(*request)]))
 
-    def graph(
-        self, search: Any, source_ids: Any, constraints: Constraints, parameters: Any = None
-    ) -> Any:
+    def _answer(self, search_and_batch):
+        search, batch = search_and_batch
+        stops = [min(FIRST_LENGTH, batch.room)]
+        while stops[-1] < batch.room:
+            stops.append(min(2 * stops[-1], batch.room))
+        for _, answers in self._compiled(search).run(batch, stops):
+            found = answers  # the last ones are whole
+        found = keras.tree.map_structure(ops.convert_to_numpy, found)
+        return search.collect(found, batch.length)
+
+    def stream(
+        self,
+        source_ids: Any,
+        max_length: Any,
+        search: GreedySearch | None = None,
+        min_length: Any = None,
+        prefix: Any = None,
+    ) -> Iterator[np.ndarray]:
+        """The answers of a search, one position at a time.
+
+        Args:
+            source_ids, max_length, min_length, prefix: see `Request`.
+            search: `GreedySearch` or `Sampling`; None: `GreedySearch`.
+
+        Returns:
+            Iterator of int32, (batch,), the next token of each sentence; 0 after its end.
+
+        Raises:
+            ValueError: An argument is out of range, or a prefix is longer than its max_length.
+        """
+        search = search or GreedySearch()
+        request = Request(search, source_ids, max_length, min_length, prefix)
+        batch = checked_batch(request, self.model)
+        states = self._compiled(search).run(batch, range(1, batch.length + 1))
+        return (ops.convert_to_numpy(state.ids)[:, 0] for state, _ in states)
+
+    def graph(self, search: Any, source_ids: Any, constraints: Constraints) -> Any:
         """A whole search as operations on tensors, to be traced for another engine.
 
         One graph serves any batch and any length: where `greedy` has caches of a few fixed sizes,
@@ -229,12 +202,11 @@ class Decoding:
             search: `GreedySearch` or `BeamSearch`.
             source_ids: int32, (batch, source length); None: a model without a source.
             constraints: `Constraints` of tensors.
-            parameters: what the search depends on; see `GreedySearch.advance`.
 
         Returns:
             What `search.answers` returns.
         """
-        return self._program_of(search).graph(source_ids, constraints, parameters)
+        return self._compiled(search).graph(source_ids, constraints)
 
     def score(self, source_ids: Any, target_ids: Any) -> np.ndarray:
         """Log-probabilities of given answers, by teacher forcing.
@@ -247,7 +219,7 @@ class Decoding:
             float32, (batch, target length), nats, 0 at padding.
 
         Raises:
-            ValueError: an id is outside the vocabulary.
+            ValueError: An id is outside the vocabulary.
         """
         target_ids = id_matrix("target_ids", target_ids, self.model.target_vocabulary_size)
         if source_ids is not None:
@@ -263,162 +235,92 @@ class Decoding:
         nats = token_cross_entropy(target_ids, self.model.decode(shifted, memory))
         return ops.where(ops.equal(target_ids, PADDING), 0.0, -nats)
 
-    def _program_of(self, search):
-        return self._programs.get(search, lambda: _Program(self.model, search))
-
-    def _checked(self, source_ids, max_length, min_length=None, prefix=None):
-        """Source and constraints as tensors, the room of the caches, the length of the answers."""
-        given = source_ids if source_ids is not None else prefix
-        batch = np.size(max_length) if given is None else len(given)
-        max_length = _as_ints("max_length", max_length)
-        room = int(np.max(max_length))
-        check(
-            room >= 1 and np.min(max_length) >= 0,
-            "max_length must be at least 1",
-            max_length=max_length.tolist(),
-        )
-        check(
-            room <= (self.model.max_length or room),
-            f"max_length must not exceed the positions learned, max_length={self.model.max_length}",
-            received=room,
-        )
-        if np.ndim(max_length):
-            room = max(FIRST_LENGTH, 1 << (room - 1).bit_length())  # the next power of two
-            room = min(room, self.model.max_length or room)
-
-        def per_row(name, lengths):
-            check(
-                lengths.shape in ((), (batch,)),
-                f"{name} must be an int, or one per row",
-                rows=batch,
-                shape=lengths.shape,
-            )
-            return np.broadcast_to(lengths, batch)
-
-        constraints = Constraints(per_row("max_length", max_length))
-        if min_length is not None and np.any(min_length):
-            min_length = _as_ints("min_length", min_length)
-            smallest = int(np.min(min_length))
-            check(smallest >= 0, "min_length must be at least 0", min_length=smallest)
-            constraints = constraints._replace(min_length=per_row("min_length", min_length))
-        if prefix is not None:
-            prefix = self._checked_prefix(prefix, constraints.max_length)
-            constraints = constraints._replace(prefix=with_length(prefix, room))
-        if source_ids is not None:
-            source_ids = id_matrix("source_ids", source_ids, self.model.source_vocabulary_size)
-        given = backend.split_rows(source_ids), backend.split_rows(constraints)
-        return *given, room, int(np.max(max_length))
-
-    def _checked_prefix(self, prefix, max_length):
-        prefix = id_matrix("prefix", prefix, self.model.target_vocabulary_size, may_be_empty=True)
-        check(START not in prefix, f"A prefix must be without {START} (start)", prefix=prefix)
-        check(
-            len(prefix) == len(max_length),
-            "prefix must have one row per answer",
-            rows=len(max_length),
-            shape=prefix.shape,
-        )
-        is_token = prefix != PADDING
-        rows = np.flatnonzero((is_token[:, 1:] > is_token[:, :-1]).any(axis=1)).tolist()
-        check(not rows, "A prefix must be padded on the right", rows=rows)
-        lengths = is_token.sum(axis=1)
-        fits = (lengths <= max_length) | (max_length == 0)
-        row = int(fits.argmin())  # the first that does not, if there is one
-        check(
-            fits.all(),
-            "A prefix must not be longer than max_length",
-            prefix_length=int(lengths[row]),
-            max_length=int(max_length[row]),
-        )
-        return prefix
+    def _compiled(self, search):
+        return self._programs.get(search, lambda: _CompiledSearch(self.model, search))
 
 
-def _as_ints(name, values):
-    """Lengths as an int32 array; nothing but ints is cast."""
-    values = np.asarray(values)
-    expected = f"{name} must be an int, or one per row"
-    check(values.size and are_ints(values), expected, **{name: values.tolist()})
-    check(np.max(values) < 2**31, f"{name} must be below 2**31", **{name: values.tolist()})
-    return values.astype("int32")
-
-
-class _Program:
-    """One search over a model, as two compiled programs.
+class _CompiledSearch:
+    """A search over a model, as two compiled programs.
 
     The first reads the source and goes as far as the first cache allows, which for short answers
     is all; the second continues in a larger one.
+
+    Args:
+        model: as of `Decoding`.
+        search: one of those that are equal; what they differ in is among their parameters.
     """
 
     def __init__(self, model, search):
         self.model, self.search = model, search
-        self._read = backend.trace(self._read_source)
-        self._step = backend.trace(self._next_tokens)
-        self._finish = backend.trace(search.answers)
-        self._first = backend.jit(self._begin, model, "length")
-        self._next = backend.jit(self._continue, model)
+        self._recorded_read = backend.trace(self._read_source)
+        self._recorded_step = backend.trace(self._step)
+        self._recorded_answers = backend.trace(search.answers)
+        self._compiled_begin = backend.jit(self._begin, model, "length")
+        self._compiled_resume = backend.jit(self._resume, model)
 
-    def begin(self, request, stop):
-        """Reads the source, and decodes up to a position, or until all sentences have ended.
+    def run(self, batch: Batch, stops: Iterable[int]):
+        """Decodes up to one position after the other, or until all sentences have ended.
 
         Args:
-            request: `Request`.
-            stop: int from 1, at most FIRST_LENGTH.
+            batch: `Batch`.
+            stops: int from 1, rising: the first at most FIRST_LENGTH, none above `batch.room` or
+                twice the one before.
 
-        Returns:
-            What `resume` needs: state, memory, constraints, parameters.
+        Yields:
+            The state there.
             The answers up to there.
         """
-        given = request.constraints, request.parameters
-        length, stop = min(FIRST_LENGTH, request.room), backend.to_arguments(np.int32(stop))
-        state, answers, memory = self._first(request.source_ids, *given, stop, length=length)
-        return (state, memory, *given), answers
+        given, state = (batch.constraints, batch.parameters), None
+        for stop in stops:
+            limit = backend.to_arguments(np.int32(stop))
+            if state is None:
+                length = min(FIRST_LENGTH, batch.room)
+                state, answers, memory = self._compiled_begin(
+                    batch.source_ids, *given, limit, length=length
+                )
+            elif ops.convert_to_numpy(state.ended).all():
+                return
+            else:
+                state = self._with_room(state, stop, batch.room)
+                state, answers = self._compiled_resume(state, memory, *given, limit)
+            yield state, answers
 
-    def resume(self, inputs, stop, room):
-        """Decodes up to a later position, in a larger cache if it is beyond the present one."""
-        state, *others = inputs
-        state = self._grown(state, stop, room)
-        state, answers = self._next(state, *others, backend.to_arguments(np.int32(stop)))
-        return (state, *others), answers
-
-    def graph(self, source_ids, constraints, parameters):
+    def graph(self, source_ids, constraints):
         """The answers, without a number that is fixed by the shape of the input; see `Decoding`."""
+        parameters = backend.to_tensors(self.search.parameters(None, None))
         one = ops.minimum(ops.shape(constraints.max_length)[0], 1)  # no constant: lengths will vary
-        state, memory = self._start(source_ids, constraints, one)
         stop = ops.max(constraints.max_length)
+        _, answers, _ = self._begin(source_ids, constraints, parameters, stop, one, grows=True)
+        return answers
 
-        def step(state):
-            state = self._step(state, memory, constraints, parameters)
-            return self.search.grow(state, 1, state.decoded)  # the cache grows as it is written
-
-        return self._finish(_repeat(step, state, stop), parameters)
-
-    def _begin(self, source_ids, constraints, parameters, stop, length):
-        """The source read, and the state at position `stop`."""
-        state, memory = self._start(source_ids, constraints, length)
-        return *self._continue(state, memory, constraints, parameters, stop), memory
-
-    def _start(self, source_ids, constraints, length):
-        """The source read, and the state before the first token, with a cache of `length`."""
+    def _begin(self, source_ids, constraints, parameters, stop, length, grows=False):
+        """The state at `stop` in a cache of `length`, the answers up to there, the source read."""
+        memory = (None, {}) if source_ids is None else self._recorded_read(source_ids)
         ended = constraints.max_length < 1
-        memory = (None, {}) if source_ids is None else self._read(source_ids)
         decoded = self.model.empty_cache(ops.shape(ended)[0], length * self.search.width)
-        return self.search.begin(ended, decoded, length), memory
+        state = self.search.begin(ended, decoded, length)
+        return *self._resume(state, memory, constraints, parameters, stop, grows), memory
 
-    def _continue(self, state, memory, constraints, parameters, stop):
-        """State and answers at position `stop`, or when all sentences have ended."""
-        stop = ops.minimum(stop, self.search.length(state))  # a cache is not written past its end
+    def _resume(self, state, memory, constraints, parameters, stop, grows=False):
+        """The state at `stop`, or when all sentences have ended, and the answers up to there."""
+        kind = type(state)
 
-        def step(state):
-            return self._step(state, memory, constraints, parameters)
+        def unfinished(*state):
+            state = kind(*state)
+            return ops.logical_and(state.position < stop, ops.logical_not(ops.all(state.ended)))
 
-        state = _repeat(step, state, stop)
-        return state, self._finish(state, parameters)
+        def step(*state):
+            state = self._recorded_step(kind(*state), memory, constraints, parameters)
+            return self.search.grow(state, 1, state.decoded) if grows else state
+
+        state = kind(*ops.while_loop(unfinished, step, tuple(state)))
+        return state, self._recorded_answers(state, parameters)
 
     def _read_source(self, source_ids):
         memory = self.model.encode(source_ids)
         return memory, self.model.cache_memory(memory)
 
-    def _next_tokens(self, state, memory, constraints, parameters):
+    def _step(self, state, memory, constraints, parameters):
         """The state after one call of the decoder."""
         memory, of_memory = memory
         width = self.search.width
@@ -428,22 +330,11 @@ class _Program:
         logits = self.model.decode(state.ids, memory, attention_mask=mask, cache=cache)
         return self.search.advance(state, mask, logits, cache.decoded, constraints, parameters)
 
-    def _grown(self, state, stop, room):
-        """The state with a slot for every position before `stop`."""
+    def _with_room(self, state, stop, room):
+        """The state with a slot for every position before `stop`: in a cache twice as long."""
         length = self.search.length(state)
         if stop <= length:
             return state
         longer = min(2 * length, room)
         empty = self.model.empty_cache(len(state.ids), longer * self.search.width)
         return self.search.grow(state, longer - length, Cache.grow(state.decoded, empty))
-
-
-def _repeat(step, state, stop):
-    """The state at position `stop`, or when all sentences have ended."""
-    kind = type(state)
-
-    def unfinished(*state):
-        state = kind(*state)
-        return ops.logical_and(state.position < stop, ops.logical_not(ops.all(state.ended)))
-
-    return kind(*ops.while_loop(unfinished, lambda *state: step(kind(*state)), tuple(state)))

@@ -1,12 +1,16 @@
-"""One hypothesis per sentence: greedy decoding and sampling."""
+"""One hypothesis per sentence: greedy decoding and sampling.
+
+A search holds its options, and is the key of its compiled program: a field that does not compare is
+a tensor among the `parameters` of the program, which serves all of its values.
+"""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from keras import ops
 
-from .. import backend
 from ..checks import check
 from ..ids import END, PADDING, START
 from .configuration import SamplingConfig
@@ -28,6 +32,15 @@ class GreedySearch:
     """The most probable next token, at every position."""
 
     width = 1  # hypotheses per sentence
+
+    def parameters(self, rows, length):
+        """NumPy arrays that the choice depends on; None: nothing.
+
+        Args:
+            rows: int, sentences of the batch.
+            length: int, the most tokens of an answer.
+        """
+        return None
 
     def begin(self, ended, decoded, length):
         """The state before the first token.
@@ -69,7 +82,7 @@ class GreedySearch:
             logits: float32, (batch, 1, vocabulary size), of the token after `state.ids`.
             decoded: with the keys and values of `state.ids`.
             constraints: `Constraints`.
-            parameters: tensors that the choice depends on.
+            parameters: from `parameters`, as tensors.
         """
         position, slots = state.position, ops.arange(ops.shape(state.answers)[1], dtype="int32")
         ids = self.choose(logits, position, constraints, parameters)
@@ -99,9 +112,9 @@ def with_length(ids, length):
 
 
 class SamplingParameters(NamedTuple):
-    """The tensors that sampling depends on."""
+    """The arrays that sampling depends on."""
 
-    uniforms: Any  # float32, (batch, longest), random numbers in [0, 1), one per token
+    uniforms: Any  # float32, (batch, length), random numbers in [0, 1), one per token
     temperature: Any  # float32 scalar
     top_p: Any  # float32 scalar
 
@@ -111,22 +124,27 @@ class Sampling(GreedySearch):
     """The next token drawn from the model's distribution.
 
     Args:
-        top_k: int, the number of most probable tokens to sample from; None: all.
+        seeds: int from 0 (or a tuple of them) per row: its random numbers depend on it alone.
+        temperature, top_k, top_p: see `SamplingConfig`.
     """
 
+    seeds: Sequence = dataclasses.field(compare=False)
+    temperature: float = dataclasses.field(default=1.0, compare=False)
     top_k: int | None = None
+    top_p: float = dataclasses.field(default=1.0, compare=False)
+
+    def __post_init__(self):
+        SamplingConfig(self.temperature, self.top_k, self.top_p)  # checks them
+
+    def parameters(self, rows, length):
+        check(len(self.seeds) == rows, "seeds must be one per row", rows=rows, seeds=self.seeds)
+        uniforms = [np.random.default_rng(seed).random(length, "float32") for seed in self.seeds]
+        numbers = np.float32(self.temperature), np.float32(self.top_p)
+        return SamplingParameters(np.stack(uniforms), *numbers)
 
     def choose(self, logits, position, constraints, parameters):
         best, ids = top_tokens(logits, self.top_k or logits.shape[-1], position, constraints)
         return ops.take_along_axis(ids, _draw(best, position, parameters), axis=1)
-
-
-def sampling_parameters(seeds, batch, length, config: SamplingConfig):
-    """The `SamplingParameters` of one seed per sentence, for `length` positions."""
-    check(len(seeds) == batch, "seeds must be one per row", rows=batch, seeds=seeds)
-    uniforms = [np.random.default_rng(seed).random(length, "float32") for seed in seeds]
-    temperature, top_p = np.float32(config.temperature), np.float32(config.top_p)
-    return backend.to_arguments(SamplingParameters(np.stack(uniforms), temperature, top_p))
 
 
 def _draw(logits, position, parameters):

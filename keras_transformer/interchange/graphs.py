@@ -10,10 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from keras import ops
 
-from ..generation import Decoding
-from ..generation.beam_search import BeamSearch
+from ..generation import BeamSearch, Decoding, GreedySearch
 from ..generation.constraints import Constraints
-from ..generation.sampling import GreedySearch
 from ..ids import END, PADDING
 from ..layers.cache import Cache
 from ..models.transformer import Memory
@@ -98,9 +96,8 @@ def translation(translator: Translator, beams: int) -> Callable:
         constraints = Constraints(ops.take(longest, lengths), ops.take(shortest, lengths))
         if beams == 1:
             return {"ids": decoding.graph(GreedySearch(), source_ids, constraints)}
-        alpha = ops.convert_to_tensor(translator.config.length_penalty, "float32")
-        found = decoding.graph(BeamSearch(beams), source_ids, constraints, alpha)
-        return {"ids": found.ids[:, 0]}
+        search = BeamSearch(beams, translator.config.length_penalty)
+        return {"ids": decoding.graph(search, source_ids, constraints).ids[:, 0]}
 
     return function
 

@@ -1,5 +1,6 @@
 """Text generation with a language model and its tokenizer."""
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Iterable
@@ -11,7 +12,7 @@ import numpy as np
 from .. import backend
 from ..checks import TextError, check, check_at_least, check_from_0, check_optional, check_rates
 from ..data.lengths import LONGEST, group_by_length, next_power_of_two, pad
-from ..generation import Decoding
+from ..generation import Decoding, GreedySearch, Request, Sampling
 from ..generation.configuration import SamplingConfig
 from ..ids import END, PADDING
 from ..models import LanguageModel
@@ -208,9 +209,9 @@ class TextGenerator(Task):
             prefix=pad(prefixes, rows, max(1, *map(len, prefixes))),
         )
         if sampling is None:
-            return self._decoding.greedy_request(**batch)
+            return Request(GreedySearch(), **batch)
         seeds = [(seed, each.number, window) for each in continuations] + [(seed, 0, 0)] * spare
-        return self._decoding.sample_request(seeds, sampling, **batch)
+        return Request(Sampling(seeds, *dataclasses.astuple(sampling)), **batch)
 
     def score(self, texts: Iterable[str], overlap: float = 0.5) -> list[TextScore]:
         """Scores whole texts, by a deterministic pass over every token.

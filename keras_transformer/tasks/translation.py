@@ -1,6 +1,5 @@
 """Translation: the Transformer with its tokenizers and the defaults of its search."""
 
-import collections
 import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator
@@ -13,7 +12,7 @@ from keras import ops
 from .. import backend
 from ..checks import check, check_at_least, check_optional
 from ..data.lengths import group_by_length, pad
-from ..generation import Decoding
+from ..generation import BeamSearch, Decoding, GreedySearch, Request, Sampling
 from ..generation import length_penalty as penalty_of
 from ..generation.configuration import GenerationConfig, SamplingConfig
 from ..ids import END, START
@@ -172,22 +171,21 @@ class Translator(Task):
     def _translate_greedily(self, texts, prefixes, config):
         translations = [""] * len(texts)
 
-        def request(numbers, batch):
-            return self._decoding.greedy_request(**batch)
+        def search(numbers, rows):
+            return GreedySearch()
 
-        for numbers, ids in self._decoded(request, texts, prefixes, config):
+        for numbers, ids in self._decoded(search, texts, prefixes, config):
             self._write(translations, numbers, ids)
         return translations
 
     def _search(self, texts, prefixes, config, n_best):
         """The n_best hypotheses of each text, by beam search."""
         results = [[Hypothesis("", 0.0, True)] * n_best for _ in texts]
-        options = dict(beams=config.beams, length_penalty=config.length_penalty, n_best=n_best)
 
-        def request(numbers, batch):
-            return self._decoding.beam_request(**options, **batch)
+        def search(numbers, rows):
+            return BeamSearch(config.beams, config.length_penalty, n_best)
 
-        for numbers, found in self._decoded(request, texts, prefixes, config):
+        for numbers, found in self._decoded(search, texts, prefixes, config):
             for number, ids, scores, finished in zip(numbers, *found, strict=False):
                 written = self.target_tokenizer.decode(ids)
                 columns = zip(written, scores.tolist(), finished.tolist(), strict=True)
@@ -229,16 +227,15 @@ class Translator(Task):
             batch_size=batch_size,
             tokens_per_batch=tokens_per_batch,
         )
-        sampling = SamplingConfig(temperature, top_k, top_p)
+        SamplingConfig(temperature, top_k, top_p)  # checks them
         texts = checked_texts(texts)
         translations = [""] * len(texts)
 
-        def request(numbers, batch):
-            spare = len(batch["source_ids"]) - len(numbers)
-            seeds = [(seed, number) for number in numbers] + [(seed, 0)] * spare
-            return self._decoding.sample_request(seeds, sampling, **batch)
+        def search(numbers, rows):
+            seeds = [(seed, number) for number in numbers] + [(seed, 0)] * (rows - len(numbers))
+            return Sampling(seeds, temperature, top_k, top_p)
 
-        for numbers, ids in self._decoded(request, texts, prefixes, config):
+        for numbers, ids in self._decoded(search, texts, prefixes, config):
             self._write(translations, numbers, ids)
         return translations
 
@@ -272,11 +269,12 @@ class Translator(Task):
         config = self._config_with(
             min_length_ratio=min_length_ratio, max_length_ratio=max_length_ratio
         )
-        options: dict[str, Any] = dict(temperature=temperature, top_k=top_k, top_p=top_p)
-        seeds = None if seed is None else [(seed, 0)]
+        search = Sampling([(seed or 0, 0)], temperature, top_k, top_p)
+        if seed is None:
+            search = GreedySearch()
         prefixes = None if prefix is None else [prefix]
         batches = self._batches(checked_texts([text]), prefixes, config)  # none if it is blank
-        streams = [self._decoding.stream(**batch, seeds=seeds, **options) for _, batch in batches]
+        streams = [self._decoding.stream(**batch, search=search) for _, batch in batches]
         return itertools.chain.from_iterable(map(self._characters, streams))
 
     def _characters(self, stream):
@@ -429,17 +427,14 @@ class Translator(Task):
         for number, text in zip(numbers, texts, strict=True):
             translations[number] = text
 
-    def _decoded(self, request, texts, prefixes, config):
-        """Yields which texts are in a batch, and the answer to what `request` makes of it."""
-        of_batches = collections.deque()
-
-        def requests():
-            for numbers, batch in self._batches(texts, prefixes, config):
-                of_batches.append(numbers)
-                yield request(numbers, batch)
-
-        for answers in self._decoding.decode(requests()):
-            yield of_batches.popleft(), answers
+    def _decoded(self, search, texts, prefixes, config):
+        """Yields which texts are in a batch, and the answers of a search: a function of these."""
+        batches, ahead = itertools.tee(self._batches(texts, prefixes, config))
+        requests = (
+            Request(search(numbers, len(batch["source_ids"])), **batch) for numbers, batch in ahead
+        )
+        for (numbers, _), answers in zip(batches, self._decoding.decode(requests), strict=True):
+            yield numbers, answers
 
     def _batches(self, texts, prefixes, config):
         """Texts of similar lengths: a long one makes no short one longer.
@@ -448,7 +443,7 @@ class Translator(Task):
 
         Yields:
             numbers: list of int, which texts.
-            batch: dict, arguments of `Decoding.greedy`.
+            batch: dict, arguments of `Request`.
         """
         texts = self.normalized(texts)
         ids = self._source_ids(texts)

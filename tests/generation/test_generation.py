@@ -1,5 +1,7 @@
 import functools
+import inspect
 import itertools
+import textwrap
 
 import keras
 import numpy as np
@@ -7,9 +9,15 @@ import pytest
 
 import keras_transformer as kt
 from keras_transformer import backend
-from keras_transformer.generation import constraints, length_penalty
+from keras_transformer.generation import (
+    BeamSearch,
+    GreedySearch,
+    Request,
+    Sampling,
+    constraints,
+    length_penalty,
+)
 from keras_transformer.generation import decoding as decoding_module
-from keras_transformer.generation.configuration import SamplingConfig
 from keras_transformer.generation.constraints import IMPOSSIBLE, NEVER_WRITTEN
 
 VOCABULARY = 23
@@ -212,10 +220,42 @@ def test_a_compiled_loop_sees_weights_that_changed_since(transformer, decoding):
     np.testing.assert_array_equal(decoding.greedy(source_ids, 12), before)
 
 
+def test_the_loop_of_the_documentation_writes_what_greedy_writes(post_norm):
+    text = inspect.cleandoc(kt.Decoding.__doc__)
+    loop = textwrap.dedent(text.split("::\n")[1].split("What it adds")[0])
+    names = dict(model=post_norm.model, source_ids=padded(some_sources()), max_length=12)
+    exec(loop, {**names, "kt": kt, "np": np, "ops": keras.ops}, variables := {})
+    written = np.concatenate([array(ids) for ids in variables["answers"]], axis=1)
+    answers = post_norm.greedy(names["source_ids"], 12)
+    np.testing.assert_array_equal(np.where(answers > 0, written, 0), answers)
+    assert len({tuple(row) for row in answers}) > 1
+
+
+@pytest.mark.parametrize(
+    "searches",
+    [
+        [BeamSearch(3, alpha, n_best=2) for alpha in (0.0, 0.6, 2.0)],
+        [Sampling([n, 1], 1 + n, 4, 1 / (1 + n)) for n in range(3)],
+    ],
+    ids=["beams", "sampling"],
+)
+def test_a_search_with_other_parameters_is_the_same_program(searches):
+    logits = np.linspace(-3, 3, VOCABULARY, dtype="float32")
+    model = Scripted(lambda _, ids: keras.ops.add(keras.ops.zeros((*ids.shape, 23)), logits))
+    decoding, calls, found = kt.Decoding(model), [], []
+    for search in searches:
+        (answers,) = decoding.decode([Request(search, padded([[5, 3], [6, 3]]), 9)])
+        calls.append(len(model.calls))
+        found.append(answers)
+    assert calls[0] > 0 and len(set(calls)) == 1
+    for one, other in itertools.pairwise(found):
+        assert any((a != b).any() for a, b in zip(one, other, strict=True))  # but they count
+
+
 # Beam search.
 
 
-def requests_of(decoding, search, batches, size, seed=0):
+def requests_of(search, batches, size, seed=0):
     """Requests whose answers may have from 1 to 70 tokens."""
     rng = np.random.default_rng(seed)
     for number in range(batches):
@@ -224,20 +264,20 @@ def requests_of(decoding, search, batches, size, seed=0):
         given = dict(source_ids=source_ids, max_length=limits, min_length=limits // 2)
         if search == "greedy":
             prefix = np.where(source_ids == kt.START, 5, source_ids)[:, : number % 2]
-            yield decoding.greedy_request(**given, prefix=prefix)
+            yield Request(GreedySearch(), **given, prefix=prefix)
         elif search == "sample":
             seeds = [(number, row) for row in range(size)]
-            yield decoding.sample_request(seeds, SamplingConfig(1.3, top_k=4), **given)
+            yield Request(Sampling(seeds, 1.3, top_k=4), **given)
         else:
-            yield decoding.beam_request(beams=3, length_penalty=0.6, n_best=2, **given)
+            yield Request(BeamSearch(beams=3, n_best=2), **given)
 
 
 @pytest.mark.parametrize("batches", [2, pytest.param(11, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("search", ["greedy", "sample", "beams"])
 def test_requests_are_answered_as_each_alone(search, batches):
     decoding = kt.Decoding(tiny(seed=4))
-    together = decoding.decode(requests_of(decoding, search, batches, size=4))
-    for request, found in zip(requests_of(decoding, search, batches, 4), together, strict=True):
+    together = decoding.decode(requests_of(search, batches, size=4))
+    for request, found in zip(requests_of(search, batches, 4), together, strict=True):
         (alone,) = decoding.decode([request])
         if search == "beams":
             np.testing.assert_allclose(found.scores, alone.scores, rtol=1e-5)
@@ -248,30 +288,31 @@ def test_requests_are_answered_as_each_alone(search, batches):
 
 def test_a_batch_is_continued_in_larger_caches_until_its_sentences_have_ended(monkeypatch):
     decoding = kt.Decoding(towards(9))
-    calls, resume = [], decoding_module._Program.resume
+    caches, run = [], decoding_module._CompiledSearch.run
 
-    def counted(program, inputs, stop, room):
-        calls.append((len(inputs[0].ended), stop))
-        return resume(program, inputs, stop, room)
+    def remembered(program, batch, stops):
+        for state, answers in run(program, batch, stops):
+            caches.append(program.search.length(state))
+            yield state, answers
 
-    monkeypatch.setattr(decoding_module._Program, "resume", counted)
+    monkeypatch.setattr(decoding_module._CompiledSearch, "run", remembered)
     for limits, expected in (
-        ([32, 2, 16, 9], []),
-        ([3, 5, 33, 1], [(4, 64)]),
-        ([70, 5, 33, 1], [(4, 64), (4, 128)]),
+        ([32, 2, 16, 9], [32]),
+        ([3, 5, 33, 1], [32, 64]),
+        ([70, 5, 33, 1], [32, 64, 128]),
     ):
-        calls.clear()
+        caches.clear()
         answers = decoding.greedy(padded([[5, 3]] * 4), np.array(limits))
         written = np.arange(max(limits)) < np.array(limits)[:, None]
         np.testing.assert_array_equal(answers, np.where(written, 9, 0))
-        assert calls == expected
+        assert caches == expected
 
 
 def test_requests_are_read_a_few_ahead():
     decoding = kt.Decoding(towards(kt.END))
     read = []
     batch = dict(source_ids=padded([[5, 3]]), max_length=4)
-    requests = (read.append(n) or decoding.greedy_request(**batch) for n in range(100))
+    requests = (read.append(n) or Request(GreedySearch(), **batch) for n in range(100))
     assert next(decoding.decode(requests))[0, 0] == kt.END
     assert len(read) <= 4
 
@@ -641,7 +682,7 @@ def test_a_stream_yields_what_the_whole_search_returns(post_norm):
         streamed, post_norm.greedy(source_ids, 40)[:, : streamed.shape[1]]
     )
     seeds = range(len(source_ids))
-    streamed = np.stack(list(post_norm.stream(source_ids, 40, seeds=seeds)), axis=1)
+    streamed = np.stack(list(post_norm.stream(source_ids, 40, Sampling(seeds))), axis=1)
     expected = post_norm.sample(source_ids, 40, seeds)
     np.testing.assert_array_equal(streamed, expected[:, : streamed.shape[1]])
 

@@ -1,0 +1,133 @@
+"""Batches to decode: what is asked, checked and made ready for the compiled programs."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import backend
+from ..checks import check
+from ..ids import PADDING, START, are_ints, id_matrix
+from .constraints import Constraints
+from .sampling import with_length
+
+FIRST_LENGTH = 32  # tokens that fit into the first cache; it doubles when they are used up
+
+
+class Request(NamedTuple):
+    """A search for the answers of one batch.
+
+    Args:
+        search: `GreedySearch`, `Sampling` or `BeamSearch`.
+        source_ids: int, (batch, source length), padded with 0; None: a model without a source.
+        max_length: int, or (batch,), the most tokens of an answer, END included; in an array, 0 for
+            a row that only fills the batch. The cache fits an int exactly; the largest of an array
+            is rounded up, so that there are few shapes to compile.
+        min_length: int, or (batch,), the fewest tokens before END; None: 0.
+        prefix: int, (batch, length), the beginning of each answer, padded with 0; None: none.
+    """
+
+    search: Any
+    source_ids: Any
+    max_length: Any
+    min_length: Any = None
+    prefix: Any = None
+
+
+class Batch(NamedTuple):
+    """One batch, ready to be decoded.
+
+    Args:
+        source_ids: int32 tensor, (batch, source length); None: a model without a source.
+        constraints: `Constraints` of tensors.
+        parameters: tensors that the search depends on; None: nothing.
+        room: int, the most positions that a cache may have.
+        length: int, of the answers.
+    """
+
+    source_ids: Any
+    constraints: Constraints
+    parameters: Any
+    room: int
+    length: int
+
+
+def checked_batch(request: Request, model: Any) -> Batch:
+    """The batch of a request to a model.
+
+    Raises:
+        ValueError: An argument is out of range, or a prefix is longer than its max_length.
+    """
+    source_ids, prefix = request.source_ids, request.prefix
+    given = source_ids if source_ids is not None else prefix
+    rows = np.size(request.max_length) if given is None else len(given)
+    max_length = _lengths("max_length", request.max_length, rows)
+    longest = int(np.max(request.max_length))
+    check(
+        longest >= 1 and np.min(request.max_length) >= 0,
+        "max_length must be at least 1",
+        max_length=np.asarray(request.max_length).tolist(),
+    )
+    check(
+        longest <= (model.max_length or longest),
+        f"max_length must not exceed the positions learned, max_length={model.max_length}",
+        received=longest,
+    )
+    room = longest
+    if np.ndim(request.max_length):
+        room = max(FIRST_LENGTH, 1 << (longest - 1).bit_length())  # the next power of two
+        room = min(room, model.max_length or room)
+    min_length = None
+    if request.min_length is not None and np.any(request.min_length):
+        min_length = _lengths("min_length", request.min_length, rows)
+        smallest = min_length.min(initial=0)
+        check(smallest == 0, "min_length must be at least 0", min_length=int(smallest))
+    if prefix is not None:
+        prefix = with_length(_checked_prefix(prefix, max_length, model), room)
+    if source_ids is not None:
+        source_ids = id_matrix("source_ids", source_ids, model.source_vocabulary_size)
+    return Batch(
+        source_ids=backend.split_rows(source_ids),
+        constraints=backend.split_rows(Constraints(max_length, min_length, prefix)),
+        parameters=backend.to_arguments(request.search.parameters(rows, room)),
+        room=room,
+        length=longest,
+    )
+
+
+def _lengths(name, values, rows):
+    """int32, (rows,): a length per row. Nothing but ints is cast."""
+    values = np.asarray(values)
+    given = {name: values.tolist()}
+    check(values.size and are_ints(values), f"{name} must be an int, or one per row", **given)
+    check(np.max(values) < 2**31, f"{name} must be below 2**31", **given)
+    check(
+        values.shape in ((), (rows,)),
+        f"{name} must be an int, or one per row",
+        rows=rows,
+        shape=values.shape,
+    )
+    return np.broadcast_to(values.astype("int32"), rows)
+
+
+def _checked_prefix(prefix, max_length, model):
+    prefix = id_matrix("prefix", prefix, model.target_vocabulary_size, may_be_empty=True)
+    check(START not in prefix, f"A prefix must be without {START} (start)", prefix=prefix)
+    check(
+        len(prefix) == len(max_length),
+        "prefix must have one row per answer",
+        rows=len(max_length),
+        shape=prefix.shape,
+    )
+    is_token = prefix != PADDING
+    rows = np.flatnonzero((is_token[:, 1:] > is_token[:, :-1]).any(axis=1)).tolist()
+    check(not rows, "A prefix must be padded on the right", rows=rows)
+    lengths = is_token.sum(axis=1)
+    fits = (lengths <= max_length) | (max_length == 0)
+    row = int(fits.argmin())  # the first that does not, if there is one
+    check(
+        fits.all(),
+        "A prefix must not be longer than max_length",
+        prefix_length=int(lengths[row]),
+        max_length=int(max_length[row]),
+    )
+    return prefix
