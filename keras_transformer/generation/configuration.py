@@ -1,6 +1,10 @@
 """How answers are decoded, and how tokens are sampled."""
 
 import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 
 from ..checks import (
     SMALLEST,
@@ -13,6 +17,7 @@ from ..checks import (
     check_optional,
 )
 
+MORE_TOKENS = 16  # that an answer may have beyond its ratio to the source
 MOST_PENALTY = 10  # exponent: the penalty of 8,192 tokens is then 2e31, within float32
 
 
@@ -60,6 +65,29 @@ class GenerationConfig(Configuration):
             "Expected 0 <= min_length_ratio <= max_length_ratio, the latter above 0",
             **ratios,
         )
+
+    def length_limits(
+        self, lengths: Any, most: int, prefixes: Sequence | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The fewest and the most tokens of each answer, END included.
+
+        Args:
+            lengths: int, (texts,), tokens of each source text, END included.
+            most: int, the most tokens of any answer.
+            prefixes: ids of the beginning of each answer; None: no beginnings.
+
+        Returns:
+            int32, (texts,), the fewest tokens before END.
+            int32, (texts,), the most tokens.
+        """
+        lengths = np.array(lengths)
+        longest = self.max_length_ratio * lengths + MORE_TOKENS
+        if prefixes is not None:
+            longest = np.maximum(longest, [len(prefix) + MORE_TOKENS for prefix in prefixes])
+        longest = np.minimum(longest, most)
+        shortest = np.maximum(self.min_length_ratio * (lengths - 1), 1)  # not empty
+        shortest = np.minimum(shortest, longest - 1)
+        return shortest.astype("int32"), longest.astype("int32")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,6 +16,7 @@ from ..ids import END, PADDING
 from ..layers.cache import Cache
 from ..models.transformer import Memory
 from ..tasks import Task, TextGenerator, Translator
+from ..tasks.word_tasks import label_probabilities
 
 MORE_BEAMS = 4  # of the second search, if the task's own is greedy
 
@@ -87,7 +88,8 @@ def translation(translator: Translator, beams: int) -> Callable:
         "ids" are int32, (batch, length): the best translations, END included, padded with 0.
     """
     # A table, so that floats are rounded by NumPy alone. Rows of no tokens, or END alone: 0.
-    shortest, longest = translator.length_limits(np.arange(translator.longest_input + 1))
+    most = translator.longest_input
+    shortest, longest = translator.config.length_limits(np.arange(most + 1), most)
     longest[:2] = 0
     decoding = Decoding(translator.transformer)
 
@@ -214,8 +216,8 @@ def probabilities(task: Any) -> Callable:
     """
 
     def function(word_ids, character_ids):
-        logits = task.model({"word_ids": word_ids, "character_ids": character_ids})
-        return {"probabilities": ops.softmax(logits[..., 1:])}  # padding is not a label
+        inputs = {"word_ids": word_ids, "character_ids": character_ids}
+        return {"probabilities": label_probabilities(task.model, inputs)}
 
     return function
 

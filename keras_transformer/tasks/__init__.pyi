@@ -1,6 +1,7 @@
+from .attention_maps import AttentionMaps
 from .task import Task
 from .text_generation import TextGenerator, TextScore
-from .translation import AttentionMaps, Hypothesis, Translator
+from .translation import Hypothesis, Translator
 from .word_tasks import Classifier, MaskFiller, Prediction, Tagger
 
 __all__ = [

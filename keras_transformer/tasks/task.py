@@ -1,15 +1,18 @@
-"""The base of all tasks: text in, text out, and one .keras file with everything that this needs."""
+"""Base classes of the tasks: text in, text out, and one .keras file with all that this needs."""
 
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import keras
 
+from .. import backend
 from ..atomic import atomic_write, named
 from ..checks import check
-from ..data.lengths import LONGEST, check_lengths
-from ..tokenizers.sentencepiece import SentencePieceTokenizer
+from ..data.lengths import LONGEST, check_lengths, group_by_length, pad
+from ..generation import Decoding
+from ..tokenizers.normal_forms import normalized
+from ..tokenizers.sentencepiece import SentencePieceTokenizer, checked_texts
 from .saved_files import FORMAT_VERSION, add_checksums, check_version
 
 
@@ -19,7 +22,7 @@ class Task(keras.Model):
     A subclass names its `parts` (objects with a configuration of their own) and its `settings`
     (plain values). Both are arguments of its constructor and attributes of the same names.
 
-    Call arguments: those of `model`: ids in, logits out.
+    Call arguments: the arguments of `model`: ids in, logits out.
     """
 
     parts: Sequence[str] = ("model",)
@@ -81,7 +84,7 @@ class Task(keras.Model):
         return config
 
     def get_compile_config(self) -> None:
-        """None: the options of training are no part of a saved task."""
+        """None: a task does not store training options."""
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> "Task":
@@ -119,7 +122,7 @@ class Task(keras.Model):
             texts: list of str; for a `Tagger`, `Classifier` or `MaskFiller` of lists of words.
 
         Raises:
-            ValueError: As the methods.
+            ValueError: An item is not a text, or longer than the model can read.
         """
         self._encode(texts)
 
@@ -140,6 +143,62 @@ class Task(keras.Model):
                 f"The tokenizer must have the {vocabulary_size} ids of the model",
                 vocabulary_size=tokenizer.vocabulary_size(),
             )
+
+
+class WritingTask(Task):
+    """A task that writes text: with a `Decoding` of its model, and texts in a normal form.
+
+    A subclass has the attribute `normalization`, and `lowercase` if its texts are lowercased.
+    """
+
+    lowercase = False
+
+    @property
+    def _decoding(self):
+        return self._of_model(Decoding)
+
+    def normalized(self, texts: Iterable[str]) -> list[str]:
+        """Texts in the form of the training data, as a tokenizer expects them.
+
+        The methods that answer or score texts do this themselves.
+
+        Args:
+            texts: list of str.
+
+        Returns:
+            list of str: in the form `normalization`, in lower case if `lowercase`.
+
+        Raises:
+            ValueError: An item is not text.
+        """
+        form = self.normalization, self.lowercase
+        return [normalized(text, *form) for text in checked_texts(texts)]
+
+    def _log_probabilities(self, targets, sources, batch_size, tokens_per_batch=None):
+        """Scores given ids, in batches of similar lengths.
+
+        Args:
+            targets: lists of ids.
+            sources: lists of ids, one per target; None: a model without a source.
+            batch_size, tokens_per_batch: limits of a batch, see `GenerationConfig`.
+
+        Yields:
+            The number of each target, in the order of their lengths.
+            float32, (length,): nats, which 0 may follow.
+        """
+        columns = [targets] if sources is None else [sources, targets]
+        lengths = [max(map(len, row)) for row in zip(*columns, strict=True)]
+
+        def score(batch):
+            numbers, rows, length = batch
+            padded = [pad([column[n] for n in numbers], rows, length) for column in columns]
+            source_ids = None if sources is None else padded[0]
+            return zip(numbers, self._decoding.score(source_ids, padded[-1]), strict=False)
+
+        sizes = batch_size, self.longest_input, tokens_per_batch
+        batches = group_by_length(range(len(targets)), lengths, *sizes)
+        for scored in backend.map_batches(score, batches):
+            yield from scored
 
 
 def _from_version_1(config):

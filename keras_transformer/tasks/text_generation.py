@@ -9,16 +9,15 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from .. import backend
 from ..checks import TextError, check, check_at_least, check_from_0, check_optional, check_rates
-from ..data.lengths import LONGEST, group_by_length, next_power_of_two, pad
-from ..generation import Decoding, GreedySearch, Request, Sampling
+from ..data.lengths import LONGEST, next_power_of_two, pad
+from ..generation import GreedySearch, Request, Sampling
 from ..generation.configuration import SamplingConfig
 from ..ids import END, PADDING
 from ..models import LanguageModel
-from ..tokenizers.normal_forms import check_form, normalized
-from ..tokenizers.sentencepiece import Tokenizer, checked_texts
-from .task import Task
+from ..tokenizers.normal_forms import check_form
+from ..tokenizers.sentencepiece import Tokenizer
+from .task import WritingTask
 
 CODE_POINTS = 0x110000 - 2048  # characters that Unicode can have: without the surrogates
 
@@ -55,7 +54,7 @@ class TextScore(NamedTuple):
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class TextGenerator(Task):
+class TextGenerator(WritingTask):
     """A `LanguageModel` with its tokenizer: `generate` continues a prompt.
 
         generator.generate(["ROMEO:"], max_tokens=200, temperature=0.8)
@@ -72,7 +71,7 @@ class TextGenerator(Task):
             `data.normalized`; None: texts are not changed, as for an imported GPT-2.
         **kwargs: name of `keras.Model`.
 
-    Call arguments: those of `LanguageModel`: ids in, logits out.
+    Call arguments: the arguments of `LanguageModel`: ids in, logits out.
 
     Raises:
         ValueError: The tokenizer has another number of ids than the model, `window` is below 2 or
@@ -109,10 +108,6 @@ class TextGenerator(Task):
         self.append_end = append_end
         self.batch_size = batch_size
         self.normalization = normalization
-
-    @property
-    def _decoding(self):
-        return self._of_model(Decoding)
 
     @property
     def longest_input(self) -> int:
@@ -164,14 +159,6 @@ class TextGenerator(Task):
         after = self.tokenizer.decode([continuation.ids for continuation in continuations])
         texts = zip(prompts, before, after, strict=True)
         return [prompt + text[len(start) :] for prompt, start, text in texts]
-
-    def normalized(self, texts: Iterable[str]) -> list[str]:
-        """Texts in the form of the training data; `generate` and `score` do this themselves.
-
-        Raises:
-            ValueError: An item is not text.
-        """
-        return [normalized(text, self.normalization) for text in checked_texts(texts)]
 
     def _continue(self, continuations, sampling, seed):
         """Extends the continuations, window by window, until all are done."""
@@ -242,26 +229,14 @@ class TextGenerator(Task):
             for first, last, new in self._spans(len(ids), overlap)
         ]
         nats = [0.0] * len(texts)
-        for window, log_p in self._score(windows):
+        ids = [window.ids for window in windows]
+        for number, log_p in self._log_probabilities(ids, None, self.batch_size):
+            window = windows[number]
             nats[window.number] -= float(log_p[window.counted :].sum(dtype="float64"))
         tokens = map(len, sequences)
         characters = map(len, texts)
         unknown = self.tokenizer.unknown_characters(texts)
         return [TextScore(*each) for each in zip(nats, tokens, characters, unknown, strict=True)]
-
-    def _score(self, windows):
-        """Yields each window with the log-probabilities of its tokens, which 0 may follow."""
-        lengths = [len(window.ids) for window in windows]
-        batches = group_by_length(range(len(windows)), lengths, self.batch_size, self.longest_input)
-
-        def decode(batch):
-            numbers, rows, length = batch
-            of_batch = [windows[n] for n in numbers]
-            target_ids = pad([window.ids for window in of_batch], rows, length)
-            return zip(of_batch, self._decoding.score(None, target_ids), strict=False)
-
-        for scored in backend.map_batches(decode, batches):
-            yield from scored
 
     def _spans(self, length, overlap):
         """The windows over a text of `length` tokens: (first, last, first to be counted)."""
@@ -275,7 +250,14 @@ class TextGenerator(Task):
         return spans
 
     def check_texts(self, texts: Iterable[str]) -> None:
-        """As `Task.check_texts`, of texts to be scored: none may be empty."""
+        """Refuses texts that could not be scored, without scoring any; none may be empty.
+
+        Args:
+            texts: list of str.
+
+        Raises:
+            ValueError: An item is not text, or empty.
+        """
         texts = self.normalized(texts)
         self._check_scored(self._encode(texts))
 

@@ -7,38 +7,21 @@ from typing import Any, NamedTuple
 
 import keras
 import numpy as np
-from keras import ops
 
-from .. import backend
 from ..checks import check, check_at_least, check_optional
 from ..data.lengths import group_by_length, pad
-from ..generation import BeamSearch, Decoding, GreedySearch, Request, Sampling
-from ..generation import length_penalty as penalty_of
+from ..generation import BeamSearch, GreedySearch, Request, Sampling, length_penalty
 from ..generation.configuration import GenerationConfig, SamplingConfig
-from ..ids import END, START
-from ..layers.attention import attention_scores
+from ..ids import END
 from ..models import Transformer
-from ..tokenizers.normal_forms import check_form, normalized
-from ..tokenizers.sentencepiece import Tokenizer, checked_texts
-from .task import Task
+from ..tokenizers.normal_forms import check_form
+from ..tokenizers.sentencepiece import Tokenizer
+from .attention_maps import AttentionMaps, cross_attention_weights
+from .task import WritingTask
 
-MORE_TOKENS = 16  # that a translation may have beyond its ratio to the source
-HALF_A_CHARACTER = "\N{REPLACEMENT CHARACTER}"  # what the first bytes of a character decode to
-
-
-class AttentionMaps(NamedTuple):
-    """The cross-attention weights of one translation, as `plots.plot_attention` draws them.
-
-    Args:
-        weights: float32, (layers, heads, target length, source length).
-        source_tokens: list of str, the keys; ends in </s>.
-        target_tokens: list of str, the tokens written; ends in </s>, unless the translation has as
-            many tokens as the model has learned positions.
-    """
-
-    weights: np.ndarray
-    source_tokens: list[str]
-    target_tokens: list[str]
+REPLACEMENT_CHARACTER = "\N{REPLACEMENT CHARACTER}"  # half a character decodes to it
+OF_BEAMS = ("beams", "length_penalty")  # fields of `GenerationConfig`
+OF_LENGTHS = ("beams", "min_length_ratio", "max_length_ratio")
 
 
 class Hypothesis(NamedTuple):
@@ -56,7 +39,7 @@ class Hypothesis(NamedTuple):
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class Translator(Task):
+class Translator(WritingTask):
     """A `Transformer` with its tokenizers: `translate` takes strings and returns strings.
 
         translator = keras_transformer.load("dates.keras")
@@ -65,15 +48,15 @@ class Translator(Task):
     Args:
         transformer: `Transformer`.
         source_tokenizer: `Tokenizer`, such as `train_tokenizer` returns.
-        target_tokenizer: `Tokenizer`; None: that of the source.
+        target_tokenizer: `Tokenizer`; None: `source_tokenizer`.
         normalization: str, the form of the training data, which every text of either side is
             brought into, see `data.normalized`; None: texts are not changed.
         lowercase: bool, whether every text is lowercased, as the training data was.
         config: `GenerationConfig`, the defaults of `translate`.
         name: str, name of the `keras.Model`.
-        **changes: fields of `GenerationConfig` that replace those of `config`.
+        **changes: fields of `GenerationConfig` that replace the ones of `config`.
 
-    Call arguments: those of `Transformer`: ids in, logits out.
+    Call arguments: the arguments of `Transformer`: ids in, logits out.
 
     Raises:
         ValueError: A tokenizer has another number of ids than its side of the transformer, or an
@@ -106,10 +89,6 @@ class Translator(Task):
         self.config = (config or GenerationConfig()).replace(**changes)
 
     @property
-    def _decoding(self):
-        return self._of_model(Decoding)
-
-    @property
     def model(self) -> Transformer:
         """The transformer."""
         return self.transformer
@@ -118,15 +97,10 @@ class Translator(Task):
         self,
         texts: Iterable[str],
         *,
-        beams: int | None = None,
-        length_penalty: float | None = None,
         n_best: int | None = None,
         return_scores: bool = False,
         prefixes: Iterable[str] | None = None,
-        min_length_ratio: float | None = None,
-        max_length_ratio: float | None = None,
-        batch_size: int | None = None,
-        tokens_per_batch: int | None = None,
+        **changes: Any,
     ) -> list:
         """Translates by greedy decoding, or with several beams by beam search.
 
@@ -140,8 +114,8 @@ class Translator(Task):
             return_scores: bool, whether to return `Hypothesis` instead of str.
             prefixes: list of str, the beginning of each translation, in whole tokens; None: no
                 beginnings.
-            beams, length_penalty, min_length_ratio, max_length_ratio, batch_size,
-                tokens_per_batch: see `GenerationConfig`; None: that of `config`.
+            **changes: fields of `GenerationConfig`, such as `beams` or `length_penalty`; one that
+                is None is that of `config`.
 
         Returns:
             list, one item per text, in the same order: str, or with `return_scores` `Hypothesis`;
@@ -149,48 +123,24 @@ class Translator(Task):
 
         Raises:
             ValueError: An item is not text, a text or prefix has more tokens than the transformer
-                has learned positions, or an option is out of range.
+                has learned positions, or an option does not exist or is out of range.
         """
-        config = self._config_with(
-            beams=beams,
-            length_penalty=length_penalty,
-            min_length_ratio=min_length_ratio,
-            max_length_ratio=max_length_ratio,
-            batch_size=batch_size,
-            tokens_per_batch=tokens_per_batch,
-        )
+        config = self._config_with(changes)
         check_optional(1, n_best=n_best)
-        texts = checked_texts(texts)
+        texts = self.normalized(texts)
         if config.beams == 1 and n_best is None and not return_scores:
-            return self._translate_greedily(texts, prefixes, config)
-        results = self._search(texts, prefixes, config, n_best or 1)
-        if not return_scores:
-            results = [[hypothesis.text for hypothesis in found] for found in results]
-        return [found[0] for found in results] if n_best is None else results
+            return self._write(lambda numbers, rows: GreedySearch(), texts, prefixes, config)
 
-    def _translate_greedily(self, texts, prefixes, config):
-        translations = [""] * len(texts)
-
-        def search(numbers, rows):
-            return GreedySearch()
-
-        for numbers, ids in self._decoded(search, texts, prefixes, config):
-            self._write(translations, numbers, ids)
-        return translations
-
-    def _search(self, texts, prefixes, config, n_best):
-        """The n_best hypotheses of each text, by beam search."""
-        results = [[Hypothesis("", 0.0, True)] * n_best for _ in texts]
-
-        def search(numbers, rows):
-            return BeamSearch(config.beams, config.length_penalty, n_best)
-
-        for numbers, found in self._decoded(search, texts, prefixes, config):
+        search = BeamSearch(config.beams, config.length_penalty, n_best or 1)
+        results = [[Hypothesis("", 0.0, True)] * search.n_best for _ in texts]
+        for numbers, found in self._decode(lambda numbers, rows: search, texts, prefixes, config):
             for number, ids, scores, finished in zip(numbers, *found, strict=False):
                 written = self.target_tokenizer.decode(ids)
                 columns = zip(written, scores.tolist(), finished.tolist(), strict=True)
                 results[number] = [Hypothesis(*each) for each in columns]
-        return results
+        if not return_scores:
+            results = [[hypothesis.text for hypothesis in found] for found in results]
+        return [found[0] for found in results] if n_best is None else results
 
     def sample(
         self,
@@ -201,43 +151,35 @@ class Translator(Task):
         top_p: float = 1.0,
         seed: int = 0,
         prefixes: Iterable[str] | None = None,
-        min_length_ratio: float | None = None,
-        max_length_ratio: float | None = None,
-        batch_size: int | None = None,
-        tokens_per_batch: int | None = None,
+        **changes: Any,
     ) -> list[str]:
         """Samples translations from the model's distribution.
 
         Args:
+            texts: list of str. An empty or blank text translates to "".
             temperature, top_k, top_p: see `SamplingConfig`.
             seed: int from 0. The translation of text n depends on the text and (seed, n) alone,
                 not on the rest of its batch.
-            texts, prefixes, min_length_ratio, max_length_ratio, batch_size, tokens_per_batch: as
-                in `translate`.
+            prefixes: list of str, the beginning of each translation, in whole tokens; None: no
+                beginnings.
+            **changes: fields of `GenerationConfig`, except `beams` and `length_penalty`.
 
         Returns:
             list of str, one per text, in the same order.
 
-        Raises: as `translate`.
+        Raises:
+            ValueError: An item is not text, a text or prefix has more tokens than the transformer
+                has learned positions, or an option does not exist or is out of range.
         """
         check_at_least(0, seed=seed)
-        config = self._config_with(
-            min_length_ratio=min_length_ratio,
-            max_length_ratio=max_length_ratio,
-            batch_size=batch_size,
-            tokens_per_batch=tokens_per_batch,
-        )
-        SamplingConfig(temperature, top_k, top_p)  # checks them
-        texts = checked_texts(texts)
-        translations = [""] * len(texts)
+        config = self._config_with(changes, unused=OF_BEAMS)
+        SamplingConfig(temperature, top_k, top_p)  # checks them, also without texts
 
         def search(numbers, rows):
             seeds = [(seed, number) for number in numbers] + [(seed, 0)] * (rows - len(numbers))
             return Sampling(seeds, temperature, top_k, top_p)
 
-        for numbers, ids in self._decoded(search, texts, prefixes, config):
-            self._write(translations, numbers, ids)
-        return translations
+        return self._write(search, self.normalized(texts), prefixes, config)
 
     def stream(
         self,
@@ -248,59 +190,45 @@ class Translator(Task):
         top_k: int | None = None,
         top_p: float = 1.0,
         prefix: str | None = None,
-        min_length_ratio: float | None = None,
-        max_length_ratio: float | None = None,
+        **changes: Any,
     ) -> Iterator[str]:
         """Translates one text while the caller reads: greedily, or with a seed by sampling.
 
         Args:
             text: str.
             seed: int from 0, as in `sample`; None: greedy decoding.
+            temperature, top_k, top_p: see `SamplingConfig`.
             prefix: str, the beginning of the translation, in whole tokens; None: no beginning.
-            temperature, top_k, top_p, min_length_ratio, max_length_ratio: as in `sample`.
+            **changes: fields of `GenerationConfig`, except `beams` and `length_penalty`.
 
         Returns:
             Iterator of str, whole characters; joined they are the text that `translate` with
             `beams=1` or `sample` returns, also of a model saved with more beams.
 
-        Raises: as `translate`.
+        Raises:
+            ValueError: `text` is not text, it or the prefix has more tokens than the transformer
+                has learned positions, or an option does not exist or is out of range.
         """
         check_optional(0, seed=seed)
-        config = self._config_with(
-            min_length_ratio=min_length_ratio, max_length_ratio=max_length_ratio
-        )
-        search = Sampling([(seed or 0, 0)], temperature, top_k, top_p)
-        if seed is None:
-            search = GreedySearch()
+        config = self._config_with(changes, unused=OF_BEAMS)
+        sampling = Sampling([(seed or 0, 0)], temperature, top_k, top_p)
+        search = GreedySearch() if seed is None else sampling
         prefixes = None if prefix is None else [prefix]
-        batches = self._batches(checked_texts([text]), prefixes, config)  # none if it is blank
+        batches = self._batches(self.normalized([text]), prefixes, config)  # none if it is blank
         streams = [self._decoding.stream(**batch, search=search) for _, batch in batches]
-        return itertools.chain.from_iterable(map(self._characters, streams))
-
-    def _characters(self, stream):
-        """The text of one answer, whole characters at a time."""
-        ids, written = [], ""
-        for next_ids in stream:
-            ids.append(int(next_ids[0]))
-            (now,) = self.target_tokenizer.decode([ids])
-            if not now.endswith(HALF_A_CHARACTER):
-                yield now[len(written) :]
-                written = now
-        yield now[len(written) :]
+        pieces = (_whole_characters(stream, self.target_tokenizer) for stream in streams)
+        return itertools.chain.from_iterable(pieces)
 
     def score(
-        self,
-        texts: Iterable[str],
-        translations: Iterable[str],
-        *,
-        length_penalty: float | None = None,
+        self, texts: Iterable[str], translations: Iterable[str], **changes: Any
     ) -> list[float]:
         """Scores given translations as `translate(..., return_scores=True)` scores its own.
 
         Args:
             texts: list of str.
             translations: list of str, one per text.
-            length_penalty: float from 0; 0: the log-probability itself; None: that of `config`.
+            **changes: fields of `GenerationConfig`: `length_penalty`, where 0 gives the
+                log-probability itself, `batch_size` or `tokens_per_batch`.
 
         Returns:
             list of float, nats, one per text.
@@ -311,31 +239,17 @@ class Translator(Task):
 
         Source: Wu et al. 2016, equation 14.
         """
-        config = self._config_with(length_penalty=length_penalty)
+        config = self._config_with(changes, unused=OF_LENGTHS)
         sources = self._encode(texts)
         targets = [[*ids, END] for ids in self._target_ids(translations)]
-        check(
-            len(sources) == len(targets),
-            "Expected one translation per text",
-            texts=len(sources),
-            translations=len(targets),
-        )
+        given = dict(texts=len(sources), translations=len(targets))
+        check(len(sources) == len(targets), "Expected one translation per text", **given)
         self._check_lengths(targets, "Translation")
         scores = [0.0] * len(targets)
-        lengths = [max(map(len, pair)) for pair in zip(sources, targets, strict=True)]
-        sizes = config.batch_size, self.longest_input, config.tokens_per_batch
-
-        def decode(batch):
-            numbers, rows, length = batch
-            source_ids = pad([sources[n] for n in numbers], rows, length)
-            target_ids = pad([targets[n] for n in numbers], rows, length)
-            return numbers, self._decoding.score(source_ids, target_ids)
-
-        batches = group_by_length(range(len(targets)), lengths, *sizes)
-        for numbers, log_p in backend.map_batches(decode, batches):
-            for number, log_probability in zip(numbers, log_p.sum(axis=1), strict=False):
-                penalty = penalty_of(len(targets[number]), config.length_penalty)
-                scores[number] = float(log_probability / penalty)
+        sizes = config.batch_size, config.tokens_per_batch
+        for number, log_p in self._log_probabilities(targets, sources, *sizes):
+            penalty = length_penalty(len(targets[number]), config.length_penalty)
+            scores[number] = float(log_p.sum() / penalty)
         return scores
 
     def attention(self, text: str, translation: str | None = None) -> AttentionMaps:
@@ -343,7 +257,7 @@ class Translator(Task):
 
         Args:
             text: str, the source.
-            translation: str; None: that of `translate`.
+            translation: str; None: what `translate` returns.
 
         Returns:
             `AttentionMaps`.
@@ -355,60 +269,14 @@ class Translator(Task):
         if translation is None:
             (translation,) = self.translate([text])
         (source,) = self._encode([text])
-        (target,) = self._encode_targets([translation])
+        (target,) = targets = self._target_ids([translation])
+        self._check_lengths(targets, "Translation")
         target = [*target, END][: self.transformer.max_length]
-        inputs = {"source_ids": np.array([source]), "target_ids": np.array([[START, *target[:-1]]])}
-        scores = attention_scores(self.transformer, inputs)
-        weights = []
-        for block in self.transformer.decoder.blocks:
-            of_block = ops.cast(scores[block.cross_attention.path], "float32")
-            weights.append(ops.convert_to_numpy(of_block))
         return AttentionMaps(
-            np.concatenate(weights),
+            cross_attention_weights(self.transformer, source, target),
             self.source_tokenizer.tokens(source),
             self.target_tokenizer.tokens(target),
         )
-
-    def normalized(self, texts: Iterable[str]) -> list[str]:
-        """Texts of either side in the form of the training data, as its tokenizers expect them.
-
-        `translate` and the other methods do this themselves.
-
-        Args:
-            texts: list of str.
-
-        Returns:
-            list of str: in the form `normalization`, in lower case if `lowercase`.
-
-        Raises:
-            ValueError: An item is not text.
-        """
-        form = self.normalization, self.lowercase
-        return [normalized(text, *form) for text in checked_texts(texts)]
-
-    def length_limits(
-        self, lengths: Any, prefixes: Any = None, config: GenerationConfig | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The fewest and the most tokens of each translation, END included.
-
-        Args:
-            lengths: int, (texts,), tokens of each source text, END included.
-            prefixes: ids of the beginning of each translation; None: no beginnings.
-            config: `GenerationConfig`; None: the task's own.
-
-        Returns:
-            int32, (texts,), the fewest tokens before END.
-            int32, (texts,), the most tokens.
-        """
-        config = config or self.config
-        lengths = np.array(lengths)
-        longest = config.max_length_ratio * lengths + MORE_TOKENS
-        if prefixes is not None:
-            longest = np.maximum(longest, [len(prefix) + MORE_TOKENS for prefix in prefixes])
-        longest = np.minimum(longest, self.longest_input)
-        shortest = np.maximum(config.min_length_ratio * (lengths - 1), 1)  # not empty
-        shortest = np.minimum(shortest, longest - 1)
-        return shortest.astype("int32"), longest.astype("int32")
 
     def get_config(self) -> dict[str, Any]:
         config = {**super().get_config(), **dataclasses.asdict(self.config)}
@@ -416,28 +284,39 @@ class Translator(Task):
             config["target_tokenizer"] = None
         return config
 
-    def _config_with(self, **changes):
-        """The config with the options that are not None."""
+    def _config_with(self, changes, unused=()):
+        """The config with the changes that are not None."""
         given = {name: value for name, value in changes.items() if value is not None}
+        wrong = [name for name in given if name in unused]
+        check(not wrong, "An option must have an effect", without_effect=", ".join(wrong))
         return self.config.replace(**given)
 
-    def _write(self, translations, numbers, ids):
-        """Puts the texts of the first rows of ids where they belong."""
-        texts = self.target_tokenizer.decode(ids[: len(numbers)])
-        for number, text in zip(numbers, texts, strict=True):
-            translations[number] = text
+    def _write(self, search_of, texts, prefixes, config):
+        """One translation per text, by a search for one hypothesis."""
+        translations = [""] * len(texts)
+        for numbers, ids in self._decode(search_of, texts, prefixes, config):
+            written = self.target_tokenizer.decode(ids[: len(numbers)])
+            for number, text in zip(numbers, written, strict=True):
+                translations[number] = text
+        return translations
 
-    def _decoded(self, search, texts, prefixes, config):
-        """Yields which texts are in a batch, and the answers of a search: a function of these."""
+    def _decode(self, search_of, texts, prefixes, config):
+        """Yields which texts are in a batch, and their answers.
+
+        Args:
+            search_of: function of these numbers and the rows of the batch that returns its search.
+            texts, prefixes, config: as in `_batches`.
+        """
         batches, ahead = itertools.tee(self._batches(texts, prefixes, config))
         requests = (
-            Request(search(numbers, len(batch["source_ids"])), **batch) for numbers, batch in ahead
+            Request(search_of(numbers, len(batch["source_ids"])), **batch)
+            for numbers, batch in ahead
         )
         for (numbers, _), answers in zip(batches, self._decoding.decode(requests), strict=True):
             yield numbers, answers
 
     def _batches(self, texts, prefixes, config):
-        """Texts of similar lengths: a long one makes no short one longer.
+        """Normalized texts of similar lengths: a long one makes no short one longer.
 
         Blank texts are in no batch. Rows that only fill a batch have max_length 0.
 
@@ -445,18 +324,14 @@ class Translator(Task):
             numbers: list of int, which texts.
             batch: dict, arguments of `Request`.
         """
-        texts = self.normalized(texts)
         ids = self._source_ids(texts)
         if prefixes is not None:
-            prefixes = self._encode_targets(prefixes, "Prefix")
-            check(
-                len(prefixes) == len(texts),
-                "Expected one prefix per text",
-                texts=len(texts),
-                prefixes=len(prefixes),
-            )
+            prefixes = self._target_ids(prefixes)
+            self._check_lengths(prefixes, "Prefix")
+            given = dict(texts=len(texts), prefixes=len(prefixes))
+            check(len(prefixes) == len(texts), "Expected one prefix per text", **given)
         lengths = [len(sequence) for sequence in ids]
-        min_length, max_length = self.length_limits(lengths, prefixes, config)
+        min_length, max_length = config.length_limits(lengths, self.longest_input, prefixes)
         not_blank = [number for number, text in enumerate(texts) if text.strip()]
         sizes = config.batch_size, self.longest_input, config.tokens_per_batch
         for numbers, rows, length in group_by_length(not_blank, lengths, *sizes):
@@ -481,16 +356,23 @@ class Translator(Task):
         self._check_lengths(sequences)
         return sequences
 
-    def _encode_targets(self, texts, name="Translation"):
-        """The ids of each target text, without END."""
-        sequences = self._target_ids(texts)
-        self._check_lengths(sequences, name)
-        return sequences
-
     def _target_ids(self, texts):
+        """The ids of each target text, without END."""
         return self.target_tokenizer.encode(self.normalized(texts))
 
     def _check_tokenizers(self):
         model = self.transformer
         self._check_tokenizer(self.source_tokenizer, model.source_vocabulary_size)
         self._check_tokenizer(self.target_tokenizer, model.target_vocabulary_size)
+
+
+def _whole_characters(stream, tokenizer):
+    """The text of one answer, whole characters at a time."""
+    ids, written = [], ""
+    for next_ids in stream:
+        ids.append(int(next_ids[0]))
+        (now,) = tokenizer.decode([ids])
+        if not now.endswith(REPLACEMENT_CHARACTER):
+            yield now[len(written) :]
+            written = now
+    yield now[len(written) :]

@@ -41,7 +41,7 @@ class WordTask(Task):
         batch_size: int, maximum number of texts per batch.
         **kwargs: name of `keras.Model`.
 
-    Call arguments: those of `model`: ids in, logits out.
+    Call arguments: the arguments of `model`: ids in, logits out.
 
     Raises:
         ValueError: The model has another number of words, characters or labels.
@@ -82,15 +82,18 @@ class WordTask(Task):
         probabilities = [None] * len(words)
         lengths = [len(ids) for ids in words]
         batches = group_by_length(range(len(words)), lengths, self.batch_size, self.longest_input)
-        program = self._of_model(backend.Programs).get("logits", lambda: _logits_of(self.model))
+        model = self.model
+        program = self._of_model(backend.Programs).get(
+            "probabilities",
+            lambda: backend.jit(lambda inputs: label_probabilities(model, inputs), model),
+        )
         for numbers, rows, length in batches:
             inputs = {
                 "word_ids": pad([words[n] for n in numbers], rows, length),
                 "character_ids": pad([characters[n] for n in numbers], rows, length),
             }
-            logits = ops.convert_to_numpy(program(backend.split_rows(inputs)))
-            label_logits = logits[..., 1:]  # padding is no label
-            for number, p in zip(numbers, _softmax(label_logits), strict=False):
+            of_batch = ops.convert_to_numpy(program(backend.split_rows(inputs)))
+            for number, p in zip(numbers, of_batch, strict=False):
                 probabilities[number] = p
         return probabilities
 
@@ -107,7 +110,17 @@ class Tagger(WordTask):
 
         tagger.tag(["I saw a saw"])  # [[("I", "PRON"), ("saw", "VERB"), ...]]
 
-    Args, call arguments, raises: as `WordTask`.
+    Args:
+        model: `TaggingModel`.
+        vocabulary: `WordVocabulary` of the training data.
+        labels: list of str. Label n has the id n + 1, since id 0 is padding.
+        batch_size: int, maximum number of texts per batch.
+        **kwargs: name of `keras.Model`.
+
+    Call arguments: the arguments of `model`: ids in, logits out.
+
+    Raises:
+        ValueError: The model has another number of words, characters or labels.
     """
 
     def tag(self, sentences: Iterable[str | Iterable[str]]) -> list[list[tuple[str, str]]]:
@@ -141,7 +154,17 @@ class Classifier(WordTask):
 
         classifier.classify(["Not a good film."])  # [Prediction("negative", 0.98)]
 
-    Args, call arguments, raises: as `WordTask`.
+    Args:
+        model: `ClassificationModel`.
+        vocabulary: `WordVocabulary` of the training data.
+        labels: list of str. Label n has the id n + 1, since id 0 is padding.
+        batch_size: int, maximum number of texts per batch.
+        **kwargs: name of `keras.Model`.
+
+    Call arguments: the arguments of `model`: ids in, logits out.
+
+    Raises:
+        ValueError: The model has another number of words, characters or labels.
     """
 
     def classify(self, texts: Iterable[str]) -> list[Prediction]:
@@ -171,7 +194,8 @@ class Classifier(WordTask):
         Returns:
             float32, (texts, labels), the labels in the order of `labels`.
 
-        Raises: as `classify`.
+        Raises:
+            ValueError: An item is not text, or longer than the model's learned positions.
         """
         words = [self.vocabulary.split(text) for text in checked_texts(texts)]
         return np.array(self._probabilities(words), "float32").reshape(-1, len(self.labels))
@@ -192,7 +216,10 @@ class MaskFiller(WordTask):
         batch_size: int, maximum number of texts per batch.
         **kwargs: name of `keras.Model`.
 
-    Call arguments, raises: as `WordTask`.
+    Call arguments: the arguments of `model`: ids in, logits out.
+
+    Raises:
+        ValueError: The model has another number of words, characters or labels.
 
     Source: Devlin et al. 2019, section 3.1.
     """
@@ -238,10 +265,15 @@ def _split_around_mask(number, text, split):
     return [*split(before), MASKED, *split(after[0])]
 
 
-def _logits_of(model):
-    return backend.jit(lambda inputs: model(inputs, training=False), model)
+def label_probabilities(model: WordModel, inputs: dict) -> Any:
+    """The probability of each label.
 
+    Args:
+        model: `WordModel`.
+        inputs: dict of int32 tensors, "word_ids" and "character_ids".
 
-def _softmax(logits):
-    p = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return p / p.sum(axis=-1, keepdims=True)
+    Returns:
+        float32 tensor, (batch, length, labels), or (batch, labels) for a model of texts.
+    """
+    logits = ops.cast(model(inputs, training=False), "float32")
+    return ops.softmax(logits[..., 1:])  # padding is not a label

@@ -38,7 +38,7 @@ def share_that_agrees(translator, folder, texts, beams):
     ours = translator.translate(texts, beams=beams, length_penalty=0.0)
     differ = [pair for pair in zip(texts, ours, theirs, strict=True) if pair[1] != pair[2]]
     for text, our, their in differ:
-        one, other = translator.score([text, text], [our, their], 0.0)
+        one, other = translator.score([text, text], [our, their], length_penalty=0.0)
         assert one == pytest.approx(other, abs=1e-3), (text, our, their)
     return 1 - len(differ) / len(texts)
 
