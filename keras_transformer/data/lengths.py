@@ -141,12 +141,16 @@ def assign_buckets(
     longest = np.zeros((number, lengths.shape[1]), int)
     np.maximum.at(longest, cell_of_combination, combinations)
 
-    price = np.full((number + 1, number + 1), np.inf)  # [i, j]: of one bucket of cells i to j - 1
+    # With price[i, j], that of one bucket of the cells i to j - 1 (0 for none), the price of the
+    # first j cells in at most n buckets, of which the last one starts at cell i, is
+    #     cheapest_1[j] = price[0, j]
+    #     cheapest_n[j] = min over i of cheapest_(n-1)[i] + price[i, j]
+    price = np.full((number + 1, number + 1), np.inf)
     np.fill_diagonal(price, 0)
     for i in range(number):
         sizes_to_j, longest_to_j = sizes[i:].cumsum(), np.maximum.accumulate(longest[i:])
         price[i, i + 1 :] = cost(sizes_to_j, longest_to_j)
-    cheapest, starts = price[0], []  # [j]: of the first j cells in as many buckets as seen so far
+    cheapest, starts = price[0], []  # starts: for each n, the best i of each j
     for _ in range(num_buckets - 1):
         prices = cheapest[:, None] + price
         starts.append(prices.argmin(axis=0))

@@ -221,4 +221,4 @@ def test_a_cache_is_not_written_past_its_end(given, slot):
 def test_batches_read_a_generator_once():
     rows = [[4, 5], [6], [7, 8]]
     batches = kt.TranslationBatches(iter(rows), iter(rows))
-    assert batches.num_examples == 3 and batches.num_source_tokens == 5 + 3
+    assert batches.num_examples == 3 and batches.num_tokens == 5 + 3

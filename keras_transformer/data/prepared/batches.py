@@ -11,7 +11,7 @@ import numpy as np
 from ...atomic import named
 from ...checks import check
 from ...ids import END, PADDING, START
-from ..batches import Bucket, BucketedBatches
+from ..buckets import Bucket, BucketedBatches
 from .corpus import CORPUS_FILE, Corpus
 from .workers import ShardWriters
 
@@ -39,7 +39,8 @@ class PreparedBatches(BucketedBatches):
         cache: path of the folder for these; None: that of temporary files. It must have room for
             the corpora twice.
         num_processes: int from 1, processes that write them; None: one per core.
-        **options: those of `TranslationBatches` but for its vocabulary sizes and `resample`.
+        **options: the other arguments of `TranslationBatches`, except its vocabulary sizes and
+            `resample`.
 
     Raises:
         ValueError: The corpora do not fit together, or an argument is out of range. In use: a shard
