@@ -24,7 +24,7 @@ import numpy as np
 from .. import data
 from ..data.prepared import DEFAULT_SAMPLE
 from ..ids import UNKNOWN
-from ..tokenizers.pieces import MODEL_TYPES
+from ..tokenizers.processor import MODEL_TYPES
 from .files import check_used, load_task
 
 SCANNED = 10_000  # examples in which unknown tokens are counted

@@ -8,7 +8,7 @@ from keras import ops
 
 from ..ids import END, PADDING, START, UNKNOWN
 from ..tasks import Task
-from ..tokenizers.sentencepiece import Tokenizer
+from ..tokenizers.base import Tokenizer
 from ..tokenizers.words import MASK
 from .tracing import imported
 from .vocabularies import write_json

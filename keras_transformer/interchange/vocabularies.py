@@ -7,8 +7,9 @@ from typing import Any
 
 from ..ids import END, PADDING, START, UNKNOWN
 from ..tasks import Task, TextGenerator, Translator
+from ..tokenizers.base import Tokenizer
 from ..tokenizers.normal_forms import INVISIBLE
-from ..tokenizers.sentencepiece import SentencePieceTokenizer, Tokenizer
+from ..tokenizers.sentencepiece import SentencePieceTokenizer
 from ..tokenizers.words import FIRST, MASK, SEGMENTATIONS, WordVocabulary
 
 SETTINGS = "settings.json"

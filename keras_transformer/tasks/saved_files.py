@@ -25,7 +25,7 @@ from ..atomic import NO_ROOM
 from ..checks import check, check_at_least
 from ..models.configuration import TransformerConfig
 from ..tokenizers.byte_pairs import read_library
-from ..tokenizers.pieces import make_processor
+from ..tokenizers.processor import make_processor
 from . import pretrained
 
 FORMAT_VERSION = 3  # of saved tasks; this package reads it and all before it

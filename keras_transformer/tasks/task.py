@@ -11,8 +11,9 @@ from ..atomic import atomic_write, named
 from ..checks import check
 from ..data.lengths import LONGEST, check_lengths, group_by_length, pad
 from ..generation import Decoding
+from ..tokenizers.base import checked_texts
 from ..tokenizers.normal_forms import normalized
-from ..tokenizers.sentencepiece import SentencePieceTokenizer, checked_texts
+from ..tokenizers.sentencepiece import SentencePieceTokenizer
 from .saved_files import FORMAT_VERSION, add_checksums, check_version
 
 

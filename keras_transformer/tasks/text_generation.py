@@ -15,8 +15,8 @@ from ..generation import GreedySearch, Request, Sampling
 from ..generation.configuration import SamplingConfig
 from ..ids import END, PADDING
 from ..models import LanguageModel
+from ..tokenizers.base import Tokenizer
 from ..tokenizers.normal_forms import check_form
-from ..tokenizers.sentencepiece import Tokenizer
 from .task import WritingTask
 
 CODE_POINTS = 0x110000 - 2048  # characters that Unicode can have: without the surrogates

@@ -14,8 +14,8 @@ from ..generation import BeamSearch, GreedySearch, Request, Sampling, length_pen
 from ..generation.configuration import GenerationConfig, SamplingConfig
 from ..ids import END
 from ..models import Transformer
+from ..tokenizers.base import Tokenizer
 from ..tokenizers.normal_forms import check_form
-from ..tokenizers.sentencepiece import Tokenizer
 from .attention_maps import AttentionMaps, cross_attention_weights
 from .task import WritingTask
 

@@ -11,7 +11,7 @@ from .. import backend
 from ..checks import TextError, check, check_at_least
 from ..data.lengths import group_by_length, pad
 from ..models.word_models import WordModel
-from ..tokenizers.sentencepiece import checked_texts
+from ..tokenizers.base import checked_texts
 from ..tokenizers.words import FIRST, MASKED, WordVocabulary, checked_words
 from .task import Task
 

@@ -1,6 +1,7 @@
+from .base import Tokenizer
 from .byte_level import ByteLevelTokenizer
 from .byte_pairs import BytePairs
-from .sentencepiece import SentencePieceTokenizer, Tokenizer, train_tokenizer
+from .sentencepiece import SentencePieceTokenizer, train_tokenizer
 from .words import WordVocabulary, split_words
 
 __all__ = [

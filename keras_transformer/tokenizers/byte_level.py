@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 import keras
 
 from ..checks import check
+from .base import Tokenizer, checked_texts
 from .byte_pairs import BytePairs, library_of, read_library
-from .sentencepiece import Tokenizer, checked_texts
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

@@ -1,152 +1,23 @@
-"""Text to ids and back: what every tokenizer does, and how SentencePiece does it.
-
-A tokenizer takes and returns plain lists, the same on every backend. It is a Keras layer so that a
-saved model carries it: the vocabulary is an asset of the `.keras` file.
-"""
+"""Text to ids and back by SentencePiece, and how to learn its vocabulary."""
 
 import contextlib
 import io
 import logging
 import operator
-import pathlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import keras
 
-from ..checks import TextError, check
-from ..ids import END, PADDING, START, UNKNOWN, check_ids, int_rows
-from . import pieces
-from .pieces import MODEL_TYPES
-from .segmentations import SPACE_MARK
+from ..checks import check
+from ..ids import END, PADDING, START, UNKNOWN
+from . import processor, sampling
+from .base import Tokenizer, checked_texts
+from .processor import MODEL_TYPES
+from .sampling import SPACE_MARK
 
 DEFAULT_SIZE = 8000  # for some ten thousand sentences; the paper has 37,000 for 4.5 million
 RESERVED = "\u2585"  # SentencePiece keeps it for unknown characters: it cannot be learned
-
-
-class Tokenizer(keras.layers.Layer):
-    """A vocabulary of any kind, as tasks need it: 0 is padding, 1 unknown, 2 start, 3 end.
-
-    A subclass has the methods `encode`, `unknown_characters` and `vocabulary_size`, and those by
-    which this class reads a vocabulary: `_read`, `_texts` and `_token`.
-
-    Args:
-        serialized: bytes, the vocabulary as its library writes it; None: `load_assets` will provide
-            it.
-
-    Raises:
-        ValueError: It is no such vocabulary, or has other special ids.
-    """
-
-    vocabulary_file = ""  # its name among the assets of a .keras file
-
-    def __init__(self, serialized: bytes | None = None, dtype: Any = "int32", **kwargs: Any):
-        super().__init__(dtype=dtype, **kwargs)
-        self.built = True
-        self.serialized: Any = None  # bytes, once there is a vocabulary
-        if serialized is not None:
-            self._set(serialized)
-
-    def encode(
-        self,
-        texts: Iterable[str],
-        sample: bool = False,
-        alpha: float = 0.1,
-        seed: int | Sequence[int] = 0,
-    ) -> list[list[int]]:
-        """The ids of each text, without START, END or padding; see the subclass."""
-        raise NotImplementedError
-
-    def unknown_characters(self, texts: Iterable[str]) -> list[int]:
-        """How many characters of each text are read as unknown; a run of them may be one id."""
-        raise NotImplementedError
-
-    def unknown_share(self, texts: Iterable[str]) -> float:
-        """The fraction of the characters of texts that are read as unknown, in [0, 1]."""
-        texts = checked_texts(texts)
-        return sum(self.unknown_characters(texts)) / max(1, sum(map(len, texts)))
-
-    def vocabulary_size(self) -> int:
-        """int, number of ids, the four special ones included."""
-        raise NotImplementedError
-
-    def decode(self, sequences: Any) -> list[str]:
-        """The text of each sequence of ids, up to its first END; padding and START are dropped.
-
-        Args:
-            sequences: Sequences of int: lists of any lengths, or an array or tensor (number,
-                length).
-
-        Returns:
-            List of str, one per sequence. The unknown id becomes U+2047, a double question mark.
-
-        Raises:
-            ValueError: An id is not in the vocabulary (its row and position are named).
-        """
-        self._ready()
-        rows = [ids[: ids.index(END)] if END in ids else ids for ids in _as_lists(sequences)]
-        check_ids("sequences", rows, self.vocabulary_size())
-        return self._texts([[i for i in ids if i not in (PADDING, START)] for ids in rows])
-
-    def tokens(self, ids: Any) -> list[str]:
-        """The string of each id, to label an axis.
-
-        Args:
-            ids: int, (length,): one sequence.
-
-        Returns:
-            List of str, one per id, as the vocabulary writes it.
-
-        Raises:
-            ValueError: An id is not in the vocabulary (its position is named).
-        """
-        self._ready()
-        rows = _as_lists([ids])
-        check_ids("ids", rows, self.vocabulary_size())
-        return [self._token(i) for i in rows[0]]
-
-    def save_assets(self, dir_path: str) -> None:
-        """Writes the vocabulary into a folder; `Model.save` calls this."""
-        self._ready()
-        pathlib.Path(dir_path, self.vocabulary_file).write_bytes(self.serialized)
-
-    def load_assets(self, dir_path: str) -> None:
-        """Reads the vocabulary from a folder; `load_model` calls this."""
-        self._set(pathlib.Path(dir_path, self.vocabulary_file).read_bytes())
-
-    def get_config(self) -> dict[str, Any]:
-        """The layer's own configuration; the vocabulary is an asset."""
-        return super().get_config()
-
-    def _set(self, serialized):
-        check(
-            isinstance(serialized, bytes),
-            "A vocabulary must be bytes, the content of its file",
-            type=type(serialized).__name__,
-        )
-        self._processor = self._read(serialized)
-        self.serialized = serialized
-
-    def _ready(self):
-        """The library's object that holds the vocabulary."""
-        if self.serialized is None:
-            raise ValueError(
-                "The tokenizer has no vocabulary yet: learn one with train_tokenizer, "
-                "or load the model that contains it."
-            )
-        return self._processor
-
-    def _read(self, serialized):
-        """The library's object of a serialized vocabulary; a ValueError if it has other ids."""
-        raise NotImplementedError
-
-    def _texts(self, rows):
-        """The text of each list of ids, among which is neither padding, START nor END."""
-        raise NotImplementedError
-
-    def _token(self, id):
-        """The string of an id of the vocabulary."""
-        raise NotImplementedError
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -205,11 +76,11 @@ class SentencePieceTokenizer(Tokenizer):
 
         Source: Provilkov et al. 2020 (bpe, alpha = 0.1); Kudo 2018 (unigram).
         """
-        processor = self._ready()
+        library = self._ready()
         texts = checked_texts(texts)
         if sample:
-            return pieces.sample(processor, texts, alpha, seed)
-        return pieces.encode(processor, texts, self._has_unused)
+            return sampling.sample(library, texts, alpha, seed)
+        return processor.encode(library, texts, self._has_unused)
 
     def unknown_characters(self, texts: Iterable[str]) -> list[int]:
         """How many characters of each text are read as unknown; a run of them may be one id."""
@@ -240,9 +111,9 @@ class SentencePieceTokenizer(Tokenizer):
         return keras_hub.tokenizers.SentencePieceTokenizer(proto=self.proto)
 
     def _read(self, serialized):
-        processor = pieces.make_processor(serialized)
-        self._has_unused = pieces.has_unused(processor)
-        return processor
+        library = processor.make_processor(serialized)
+        self._has_unused = processor.has_unused(library)
+        return library
 
     def _texts(self, rows):
         return [self._processor.decode(ids) for ids in rows]
@@ -307,41 +178,6 @@ def train_tokenizer(
     return tokenizer
 
 
-def checked_texts(texts: Iterable[str]) -> list[str]:
-    """The texts as a list, once each is known to be a valid str.
-
-    Args:
-        texts: Iterable of str, a generator included.
-
-    Raises:
-        ValueError: `texts` is one str or no iterable at all, an item is not a str, or an item
-            cannot be encoded as UTF-8.
-    """
-    if isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable):
-        raise ValueError(
-            f"Expected a list of texts; received one {type(texts).__name__}. "
-            "Put the text in a list: [text]."
-        )
-    texts = list(texts)
-    for n, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise ValueError(
-                f"Every text must be a str; item {n} is of type {type(text).__name__}: "
-                f"{text!r:.60}. Drop it, or convert it to text."
-            )
-        if not text.isascii():
-            try:
-                text.encode()
-            except UnicodeEncodeError as error:
-                raise TextError(
-                    n,
-                    f"has half a surrogate pair at character {error.start}. Read it as UTF-8, "
-                    "without 'surrogateescape'.",
-                    "Every text must be valid Unicode; item",
-                ) from None
-    return texts
-
-
 def _characters(texts):
     """The characters that need an id.
 
@@ -399,9 +235,3 @@ def _train(texts, vocabulary_size, model_type, characters):
             "line ends, NUL characters or names of special ids such as <s> alone. Check the corpus."
         ) from error
     return model.getvalue()
-
-
-def _as_lists(sequences):
-    if hasattr(sequences, "shape"):
-        sequences = keras.ops.convert_to_numpy(sequences)
-    return [ids.tolist() for ids in int_rows("sequences", list(sequences))]

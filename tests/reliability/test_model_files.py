@@ -30,8 +30,8 @@ from keras_transformer.tasks.saved_files import (
     WEIGHTS,
     add_checksums,
 )
+from keras_transformer.tokenizers.base import Tokenizer
 from keras_transformer.tokenizers.byte_level import ByteLevelTokenizer, BytePairs
-from keras_transformer.tokenizers.sentencepiece import Tokenizer
 
 OLD = pathlib.Path(__file__).parents[1] / "saved_by_0.1.0"
 NAMES = ["translator_two_vocabularies", "text_generator", "tagger", "classifier", "mask_filler"]

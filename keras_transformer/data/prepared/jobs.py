@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ...tokenizers import pieces
+from ...tokenizers.processor import encode, has_unused, make_processor
+from ...tokenizers.sampling import sample_part
 from .shards import Shard, write_shard
 
 _processors: dict[bytes, tuple[Any, bool]] = {}
@@ -27,7 +28,7 @@ def write_texts(
         header: see `write_shard`.
     """
     sides = [
-        pieces.encode(processor, side, unused)
+        encode(processor, side, unused)
         for side, (processor, unused) in zip(texts, map(_processor, vocabularies), strict=True)
     ]
     write_shard(path, sides, header)
@@ -60,7 +61,7 @@ def write_sampled(
     for side, ids in enumerate(zip(*rows, strict=True)):
         processor, _ = _processor(vocabularies[side])
         texts = processor.decode([each.tolist() for each in ids])
-        sides.append(pieces.sample_part(processor, texts, alpha, [*seed, side], number))
+        sides.append(sample_part(processor, texts, alpha, [*seed, side], number))
     original.close()
     write_shard(path, sides, original.header)
 
@@ -68,6 +69,6 @@ def write_sampled(
 def _processor(vocabulary):
     """The processor of a vocabulary, and whether it has unused pieces; kept for later shards."""
     if vocabulary not in _processors:
-        processor = pieces.make_processor(vocabulary)
-        _processors[vocabulary] = processor, pieces.has_unused(processor)
+        processor = make_processor(vocabulary)
+        _processors[vocabulary] = processor, has_unused(processor)
     return _processors[vocabulary]

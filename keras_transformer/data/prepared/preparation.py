@@ -11,8 +11,9 @@ from typing import Any
 
 from ...atomic import OwnedFiles, atomic_write, write_text
 from ...checks import check, check_at_least, check_optional
-from ...tokenizers.pieces import SAMPLED_TOGETHER
-from ...tokenizers.sentencepiece import SentencePieceTokenizer, checked_texts, train_tokenizer
+from ...tokenizers.base import checked_texts
+from ...tokenizers.sampling import SAMPLED_TOGETHER
+from ...tokenizers.sentencepiece import SentencePieceTokenizer, train_tokenizer
 from ..cleaning import Cleaner
 from . import DEFAULT_SAMPLE
 from .corpus import (

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ...checks import check
 from ...ids import END, PADDING, START, UNKNOWN
-from ...tokenizers.segmentations import SPACE_MARK
+from ...tokenizers.sampling import SPACE_MARK
 from ...tokenizers.sentencepiece import SentencePieceTokenizer
 from ..files import read_bytes, read_json
 

@@ -1,23 +1,13 @@
-"""SentencePiece itself: the processor of a vocabulary, and texts to ids.
+"""The processor of a SentencePiece vocabulary, and texts to ids.
 
 Without Keras, so that processes that only encode start at once and stay small.
 """
 
-import itertools
-import random
-import weakref
-from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from ..checks import check
 from ..ids import END, PADDING, START, UNKNOWN
-from .segmentations import Sampler, make_sampler
 
 MODEL_TYPES = ("bpe", "unigram", "char", "byte")
-SAMPLED_TOGETHER = 2**16  # texts after which a new seed is set, so that parts can be sampled alone
-_samplers: weakref.WeakKeyDictionary[Any, Sampler] = weakref.WeakKeyDictionary()
 
 
 def make_processor(proto: bytes) -> Any:
@@ -27,7 +17,7 @@ def make_processor(proto: bytes) -> Any:
         proto: bytes, the serialized SentencePiece model.
 
     Raises:
-        ValueError: It is no SentencePiece model, or has other special ids.
+        ValueError: It is not a SentencePiece model, or has other special ids.
     """
     import sentencepiece
 
@@ -60,7 +50,7 @@ def encode(processor: Any, texts: list[str], unused: bool) -> list[list[int]]:
     Args:
         processor: `sentencepiece.SentencePieceProcessor`.
         texts: list of str.
-        unused: bool, what `has_unused` says of the processor.
+        unused: bool, the result of `has_unused`.
 
     Returns:
         List of lists of int.
@@ -71,37 +61,6 @@ def encode(processor: Any, texts: list[str], unused: bool) -> list[list[int]]:
             if UNKNOWN in ids:
                 rows[number] = _with_unused(processor, texts[number], ids)
     return rows
-
-
-def sample(
-    processor: Any, texts: list[str], alpha: float, seed: int | Sequence[int]
-) -> list[list[int]]:
-    """The ids of a random segmentation of each text; see `SentencePieceTokenizer.encode`.
-
-    Every SAMPLED_TOGETHER texts have a seed of their own.
-
-    Raises:
-        ValueError: alpha is out of range, or the vocabulary is of characters.
-    """
-    check(0 <= alpha <= 1, "alpha must be in [0, 1]", alpha=alpha)
-    starts = range(0, len(texts), SAMPLED_TOGETHER)
-    parts = (
-        sample_part(processor, texts[start : start + SAMPLED_TOGETHER], alpha, seed, number)
-        for number, start in enumerate(starts)
-    )
-    return list(itertools.chain.from_iterable(parts))
-
-
-def sample_part(
-    processor: Any, texts: list[str], alpha: float, seed: int | Sequence[int], number: int
-) -> list[list[int]]:
-    """The part of the result of `sample` with this number, from 0."""
-    seeds = [seed] if isinstance(seed, (int, np.integer)) else [*seed]
-    (state,) = np.random.SeedSequence([*seeds, number] if number else seeds).generate_state(1)
-    if processor not in _samplers:
-        _samplers[processor] = make_sampler(processor)
-    generator, draw = random.Random(int(state)), _samplers[processor].sample
-    return [draw(text, alpha, generator) for text in texts]
 
 
 def _with_unused(processor, text, ids):

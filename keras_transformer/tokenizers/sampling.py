@@ -1,32 +1,68 @@
-"""Random segmentations of texts: BPE-dropout, and sampling from a unigram language model.
+"""Subword regularization: BPE-dropout, and sampling from a unigram language model.
 
 SentencePiece draws them faster, but from 0.2.2 on its seed means something else in every process,
 so that no run could be repeated or resumed. Here a seed means the same everywhere.
 
 Pieces do not cross spaces, so each word is segmented alone, and what a word and its draws lead to
-is remembered.
+is remembered. Without Keras, as `processor`.
 """
 
 import bisect
 import collections
+import dataclasses
 import functools
 import heapq
 import itertools
 import math
 import random
 import re
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from ..checks import check
 from ..ids import UNKNOWN
 
 SPACE_MARK = "\u2581"  # SentencePiece writes a space as this character
+SAMPLED_TOGETHER = 2**16  # texts after which a new seed is set, so that parts can be sampled alone
 MOST_NODES = 2**20  # remembered at a time
 LONG = 24  # characters: such a word, or sentence without spaces, hardly comes twice with its draws
 UNKNOWN_PENALTY = 10.0  # of SentencePiece: an unknown character is less likely than any piece
 
 
+def sample(
+    processor: Any, texts: list[str], alpha: float, seed: int | Sequence[int]
+) -> list[list[int]]:
+    """The ids of a random segmentation of each text; see `SentencePieceTokenizer.encode`.
+
+    Every SAMPLED_TOGETHER texts have a seed of their own.
+
+    Raises:
+        ValueError: alpha is out of range, or the vocabulary is of characters.
+    """
+    check(0 <= alpha <= 1, "alpha must be in [0, 1]", alpha=alpha)
+    starts = range(0, len(texts), SAMPLED_TOGETHER)
+    parts = (
+        sample_part(processor, texts[start : start + SAMPLED_TOGETHER], alpha, seed, number)
+        for number, start in enumerate(starts)
+    )
+    return list(itertools.chain.from_iterable(parts))
+
+
+def sample_part(
+    processor: Any, texts: list[str], alpha: float, seed: int | Sequence[int], number: int
+) -> list[list[int]]:
+    """The part of the result of `sample` with this number, from 0."""
+    seeds = [seed] if isinstance(seed, (int, np.integer)) else [*seed]
+    (state,) = np.random.SeedSequence([*seeds, number] if number else seeds).generate_state(1)
+    sampler, generator = make_sampler(processor), random.Random(int(state))
+    return [sampler.sample(text, alpha, generator) for text in texts]
+
+
+@functools.lru_cache(maxsize=8)
 def make_sampler(processor: Any) -> "Sampler":
-    """The sampler of a vocabulary.
+    """The sampler of a vocabulary, with all that it remembers.
 
     Args:
         processor: `sentencepiece.SentencePieceProcessor`.
@@ -48,7 +84,7 @@ def make_sampler(processor: Any) -> "Sampler":
 
 
 class Sampler:
-    """What both have in common: words, ids, unknown characters.
+    """Base class of the samplers: words, ids, unknown characters.
 
     Args:
         processor: `sentencepiece.SentencePieceProcessor`.
@@ -108,6 +144,22 @@ class Sampler:
         return [UNKNOWN] if UNKNOWN in values else values
 
 
+@dataclasses.dataclass(slots=True)
+class _Word:
+    """A word after some of its merges have been drawn.
+
+    Args:
+        draws: tuple of bool, whether each was left out.
+        ids: list of int, the word's; None: one more draw is needed.
+        kept, left_out: the word after the next draw; None: not met yet.
+    """
+
+    draws: tuple
+    ids: list[int] | None
+    kept: "_Word | None" = None
+    left_out: "_Word | None" = None
+
+
 class BPEDropout(Sampler):
     """Byte-pair encoding in which each merge is left out with probability alpha.
 
@@ -120,22 +172,23 @@ class BPEDropout(Sampler):
         if len(word) > LONG:
             ids += self._merged(word, lambda: draw() < alpha)
             return
-        node = known.get(word)
-        if node is None:
-            node = known[word] = self._node(word, ())
-        while node[2] is None:
-            left_out = draw() < alpha
-            child = node[left_out]
-            if child is None:
-                child = node[left_out] = self._node(word, (*node[3], left_out))
-            node = child
-        ids += node[2]
+        drawn = known.get(word)
+        if drawn is None:
+            drawn = known[word] = self._after(word, ())
+        while drawn.ids is None:
+            if draw() < alpha:
+                if drawn.left_out is None:
+                    drawn.left_out = self._after(word, (*drawn.draws, True))
+                drawn = drawn.left_out
+            else:
+                if drawn.kept is None:
+                    drawn.kept = self._after(word, (*drawn.draws, False))
+                drawn = drawn.kept
+        ids += drawn.ids
 
-    def _node(self, word, draws):
-        """[child if kept, child if left out, ids or None, draws]: ids once no draw is needed."""
+    def _after(self, word, draws):
         self._num_nodes += 1
-        ids = self._merged(word, functools.partial(next, iter(draws), None))
-        return [None, None, ids, draws]
+        return _Word(draws, self._merged(word, functools.partial(next, iter(draws), None)))
 
     def _merged(self, word, draw):
         """The ids of a word where `draw` says whether to leave a merge out; None where it does."""

@@ -8,11 +8,12 @@ from collections import Counter
 import pytest
 
 from keras_transformer import train_tokenizer
-from keras_transformer.tokenizers.pieces import make_processor, sample_part
-from keras_transformer.tokenizers.segmentations import (
+from keras_transformer.tokenizers.processor import make_processor
+from keras_transformer.tokenizers.sampling import (
     BPEDropout,
     UnigramSampler,
     make_sampler,
+    sample_part,
 )
 
 PARTS = [["", "ir", "un"], ["nation", "relat", "believ", "happen"], ["", "s", "al", "ing", "able"]]
@@ -113,9 +114,8 @@ def test_what_is_remembered_is_bounded_and_changes_no_draw(monkeypatch, model_ty
     processor = processor_of(model_type)
     texts = TEXTS * 3
     plain = sample_part(processor, texts, 0.3, 1, 0)
-    monkeypatch.setattr("keras_transformer.tokenizers.segmentations.MOST_NODES", 10)
+    monkeypatch.setattr("keras_transformer.tokenizers.sampling.MOST_NODES", 10)
     assert sample_part(processor, texts, 0.3, 1, 0) == plain
-    monkeypatch.setattr(
-        "keras_transformer.tokenizers.segmentations.LONG", 0
-    )  # nothing is remembered
+    # Nothing is remembered.
+    monkeypatch.setattr("keras_transformer.tokenizers.sampling.LONG", 0)
     assert sample_part(processor, texts, 0.3, 1, 0) == plain
