@@ -35,16 +35,16 @@ class TranslationBatches(BucketedBatches):
         num_buckets: int, maximum number of shapes.
         multiple: int; lengths, START or END included, are rounded up to a multiple of it.
         rows_multiple: int; so is the number of rows, by rows of padding, which weigh nothing. None:
-            the devices that share a batch, those of `keras.distribution.DataParallel`, of
+            the devices that share a batch: of `keras.distribution.DataParallel`, of
             TensorFlow's strategy, or of `distribution.use_devices`.
         max_length: int or None, the longest input that the model reads, in ids: a longer sentence
             is refused, and none is padded further. A model with learned positions has one.
         shuffle: bool, whether each epoch has an order of its own; False: bucket by bucket.
         seed: int from 0; the order is a function of seed and epoch alone.
         source_vocabulary_size: int or None; if given, larger ids are an error.
-        target_vocabulary_size: The same for the target.
+        target_vocabulary_size: int or None, for the target.
         resample: function of the epoch that returns other ids for the same sentences, (source,
-            target), such as those of `encode(sample=True)` for both sides; None: every epoch has
+            target), such as `encode(sample=True)` of both sides; None: every epoch has
             the same. The shapes fit the first few epochs; a pair that outgrows its bucket in a
             later one keeps its original ids.
 

@@ -62,7 +62,7 @@ class Rows(Protocol):
     lengths: np.ndarray
 
     def limited(self, fits: np.ndarray, original: Any) -> "Rows":
-        """These rows where `fits`, bool (examples,), is true; elsewhere those of `original`."""
+        """These rows where `fits`, bool (examples,), is true; elsewhere the rows of `original`."""
 
     def place(self, buckets: Sequence[Bucket]) -> None:
         """Prepares for `take`."""

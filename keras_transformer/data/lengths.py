@@ -60,7 +60,7 @@ def pad(sequences: Sequence, rows: int, length: int | None = None) -> np.ndarray
     Args:
         sequences: At least one int sequence, (length, ...); at most `rows`.
         rows: int.
-        length: int; None: that of the longest sequence.
+        length: int; None: the length of the longest sequence.
 
     Returns:
         int32, (rows, length, ...).

@@ -59,7 +59,7 @@ def top_tokens(logits, k, position, constraints, normalizer=0.0):
 
 
 def _blockwise_top_tokens(logits, k, block, position, constraints, normalizer):
-    """`top_tokens`, by way of the maxima of blocks of `block` ids."""
+    """`top_tokens`, using the maximum of each block of `block` ids."""
     hypotheses, size = logits.shape[1:]
     batch, blocks = ops.shape(logits)[0], size // block
     ids = np.arange(size, dtype="int32").reshape(blocks, block)

@@ -115,7 +115,7 @@ class Translator(WritingTask):
             prefixes: list of str, the beginning of each translation, in whole tokens; None: no
                 beginnings.
             **changes: fields of `GenerationConfig`, such as `beams` or `length_penalty`; one that
-                is None is that of `config`.
+                is None has its value in `config`.
 
         Returns:
             list, one item per text, in the same order: str, or with `return_scores` `Hypothesis`;
@@ -196,7 +196,7 @@ class Translator(WritingTask):
 
         Args:
             text: str.
-            seed: int from 0, as in `sample`; None: greedy decoding.
+            seed: int from 0, the seed of `sample`; None: greedy decoding.
             temperature, top_k, top_p: see `SamplingConfig`.
             prefix: str, the beginning of the translation, in whole tokens; None: no beginning.
             **changes: fields of `GenerationConfig`, except `beams` and `length_penalty`.
@@ -305,7 +305,7 @@ class Translator(WritingTask):
 
         Args:
             search_of: function of these numbers and the rows of the batch that returns its search.
-            texts, prefixes, config: as in `_batches`.
+            texts, prefixes, config: see `_batches`.
         """
         batches, ahead = itertools.tee(self._batches(texts, prefixes, config))
         requests = (
