@@ -288,7 +288,7 @@ class Translator(WritingTask):
         """The config with the changes that are not None."""
         given = {name: value for name, value in changes.items() if value is not None}
         wrong = [name for name in given if name in unused]
-        check(not wrong, "An option must have an effect", without_effect=", ".join(wrong))
+        check(not wrong, "Leave out what has no effect here", options=", ".join(wrong))
         return self.config.replace(**given)
 
     def _write(self, search_of, texts, prefixes, config):

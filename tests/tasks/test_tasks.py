@@ -611,6 +611,24 @@ def test_a_default_of_the_search_out_of_range_is_named(translator, default):
         kt.Translator(translator.transformer, translator.source_tokenizer, **default)
 
 
+@pytest.mark.parametrize(
+    "ask, option",
+    [
+        (lambda t, **option: t.sample(["a"], **option), dict(beams=2)),
+        (lambda t, **option: t.stream("a", **option), dict(length_penalty=1.0)),
+        (lambda t, **option: t.score(["a"], ["b"], **option), dict(max_length_ratio=3)),
+    ],
+    ids=["sample", "stream", "score"],
+)
+def test_an_option_that_would_have_no_effect_is_refused(translator, ask, option):
+    (name,) = option
+    with pytest.raises(ValueError, match=f"no effect here; received options='?{name}"):
+        ask(translator, **option)
+    with pytest.raises(ValueError, match="received unknown='?beam'?"):
+        ask(translator, beam=2)
+    ask(translator, **{name: None})
+
+
 def test_a_score_needs_one_translation_per_text(translator):
     message = "one translation per text; received texts=2, translations=1"
     with pytest.raises(ValueError, match=message):
