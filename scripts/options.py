@@ -7,6 +7,7 @@ options of a task, in recipes.py, are composed of such groups.
 
 import argparse
 import dataclasses
+import functools
 import inspect
 import os
 import pathlib
@@ -24,7 +25,6 @@ from keras_transformer.checks import (
     check_above_0,
     check_at_least,
     check_from_0,
-    check_optional,
     check_rates,
     option_names,
 )
@@ -36,7 +36,11 @@ from keras_transformer.tasks.saved_files import ADDED_OPTIONS, FileSummary
 from keras_transformer.training import Run
 from keras_transformer.training.run import FILES, read_settings
 
+# The type of an option, and the word for its value in --help or the check of its range.
 File, Folder = Annotated[str | None, "FILE"], Annotated[str | None, "FOLDER"]
+From0 = Annotated[int, functools.partial(check_at_least, 0)]
+From1 = Annotated[int, functools.partial(check_at_least, 1)]
+OptionalFrom1 = Annotated[int | None, functools.partial(check_at_least, 1)]
 
 SEARCH = ("beams", "length_penalty")  # a model file provides them, and they may change
 # Options newer than some runs, and what these do without them.
@@ -54,8 +58,18 @@ RARE = set(
 )
 
 
+class Group:
+    """Base of a group of options, whose ranges are checked."""
+
+    def __post_init__(self):
+        for name, hint in typing.get_type_hints(type(self), include_extras=True).items():
+            for range_check in getattr(hint, "__metadata__", ()):
+                if callable(range_check) and getattr(self, name) is not None:
+                    range_check(**{name: getattr(self, name)})
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RunOptions:
+class RunOptions(Group):
     """The run as a whole.
 
     Args:
@@ -77,25 +91,23 @@ class RunOptions:
     output: Folder = None
     resume: bool = False
     overwrite: bool = False
-    seed: int = 0
+    seed: From0 = 0
     deterministic: bool = False
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
-    threads: int | None = None
-    devices: int = 1
-    model_parallel: int = 1
+    threads: OptionalFrom1 = None
+    devices: From1 = 1
+    model_parallel: From1 = 1
     compilation_cache: Folder = None
     tensorboard: bool = False
 
     def __post_init__(self):
-        check_at_least(0, seed=self.seed)
-        check_optional(1, threads=self.threads)
-        check_at_least(1, devices=self.devices, model_parallel=self.model_parallel)
+        super().__post_init__()
         if self.tensorboard:
             _check_tensorboard()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TrainingOptions:
+class TrainingOptions(Group):
     """Batches, updates and when to stop.
 
     Args:
@@ -119,33 +131,24 @@ class TrainingOptions:
         checkpoint_every: Updates after which a checkpoint is also saved within an epoch.
     """
 
-    epochs: int
-    learning_rate: float
-    warmup_steps: int
+    epochs: From1
+    learning_rate: Annotated[float, check_above_0]
+    warmup_steps: From1
     schedule: Literal["paper", "cosine"] = "paper"
-    batch_size: int | None = None
-    tokens_per_batch: int | None = None
-    num_buckets: int = 8
-    accumulate: int = 1
-    label_smoothing: float = 0.1
-    clip_norm: float | None = None
-    ema: float | None = None
-    average: int = 0
-    r_drop: float | None = None
-    patience: int | None = None
-    checkpoint_every: int | None = None
+    batch_size: OptionalFrom1 = None
+    tokens_per_batch: OptionalFrom1 = None
+    num_buckets: From1 = 8
+    accumulate: From1 = 1
+    label_smoothing: Annotated[float, check_rates] = 0.1
+    clip_norm: Annotated[float | None, check_above_0] = None
+    ema: Annotated[float | None, check_rates] = None
+    average: From0 = 0
+    r_drop: Annotated[float | None, check_from_0] = None
+    patience: OptionalFrom1 = None
+    checkpoint_every: OptionalFrom1 = None
 
     def __post_init__(self):
-        check_at_least(1, epochs=self.epochs, warmup_steps=self.warmup_steps)
-        check_at_least(1, num_buckets=self.num_buckets, accumulate=self.accumulate)
-        check_optional(1, batch_size=self.batch_size, tokens_per_batch=self.tokens_per_batch)
-        check_optional(1, patience=self.patience, checkpoint_every=self.checkpoint_every)
-        check_at_least(0, average=self.average)
-        check_rates(label_smoothing=self.label_smoothing, ema=self.ema or 0.0)
-        check_above_0(learning_rate=self.learning_rate)
-        if self.clip_norm is not None:
-            check_above_0(clip_norm=self.clip_norm)
-        check_from_0(r_drop=self.r_drop or 0)
+        super().__post_init__()
         if self.batch_size and self.tokens_per_batch:
             raise ValueError("Give --batch-size or --tokens-per-batch, not both.")
         if self.ema and self.average:
@@ -153,7 +156,7 @@ class TrainingOptions:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FineTuningOptions:
+class FineTuningOptions(Group):
     """Fine-tuning: training a saved model further on other data.
 
     Args:
@@ -169,12 +172,8 @@ class FineTuningOptions:
 
     init_from: Annotated[str | None, "MODEL"] = None
     freeze: Annotated[tuple[str, ...], "LAYER"] = ()
-    lora_rank: int | None = None
-    mix_share: float = 0.25
-
-    def __post_init__(self):
-        check_optional(1, lora_rank=self.lora_rank)
-        check_rates(mix_share=self.mix_share)
+    lora_rank: OptionalFrom1 = None
+    mix_share: Annotated[float, check_rates] = 0.25
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -439,7 +438,8 @@ def _argument(hint):
     """The arguments of `add_argument` for a type; `Annotated` adds the word for a value."""
     word = None
     if typing.get_origin(hint) is Annotated:
-        hint, (word,) = hint.__origin__, hint.__metadata__
+        word = next((each for each in hint.__metadata__ if isinstance(each, str)), None)
+        hint = hint.__origin__
     optional = isinstance(hint, types.UnionType)
     (kind,) = [k for k in typing.get_args(hint) if k is not type(None)] if optional else [hint]
     if kind is bool:

@@ -18,23 +18,21 @@ import start_up  # noqa: F401
 
 import generated_english
 import keras_transformer as kt
+import running
 from data_report import DataReport
 from keras_transformer import backend, data, training
 from keras_transformer.backend.distribution import leave, own_rows
 from keras_transformer.checks import check
-from keras_transformer.cli.streams import standard_streams
 from keras_transformer.tokenizers.words import MASKED
 from options import parse
 from recipes import PRETRAINING
-from running import errors_as_exits, for_training, make_optimizer, naming_lines, print_end, start
 
 
-@standard_streams()
-@errors_as_exits()
+@running.script()
 def main():
-    with errors_as_exits(ValueError, ImportError):
+    with running.errors_as_exits(ValueError, ImportError):
         options = parse(__doc__, PRETRAINING)
-        run, initial = start(options)
+        run, initial = running.start(options)
         train_words, valid_words = load(options, initial)
         filler, train, valid = prepare(options, train_words, valid_words, initial)
         report = DataReport(
@@ -46,9 +44,9 @@ def main():
 
     print(train.summary())
     filler.model.summary()
-    model, epochs = for_training(options, filler.model), options.training.epochs
+    model, epochs = running.for_training(options, filler.model), options.training.epochs
     model.compile(
-        optimizer=make_optimizer(options, epochs * len(train)),
+        optimizer=running.make_optimizer(options, epochs * len(train)),
         loss=kt.TokenCrossEntropy(options.training.label_smoothing),
         metrics=[kt.TokenAccuracy(), kt.Perplexity()],
         jit_compile=backend.prefers_jit(),
@@ -75,7 +73,7 @@ def main():
     )
     run.write_scores({"split": "validation", **evaluated, **report.scores})
     run.draw_learning_curve()
-    print_end(run)
+    running.print_end(run)
 
 
 def load(options, initial):
@@ -119,11 +117,11 @@ def prepare(options, train, valid, initial):
         number = sum(len(of_sentence) for of_sentence in labels)
         expected = f"The {name} data must have a known word that is masked; provide more of it"
         check(any(of_sentence.any() for of_sentence in labels), expected, words=number)
-    with naming_lines(options, "training", words[0]):
+    with running.naming_lines(options, "training", words[0]):
         of_train = kt.WordBatches(
             *masked_train, seed=seed, resample=lambda epoch: masked(train, 1, epoch), **budget
         )
-    with naming_lines(options, "validation", words[1]):
+    with running.naming_lines(options, "validation", words[1]):
         of_valid = kt.WordBatches(*masked_valid, shuffle=False, **budget)
     return kt.MaskFiller(model, vocabulary), of_train, of_valid
 

@@ -15,12 +15,11 @@ from keras_transformer.checks import (
     check_above_0,
     check_at_least,
     check_from_0,
-    check_optional,
 )
 from keras_transformer.data.files import TREEBANK
 from keras_transformer.data.records import collect_complete
 from keras_transformer.models.configuration import PRESETS
-from options import File, Options
+from options import File, From1, Group, OptionalFrom1, Options
 
 Feature = Annotated[str, "FEATURE"]
 
@@ -28,7 +27,7 @@ Feature = Annotated[str, "FEATURE"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FileOptions:
+class FileOptions(Group):
     """Data from one file per split, or from tensorflow-datasets.
 
     Args:
@@ -49,7 +48,7 @@ class FileOptions:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PairOptions:
+class PairOptions(Group):
     """Sentence pairs; without any: dates.
 
     Args:
@@ -89,7 +88,7 @@ class PairOptions:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PreparedOptions:
+class PreparedOptions(Group):
     """Training data larger than memory (docs/scale.md); validation data comes from files.
 
     Args:
@@ -109,7 +108,7 @@ class PreparedOptions:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TokenizerOptions:
+class TokenizerOptions(Group):
     """The vocabulary.
 
     Args:
@@ -121,14 +120,11 @@ class TokenizerOptions:
 
     vocabulary: Literal["bpe", "unigram", "char", "byte"] = "bpe"
     vocabulary_size: int | None = None
-    logits_in_pieces: int | None = None
-
-    def __post_init__(self):
-        check_optional(1, logits_in_pieces=self.logits_in_pieces)
+    logits_in_pieces: OptionalFrom1 = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class WordOptions:
+class WordOptions(Group):
     """Words and their spelling.
 
     Args:
@@ -138,17 +134,13 @@ class WordOptions:
             of rare words decide.
     """
 
-    max_characters: int = 16
-    min_count: int = 1
-    word_stddev: float = 1.0
-
-    def __post_init__(self):
-        check_at_least(1, max_characters=self.max_characters, min_count=self.min_count)
-        check_above_0(word_stddev=self.word_stddev)
+    max_characters: From1 = 16
+    min_count: From1 = 1
+    word_stddev: Annotated[float, check_above_0] = 1.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LabelOptions:
+class LabelOptions(Group):
     """Regularization for few labels.
 
     Args:
@@ -156,14 +148,11 @@ class LabelOptions:
             A / (A + c); 0: never.
     """
 
-    forget: float = 1.0
-
-    def __post_init__(self):
-        check_from_0(forget=self.forget)
+    forget: Annotated[float, check_from_0] = 1.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CleaningOptions:
+class CleaningOptions(Group):
     """Normalization and filters.
 
     Args:
@@ -176,19 +165,18 @@ class CleaningOptions:
 
     normalization: Literal["NFC", "NFKC", "none"] = "NFC"
     lowercase: bool = False
-    max_characters: int = 1000
-    max_ratio: float | None = None
+    max_characters: From1 = 1000
+    max_ratio: Annotated[float | None, check_from_0] = None
     unique: bool = False
 
     def __post_init__(self):
-        check_at_least(1, max_characters=self.max_characters)
+        super().__post_init__()
         ratio = self.max_ratio
-        check_from_0(max_ratio=ratio or 0)
         check(ratio is None or ratio >= 1, "max_ratio must be at least 1", max_ratio=ratio)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ScoringOptions:
+class ScoringOptions(Group):
     """The search, and the score of its translations.
 
     Args:
@@ -203,10 +191,10 @@ class ScoringOptions:
     beams: int = 1
     length_penalty: float = 0.6
     tokenize: str = "13a"
-    bleu_sentences: int | None = None
+    bleu_sentences: OptionalFrom1 = None
 
     def __post_init__(self):
-        check_optional(1, bleu_sentences=self.bleu_sentences)
+        super().__post_init__()
         GenerationConfig(beams=self.beams, length_penalty=self.length_penalty)  # checks them
         try:
             evaluation.check_bleu_tokenizer(self.tokenize)

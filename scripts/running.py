@@ -13,8 +13,16 @@ import keras_transformer as kt
 from keras_transformer import backend, data, training
 from keras_transformer.backend import distribution
 from keras_transformer.checks import TextError, check
+from keras_transformer.cli.streams import standard_streams
 from keras_transformer.training import Run
 from options import Options
+
+
+@contextlib.contextmanager
+def script() -> Iterator[None]:
+    """The whole of a script: its output in UTF-8, errors of files and of training as exits."""
+    with standard_streams(), errors_as_exits():
+        yield
 
 
 @contextlib.contextmanager

@@ -21,30 +21,19 @@ import start_up  # noqa: F401
 
 import generated_english
 import keras_transformer as kt
+import running
 from data_report import DataReport
 from keras_transformer import backend, data, evaluation, plots, training
 from keras_transformer.backend.distribution import leave, own_rows
-from keras_transformer.cli.streams import standard_streams
 from options import parse
 from recipes import CLASSIFICATION
-from running import (
-    errors_as_exits,
-    for_training,
-    known_labels,
-    make_optimizer,
-    naming_lines,
-    prepare_words,
-    print_end,
-    start,
-)
 
 
-@standard_streams()
-@errors_as_exits()
+@running.script()
 def main():
-    with errors_as_exits(ValueError, ImportError):
+    with running.errors_as_exits(ValueError, ImportError):
         options = parse(__doc__, CLASSIFICATION)
-        run, initial = start(options)
+        run, initial = running.start(options)
         splits = load(options)
         classifier, train, valid = prepare(options, splits, initial)
         report = DataReport(splits, lambda each: unknown(classifier, each), classifier.labels)
@@ -53,9 +42,9 @@ def main():
 
     print(train.summary())
     classifier.model.summary()
-    model, epochs = for_training(options, classifier.model), options.training.epochs
+    model, epochs = running.for_training(options, classifier.model), options.training.epochs
     model.compile(
-        optimizer=make_optimizer(options, epochs * len(train)),
+        optimizer=running.make_optimizer(options, epochs * len(train)),
         loss=kt.TokenCrossEntropy(options.training.label_smoothing),
         metrics=[kt.TokenAccuracy(), kt.Perplexity()],
         jit_compile=backend.prefers_jit(),
@@ -99,7 +88,7 @@ def main():
 
     run.draw_learning_curve()
     run.draw(plots.plot_calibration(calibration.table), "calibration.png")
-    print_end(run)
+    running.print_end(run)
 
 
 def load(options):
@@ -114,7 +103,7 @@ def load(options):
 
 def prepare(options, splits, initial):
     """A classifier with initial weights, its training batches and its validation batches."""
-    labels = known_labels(options, initial, set(splits.train.labels))
+    labels = running.known_labels(options, initial, set(splits.train.labels))
     ids = {label: number for number, label in enumerate(labels, start=1)}
     both = splits.train, splits.valid
     vocabulary = getattr(initial, "vocabulary", None)
@@ -122,13 +111,13 @@ def prepare(options, splits, initial):
     words = [[split(text) for text in side.texts] for side in both]
     # Padding, 0, for a label that is not in the training data.
     label_ids = [[ids.get(label, 0) for label in side.labels] for side in both]
-    model, vocabulary, train, valid = prepare_words(
+    model, vocabulary, train, valid = running.prepare_words(
         options, kt.ClassificationModel, words, label_ids, len(labels) + 1, initial
     )
     classifier = kt.Classifier(model, vocabulary, labels)
     if splits.test:
         test = [split(text) for text in splits.test.texts]
-        with naming_lines(options, "test", test):
+        with running.naming_lines(options, "test", test):
             classifier.check_texts(test)
     return classifier, train, valid
 

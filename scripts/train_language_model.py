@@ -31,29 +31,19 @@ import numpy as np
 
 import generated_english
 import keras_transformer as kt
+import running
 from data_report import DataReport
 from keras_transformer import backend, data, training
 from keras_transformer.backend.distribution import leave, own_rows
-from keras_transformer.cli.streams import standard_streams
 from options import parse
 from recipes import LANGUAGE_MODELLING
-from running import (
-    check_initial_vocabulary,
-    errors_as_exits,
-    for_training,
-    make_optimizer,
-    naming_lines,
-    print_end,
-    start,
-)
 
 
-@standard_streams()
-@errors_as_exits()
+@running.script()
 def main():
-    with errors_as_exits(ValueError, ImportError):
+    with running.errors_as_exits(ValueError, ImportError):
         options = parse(__doc__, LANGUAGE_MODELLING)
-        run, initial = start(options)
+        run, initial = running.start(options)
         corpora = options.open_corpora()
         options = options.of_corpora(corpora)
         splits = load(options, corpora)
@@ -67,9 +57,9 @@ def main():
     prompts = [options.prompt]
     print(train.summary())
     generator.model.summary()
-    model, epochs = for_training(options, generator.model), options.training.epochs
+    model, epochs = running.for_training(options, generator.model), options.training.epochs
     model.compile(
-        optimizer=make_optimizer(options, epochs * len(train)),
+        optimizer=running.make_optimizer(options, epochs * len(train)),
         loss=kt.TokenCrossEntropy(options.training.label_smoothing),
         metrics=[kt.TokenAccuracy(), kt.Perplexity()],
         jit_compile=backend.prefers_jit(),
@@ -112,7 +102,7 @@ def main():
     run.draw_learning_curve()
     (sample,) = generator.generate(prompts, 500, 0.8, seed=options.run.seed)
     run.write_sample(sample)
-    print_end(run)
+    running.print_end(run)
 
 
 def load(options, corpora):
@@ -158,9 +148,9 @@ def prepare(options, splits, initial):
     if append_end:
         generator = kt.TextGenerator(model, tokenizer, normalization=options.form)
         check_scored(options, generator, splits)
-        with naming_lines(options, "training", splits.train):
+        with running.naming_lines(options, "training", splits.train):
             train = kt.TextBatches(train, seed=seed, **budget)
-        with naming_lines(options, "validation", splits.valid):
+        with running.naming_lines(options, "validation", splits.valid):
             return generator, train, kt.TextBatches(valid, shuffle=False, **budget)
 
     def resample(epoch):  # every epoch cuts the text in other places
@@ -181,15 +171,15 @@ def prepare(options, splits, initial):
 def prepare_corpora(options, splits, initial):
     """The same for training data on disk."""
     (tokenizer,) = splits.train[0].tokenizers()
-    check_initial_vocabulary(options, [tokenizer], initial and [initial.tokenizer])
+    running.check_initial_vocabulary(options, [tokenizer], initial and [initial.tokenizer])
     if initial:
         model = initial.model.copy(**options.rates)
     else:
         model = kt.LanguageModel(tokenizer.vocabulary_size(), config=options.model)
     options.adapt(model)
-    with naming_lines(options, "training"):
+    with running.naming_lines(options, "training"):
         train = options.prepared_batches(splits.train)
-    with naming_lines(options, "validation", splits.valid):
+    with running.naming_lines(options, "validation", splits.valid):
         valid = kt.TextBatches(tokenizer.encode(splits.valid), shuffle=False, **options.budget)
     generator = kt.TextGenerator(model, tokenizer, normalization=options.form)
     check_scored(options, generator, splits)
@@ -199,7 +189,7 @@ def prepare_corpora(options, splits, initial):
 def check_scored(options, generator, splits):
     """Refuses texts that cannot be scored in the end."""
     split, texts = ("test", splits.test) if splits.test else ("validation", splits.valid)
-    with naming_lines(options, split, texts):
+    with running.naming_lines(options, split, texts):
         generator.check_texts(texts)
 
 

@@ -22,30 +22,19 @@ import numpy as np
 
 import generated_english
 import keras_transformer as kt
+import running
 from data_report import DataReport
 from keras_transformer import backend, data, evaluation, plots, training
 from keras_transformer.backend.distribution import leave, own_rows
-from keras_transformer.cli.streams import standard_streams
 from options import parse
 from recipes import TAGGING
-from running import (
-    errors_as_exits,
-    for_training,
-    known_labels,
-    make_optimizer,
-    naming_lines,
-    prepare_words,
-    print_end,
-    start,
-)
 
 
-@standard_streams()
-@errors_as_exits()
+@running.script()
 def main():
-    with errors_as_exits(ValueError, ImportError):
+    with running.errors_as_exits(ValueError, ImportError):
         options = parse(__doc__, TAGGING)
-        run, initial = start(options)
+        run, initial = running.start(options)
         splits = load(options)
         tagger, train, valid = prepare(options, splits, initial)
         report = DataReport(splits, lambda each: unknown(tagger, each), tagger.labels)
@@ -54,9 +43,9 @@ def main():
 
     print(train.summary())
     tagger.model.summary()
-    model, epochs = for_training(options, tagger.model), options.training.epochs
+    model, epochs = running.for_training(options, tagger.model), options.training.epochs
     model.compile(
-        optimizer=make_optimizer(options, epochs * len(train)),
+        optimizer=running.make_optimizer(options, epochs * len(train)),
         loss=kt.TokenCrossEntropy(options.training.label_smoothing),
         metrics=[kt.TokenAccuracy(), kt.Perplexity()],
         jit_compile=backend.prefers_jit(),
@@ -99,7 +88,7 @@ def main():
     run.draw_learning_curve()
     figure = plots.plot_confusion(scores.confusion, list(scores.tags))
     run.draw(figure, "confusion.png")
-    print_end(run)
+    running.print_end(run)
 
 
 def load(options):
@@ -115,7 +104,7 @@ def load(options):
 def prepare(options, splits, initial):
     """A tagger with initial weights, its training batches and its validation batches."""
     tags = {tag for sentence in splits.train.tags for tag in sentence}
-    labels = known_labels(options, initial, tags)
+    labels = running.known_labels(options, initial, tags)
     ids = {label: number for number, label in enumerate(labels, start=1)}
 
     def label_ids(sentences):  # padding, 0, for a tag that is not in the training data
@@ -123,12 +112,12 @@ def prepare(options, splits, initial):
 
     both = splits.train, splits.valid
     words, tags = [side.words for side in both], [label_ids(side) for side in both]
-    model, vocabulary, train, valid = prepare_words(
+    model, vocabulary, train, valid = running.prepare_words(
         options, kt.TaggingModel, words, tags, len(labels) + 1, initial
     )
     tagger = kt.Tagger(model, vocabulary, labels)
     if splits.test:
-        with naming_lines(options, "test", splits.test.words):
+        with running.naming_lines(options, "test", splits.test.words):
             tagger.check_texts(splits.test.words)
     return tagger, train, valid
 

@@ -32,29 +32,19 @@ import functools
 import keras
 
 import keras_transformer as kt
+import running
 from data_report import DataReport
 from keras_transformer import backend, data, evaluation, plots, training
 from keras_transformer.backend.distribution import leave, of_first_process, own_rows
-from keras_transformer.cli.streams import standard_streams
 from options import parse
 from recipes import TRANSLATION
-from running import (
-    check_initial_vocabulary,
-    errors_as_exits,
-    for_training,
-    make_optimizer,
-    naming_lines,
-    print_end,
-    start,
-)
 
 
-@standard_streams()
-@errors_as_exits()
+@running.script()
 def main():
-    with errors_as_exits(ValueError, ImportError):
+    with running.errors_as_exits(ValueError, ImportError):
         options = parse(__doc__, TRANSLATION)
-        run, initial = start(options)
+        run, initial = running.start(options)
         corpora = options.open_corpora()
         options = options.of_corpora(corpora)
         splits = load(options, corpora)
@@ -114,7 +104,7 @@ def main():
         plots.BEING_WRITTEN,
     )
     run.draw(figure, "attention.png")
-    print_end(run, "translate")
+    running.print_end(run, "translate")
 
 
 def fit(options, run, translator, train, valid, first=(), last=(), **monitored):
@@ -124,9 +114,9 @@ def fit(options, run, translator, train, valid, first=(), last=(), **monitored):
     """
     print(train.summary())
     translator.model.summary()
-    model, epochs = for_training(options, translator.model), options.training.epochs
+    model, epochs = running.for_training(options, translator.model), options.training.epochs
     model.compile(
-        optimizer=make_optimizer(options, epochs * len(train)),
+        optimizer=running.make_optimizer(options, epochs * len(train)),
         loss=kt.TokenCrossEntropy(options.training.label_smoothing),
         metrics=[kt.TokenAccuracy(), kt.Perplexity()],
         jit_compile=backend.prefers_jit(),
@@ -166,7 +156,9 @@ def find_tokenizers(options, examples, initial):
     """One tokenizer per side: the same one, or one of its own; those of the initial translator."""
     if options.corpora.prepared:
         tokenizers = examples[0].tokenizers()
-        check_initial_vocabulary(options, tokenizers, initial and initial_tokenizers(initial))
+        running.check_initial_vocabulary(
+            options, tokenizers, initial and initial_tokenizers(initial)
+        )
         return tokenizers
     if initial:
         return initial_tokenizers(initial)
@@ -192,7 +184,7 @@ def prepare(options, splits, tokenizers, initial=None):
 
     def batches(split, examples, **settings):
         ids = [tokenizer.encode(side) for tokenizer, side in zip(tokenizers, examples, strict=True)]
-        with naming_lines(options, split, *examples):
+        with running.naming_lines(options, split, *examples):
             return kt.TranslationBatches(*ids, **options.budget, **settings)
 
     def resample(epoch):  # subword regularization: other ids in every epoch
@@ -202,7 +194,7 @@ def prepare(options, splits, tokenizers, initial=None):
         ]
 
     if options.corpora.prepared:
-        with naming_lines(options, "training"):
+        with running.naming_lines(options, "training"):
             train = options.prepared_batches(splits.train, alpha or None)
     else:
         train = batches("training", splits.train, seed=seed, resample=resample if alpha else None)
@@ -223,7 +215,7 @@ def prepare(options, splits, tokenizers, initial=None):
         **options.form,
     )
     if splits.test:
-        with naming_lines(options, "test", splits.test.source):
+        with running.naming_lines(options, "test", splits.test.source):
             translator.check_texts(splits.test.source)
     return translator, train, valid
 
