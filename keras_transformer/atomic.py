@@ -596,7 +596,7 @@ class OwnedFiles:
         _remove_owned(folder, names, _parents(names), self.markers)
 
     def _interrupted(self, folder):
-        """Where an interrupted `set_aside` was moving files; None if there was none."""
+        """Where an interrupted `set_aside` was moving files; None if no move was interrupted."""
         found = sorted(folder.glob(".replacing-[0-9]*"))
         return next((p for p in found if not p.is_symlink() and self.are_in(p)), None)
 

@@ -62,8 +62,8 @@ class TokenLoss(keras.losses.Loss):
         sample_weight: float, broadcastable to (batch, length), or (batch,).
 
     Returns:
-        float32 scalar: (weighted) sum over real tokens / their (weighted) number; 0 if there are
-        none.
+        float32 scalar: (weighted) sum over real tokens / their (weighted) number; 0 without
+        real tokens.
 
     Departs: the default reduction of Keras divides by the number of padded positions too. The
     dtype is always float32, to which Keras also casts the labels: no lower one holds all ids.

@@ -56,10 +56,10 @@ class DataReport:
             self.scores["new_labels"] = {n: _new(n, each, labels) for n, each in counts.items()}
             _print_similar({*labels, *itertools.chain.from_iterable(counts.values())})
         for name in evaluated:
-            if beside := self.beside(name):
-                print(f"The {name} data{beside}.")
+            if note := self.note(name):
+                print(f"The {name} data{note}.")
 
-    def beside(self, split: str) -> str:
+    def note(self, split: str) -> str:
         """A remark for the score of a split, in parentheses; empty if there is nothing to say."""
         shares = self.scores["unknown"][split]
         parts = [

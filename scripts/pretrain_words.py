@@ -69,7 +69,7 @@ def main():
     print(
         f"Perplexity of the masked words of the validation data: {evaluated['perplexity']:.2f}; "
         f"{evaluated['token_accuracy']:.2%} of them predicted correctly"
-        f"{report.beside('validation')}"
+        f"{report.note('validation')}"
     )
     run.write_scores({"split": "validation", **evaluated, **report.scores})
     run.draw_learning_curve()

@@ -58,7 +58,7 @@ def normalized(text, settings):
 
 
 class Ids:
-    """Texts to ids and back, by the files beside the graphs."""
+    """Texts to ids and back, by the files next to the graphs."""
 
     def __init__(self, folder):
         self.settings = settings_of(folder)

@@ -1,4 +1,4 @@
-"""What the training scripts do around `compile` and `fit`: set-up, optimizer, errors, the end."""
+"""Runs of the training scripts around `compile` and `fit`: set-up, optimizer, errors, the end."""
 
 import contextlib
 import os

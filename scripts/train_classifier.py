@@ -82,7 +82,7 @@ def main():
     print(
         f"Accuracy on the {split} data: {scores['accuracy']:.2%} of {len(hits)} texts "
         f"(95 % interval: {low:.2%} to {high:.2%}); expected calibration error "
-        f"{calibration.error:.3f}{report.beside(split)}"
+        f"{calibration.error:.3f}{report.note(split)}"
     )
     run.write_scores(scores)
 

@@ -90,7 +90,7 @@ def main():
     print(
         f"The {split} data: {best['nats_per_token']:.4f} nats per token, perplexity "
         f"{best['perplexity']:.4f}, {best['bits_per_character']:.4f} bits per character"
-        f"{report.beside(split)}"
+        f"{report.note(split)}"
     )
     if not options.has_data:
         nats = generated_english.grammar_nats("".join(f"{text}\n" for text in texts))

@@ -74,7 +74,7 @@ def main():
     low, high = evaluation.accuracy_interval(hits, scores.num_words)
     print(
         f"Accuracy on the {split} data: {scores.accuracy:.2%} of {scores.num_words} words "
-        f"(95 % interval: {low:.2%} to {high:.2%}){report.beside(split)}"
+        f"(95 % interval: {low:.2%} to {high:.2%}){report.note(split)}"
     )
     if scores.num_unseen:
         print(

@@ -79,14 +79,14 @@ def main():
         "sentences": len(translations),
         **report.scores,
     }
-    beside = report.beside("validation")
-    print(f"Validation perplexity: {evaluated['perplexity']:.3f}{beside}")
+    note = report.note("validation")
+    print(f"Validation perplexity: {evaluated['perplexity']:.3f}{note}")
     if options.has_data:
         score = bleu(translations, examples.target)
         scores |= {"bleu": score.value, "signature": score.signature}
         print(
             f"sacreBLEU on the {split} data, {len(translations)} sentences: {score}"
-            f"{report.beside(split)}"
+            f"{report.note(split)}"
         )
     else:
         scores["exact_match"] = evaluation.exact_match(translations, examples.target)

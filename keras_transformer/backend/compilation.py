@@ -95,7 +95,7 @@ class Programs:
         self._adapted: list | None = None
 
     def get(self, key: Any, make: Callable[[], Any]) -> Any:
-        """The program of a key for the present weights, made by `make` if there is none yet."""
+        """The program of a key for the present weights, made by `make` if it is missing."""
         with _lock:
             adapted = [(layer.lora_enabled, layer.quantization_mode) for layer in self._layers]
             if adapted != self._adapted:
@@ -128,7 +128,7 @@ def to_arguments(structure: Any) -> Any:
 def split_rows(structure: Any) -> Any:
     """`to_arguments`; on JAX with several devices, their rows are split over the devices.
 
-    Rows that are no multiple of the devices are computed on all of them.
+    If the number of rows is not a multiple of the devices, each device computes all of them.
 
     Args:
         structure: arrays with one row per example, or None.

@@ -414,11 +414,11 @@ def gather_tokens(*values: Any) -> tuple:
 
 
 class SynchronizedGradients(keras.callbacks.Callback):
-    """On PyTorch, replaces each gradient by its sum over all processes, as it is computed.
+    """On PyTorch, replaces each gradient by its sum over all processes, when it is computed.
 
-    `fit` of Keras knows nothing of torch.distributed. With `TokenCrossEntropy`, whose gradients are
-    parts of a sum, every process makes the updates of the whole batch. Elsewhere, and with one
-    process, it does nothing.
+    Keras's `fit` does not synchronize gradients with torch.distributed. With `TokenCrossEntropy`,
+    whose gradients are parts of a sum, every process makes the updates of the whole batch.
+    Elsewhere, and with one process, it does nothing.
     """
 
     def on_train_begin(self, logs=None):

@@ -78,7 +78,7 @@ class ReversibleEmbedding(keras.layers.ReversibleEmbedding):
 def has_fused_attention(dtype: str) -> bool:
     """Whether a kernel computes equation 1 faster than its two products and softmax do.
 
-    TensorFlow has none. JAX's on a CPU cannot multiply float16.
+    TensorFlow has no such kernel; JAX's CPU kernel does not support float16.
     """
     if name() == "jax":
         return dtype != "float16" or on_accelerator()

@@ -13,7 +13,7 @@ import sys
 from . import summary_of
 
 PACKAGE = pathlib.Path(__file__).parents[1]
-# A wheel contains the scripts within the package, a checkout beside it.
+# A wheel contains the scripts within the package, a checkout next to it.
 SCRIPTS = next(
     folder
     for folder in (PACKAGE / "scripts", PACKAGE.parent / "scripts")

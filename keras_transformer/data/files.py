@@ -378,7 +378,7 @@ def iterate_texts(path: PathLike) -> Iterator[str]:
     """
     if format_of(path) == TREEBANK:
         return iterate_conllu(path)
-    _check_format(path, "which are no plain text")
+    _check_format(path, "which are not plain text")
     return iterate_lines(path)
 
 

@@ -202,7 +202,7 @@ def open_weights(folder: pathlib.Path, left_out: str | None = None) -> Weights:
             weights.
 
     Raises:
-        FileNotFoundError: There are none, or a shard is missing.
+        FileNotFoundError: There are no weights, or a shard is missing.
         ImportError: safetensors or PyTorch is needed and not installed.
         ValueError: A file is damaged, or holds anything but tensors.
     """

@@ -155,7 +155,7 @@ def positions_of(config, **kwargs):
 
 
 def logits_bias_of(config, **kwargs):
-    """The layer that adds a bias to the logits; None where there is none.
+    """The layer that adds a bias to the logits, or None.
 
     Args:
         config: `TransformerConfig`.

@@ -13,7 +13,7 @@ from .configured import ConfiguredModel, logits_bias_of, policy_of, positions_of
 
 
 class Memory(NamedTuple):
-    """What the decoder attends to: the encoder's output.
+    """The encoder's output, to which the decoder attends.
 
     Args:
         states: float, (batch, source length, d_model).
@@ -97,7 +97,7 @@ class Transformer(ConfiguredModel):
         self.target_dropout = keras.layers.Dropout(rate, dtype=dtype, name="target_dropout")
 
     def encode(self, source_ids: Any) -> Memory:
-        """What every target token attends to.
+        """Encodes the source: the memory to which every target token attends.
 
         Args:
             source_ids: int, (batch, source length), padded with 0.

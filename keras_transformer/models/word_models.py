@@ -100,7 +100,7 @@ class WordModel(ConfiguredModel):
             other: a `WordModel`, for instance one trained to fill in masked words, provides its
                 embedding, positions and encoder; a `Transformer` or a `LanguageModel`, whose
                 embedding is one of subwords, its encoder or its blocks alone.
-            labels: bool, whether to take over the layer that predicts the labels, too.
+            labels: bool, whether to also take over the layer that predicts the labels.
 
         Raises:
             ValueError: it differs in more than labels, dropout and precision.

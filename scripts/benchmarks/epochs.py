@@ -140,7 +140,7 @@ def run(args):
         row = rows.setdefault(name, {"name": name, "first": [], "seconds": []})
         row["first"].append(first)
         row["seconds"] += later
-    num_tokens = sum(map(len, data.target)) + len(data.target)  # END is predicted, too
+    num_tokens = sum(map(len, data.target)) + len(data.target)  # END is also predicted
     norm = "pre" if config.norm_first else "post"
     print(f"Epoch of {len(data.source):,} pairs, {num_tokens:,} target tokens,")
     print(f"{len(data.batches)} updates, dropout {config.dropout:g}, {norm}-norm,")

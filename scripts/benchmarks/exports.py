@@ -1,4 +1,4 @@
-"""What each export of a model answers, how large and how fast it is: the matrix of formats."""
+"""Answers, size and speed of each export of a model: the matrix of formats."""
 
 import importlib.metadata
 import json
@@ -25,7 +25,7 @@ Exports of models: equal answers, size, speed.
 Each model is exported to every format with every number type, and each export runs in a process
 of its own without Keras (scripts/run_exported.py), with one thread, in batches of 64 texts,
 greedily and, for translators, by beam search. `equal` counts the answers that are those of the task
-itself, which runs in a process of its own, too, as the row "ours", on the backend of this command.
+itself, which also runs in a process of its own, as the row "ours", on the backend of this command.
 CTranslate2 and transformers have other length penalties: their beam search is compared without
 any. safetensors holds bare weights, which run nothing; tests compare them bit by bit.
 
@@ -86,7 +86,7 @@ def in_own_process(function, *arguments):
 
 
 def answered(command, stdin, after=("--json",)):
-    """What a process writes into a JSON file, whose name is its last argument."""
+    """Returns what a process writes into a JSON file, whose name is its last argument."""
     threads = {"OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "answers.json")

@@ -117,7 +117,7 @@ def check_quiet():
 
 
 def usage():
-    """What the system counts for this process; None on Windows, which has no such counters."""
+    """Counters of the system for this process; None on Windows, which has no such counters."""
     try:
         import resource
     except ImportError:

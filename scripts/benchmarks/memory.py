@@ -1,4 +1,4 @@
-"""Memory of a training step by formula, beside what a process takes; and what a training costs."""
+"""Memory of a training step by formula and as measured; costs of a training."""
 
 import contextlib
 import multiprocessing
@@ -161,7 +161,7 @@ def flops_per_update(config, vocabulary_size, length):
 
 
 def costs(vocabulary_size=PAPER_VOCABULARY, length=25, utilization=0.4):
-    """What the trainings of Table 2 cost: a dict per model."""
+    """Costs of the trainings of Table 2: a dict per model."""
     rows = []
     for preset, (updates, hours) in TRAININGS.items():
         config = kt.PRESETS[preset]

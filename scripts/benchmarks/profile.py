@@ -21,7 +21,7 @@ from .training import add_step, keras_step, ours, random_batch, set_up
 
 PROFILE_HELP = """\
 Where the time of a training step goes, as the backend's own profiler records it: PyTorch's, and on
-TensorFlow and JAX that of XLA, which JAX reads (install it, too).
+TensorFlow and JAX that of XLA, which JAX reads (also install it).
 
 Each row is a kind of operation, with its milliseconds per step and its share of all operations,
 forward and backward, Adam included. A step has two threads or more, so that the sum may be longer

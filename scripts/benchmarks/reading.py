@@ -1,4 +1,4 @@
-"""Tokens per second that a prepared corpus provides, beside those that training consumes."""
+"""Tokens per second that a prepared corpus provides, and those that training consumes."""
 
 import time
 

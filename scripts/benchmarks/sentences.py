@@ -1,4 +1,4 @@
-"""Sentences per second of translating real sentences, beside CTranslate2 with the same weights."""
+"""Real sentences translated per second, compared with CTranslate2 with the same weights."""
 
 import functools
 import pathlib

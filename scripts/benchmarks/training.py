@@ -52,7 +52,7 @@ PyTorch with a GPU, all are timed with jit_compile False and True; the table sho
 variant of each.
 `ratio` is seconds / seconds of the fastest other model: below 1 is faster. `x limit` is seconds /
 seconds of the products alone, which no implementation of these sizes can do without. `TFLOP/s`
-counts these products, and beside it stands their share of the ceiling: what large square products
+counts these products, with their share of the ceiling: what large square products
 reach in the same run.
 
 In one process the settings of one contender are those of all. --separate N gives each contender N
@@ -359,7 +359,7 @@ def fastest_variants(seconds):
 
 
 def set_up(args):
-    """What `add_step` asks for and must precede the first operation."""
+    """Settings that `add_step` needs before the first operation."""
     if args.keep_memory:
         backend.keep_freed_memory()
     keras.utils.set_random_seed(args.seed)

@@ -66,23 +66,23 @@ def test_the_numbers_are_those_counted_by_hand(report, seed, capsys):
         assert made.scores["also_in_training"][name] == shared > 0
         assert made.scores["new_labels"][name] == new
         assert f"{share:.2%} of the {name} data" in printed
-        beside = made.beside(name)
-        assert f"{shared} of its texts are also in the training data" in beside
-        assert all(f"{label} ({count})" in beside for label, count in new.items())
-        assert beside in printed
+        note = made.note(name)
+        assert f"{shared} of its texts are also in the training data" in note
+        assert all(f"{label} ({count})" in note for label, count in new.items())
+        assert note in printed
 
 
 def test_a_score_of_clean_data_has_no_remark(report):
     train, valid = labeled(("x", "a"), ("y", "b")), labeled(("z", "a"))
     made = report(data.Splits(train, valid, None), none_unknown, ["a", "b"])
-    assert made.beside("validation") == ""
+    assert made.note("validation") == ""
     assert made.scores["also_in_training"] == {"validation": 0}
 
 
 def test_a_prepared_corpus_is_not_searched_for_texts(report):
     corpus = object.__new__(data.Corpus)
     made = report(data.Splits([corpus], labeled(("z", "a")), None), none_unknown)
-    assert made.scores["also_in_training"] is None and made.beside("validation") == ""
+    assert made.scores["also_in_training"] is None and made.note("validation") == ""
 
 
 def test_labels_of_which_none_is_trained_on_are_refused(report):

@@ -1,7 +1,7 @@
 """The paper's formulas in float64 NumPy, and the wrong forms of them that learners write.
 
 A `Formula` holds the choices that the paper makes. A wrong form changes one of them, so that it can
-be computed, too, and recognized by its numbers.
+also be computed, and recognized by its numbers.
 """
 
 import dataclasses

@@ -49,7 +49,7 @@ KINDS = {  # the first one of whose words a name has
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What was examined, and the first fault, if any: printed, one sentence.
+    """The parts examined, and the first fault, if any: printed, one sentence.
 
     Args:
         name: str, the name of what was checked.

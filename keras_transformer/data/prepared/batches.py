@@ -174,7 +174,7 @@ class _RowsOnDisk:
         }
 
     def record(self, example):
-        """The ids of an example as they are on disk, and their dtype."""
+        """The stored ids of an example, and their dtype."""
         corpus = 0
         if len(self._corpora) > 1:
             corpus = int(np.searchsorted(self._starts, example, side="right")) - 1

@@ -97,7 +97,7 @@ class Corpus:
         return [of_name[name] for name in self._names]
 
     def record(self, number: int) -> tuple[bytes, np.dtype]:
-        """The ids of an example as they are on disk, all sides together, and their dtype."""
+        """The stored ids of an example, all sides together, and their dtype."""
         shard = bisect.bisect_right(self._starts, number) - 1
         one = self._shards[shard]
         return one.read(number - self._starts[shard]), one.dtype

@@ -83,7 +83,7 @@ def prepare_corpus(
         separate_vocabularies: bool, whether each side has a vocabulary of its own.
         sample: int from 1, maximum number of examples that a vocabulary is learned from; they are
             held in memory.
-        cleaning: arguments of `clean`; None: the texts stay as they are.
+        cleaning: arguments of `clean`; None: the texts stay unchanged.
         shard_size: int from 1, examples per shard. With the default, random segmentations equal
             those of `SentencePieceTokenizer.encode` for the whole corpus.
         num_processes: int from 1, processes that tokenize and write; None: one per core.

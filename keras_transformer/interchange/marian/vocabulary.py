@@ -165,7 +165,7 @@ def _rewritten(model, tokens, path, renamed=(), hidden=()):
     of_bytes = sum(piece.type == kinds.BYTE for piece in new.pieces)
     spec.byte_fallback = spec.byte_fallback and of_bytes == 256
     unused = any(piece.type == kinds.UNUSED for piece in new.pieces)
-    if unused and spec.model_type != spec.UNIGRAM:  # other types merge unused pieces, too
+    if unused and spec.model_type != spec.UNIGRAM:  # other types also merge unused pieces
         raise ValueError(
             f"{path} must be of type unigram, or contain every token of {VOCABULARY}; received "
             f"type {spec.ModelType.Name(spec.model_type).lower()}."
