@@ -19,6 +19,7 @@ import numpy as np
 from keras import ops
 
 from ..checks import check
+from ..tasks.saved_files import first_line
 
 SAFETENSORS, SHARDS, PICKLE = (
     "model.safetensors",
@@ -318,7 +319,7 @@ def one_sentence(path: pathlib.Path) -> Iterator[None]:
         safetensors_error = type(error).__name__ == "SafetensorError"
         if not (isinstance(error, from_libraries) or safetensors_error):
             raise
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ValueError(
-            f"{path} cannot be read as weights: {reason:.150}. It is damaged or not a weights file."
+            f"{path} cannot be read as weights: {first_line(error)}. It is damaged or not a file "
+            "of weights."
         ) from None

@@ -17,7 +17,7 @@ import os
 import posixpath
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from .. import backend
@@ -33,33 +33,24 @@ FIRST_VERSION_WITH_CHECKSUMS = 3
 
 CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
 CHECKSUMS = "seal.json"
-SENTENCEPIECE, BYTE_LEVEL = "vocabulary.spm", "tokenizer.json"
+VOCABULARY_SIZES: dict[str, Callable[[bytes], int]] = {  # by the name of its file
+    "vocabulary.spm": lambda content: make_processor(content).vocab_size(),
+    "tokenizer.json": lambda content: read_library(content).get_vocab_size(),
+}
 
-# The classes that a file may name, with `keras_transformer>` before them
+# A file may name these classes of the package, and dtype policies of Keras.
 TASKS = ("Classifier", "MaskFiller", "Tagger", "TextGenerator", "Translator")
 MODELS = ("ClassificationModel", "LanguageModel", "TaggingModel", "Transformer")
 VOCABULARIES = ("ByteLevelTokenizer", "SentencePieceTokenizer", "WordVocabulary")
-# and those of Keras
-DTYPE_POLICIES = (
-    "DTypePolicy",
-    "DTypePolicyMap",
-    "FloatDTypePolicy",
-    "QuantizedDTypePolicy",
-    "QuantizedFloat8DTypePolicy",
-)
-# Older files also hold the arguments of `compile`, which `load` ignores.
+# The arguments of `compile`, which `load` ignores, may name these.
 OF_TRAINING = ("Perplexity", "TokenAccuracy", "TokenCrossEntropy", "WarmupSchedule")
-KERAS_OF_TRAINING = (
-    "keras.losses",
-    "keras.metrics",
-    "keras.optimizers",
-    "keras.optimizers.schedules",
-)
+KERAS_OF_TRAINING = ("losses", "metrics", "optimizers", "optimizers.schedules")
 PARTS = ("model", "transformer", "vocabulary", "tokenizer", "source_tokenizer", "target_tokenizer")
 ADDED_OPTIONS = ("layer_norm_epsilon", "logits_bias")  # which older files lack
+
 MAX_MEMBERS = 100
 MAX_BYTES = {CONFIG: 2**28, METADATA: 2**20, CHECKSUMS: 2**20, WEIGHTS: 2**38}
-MAX_BYTES |= {SENTENCEPIECE: 2**28, BYTE_LEVEL: 2**28}
+MAX_BYTES |= dict.fromkeys(VOCABULARY_SIZES, 2**28)
 MAX_EXPANSION = 1000  # bytes of a member per byte that it takes in the archive
 
 
@@ -129,7 +120,11 @@ def check_file(path: str | os.PathLike) -> FileSummary:
             vocabulary=vocabulary,
             parameters=parameters,
             quantization=sorted(set(model["config"].get("quantized", {}).values())),
-            settings=_settings(config["config"]),
+            settings={
+                name: value
+                for name, value in config["config"].items()
+                if name not in (*PARTS, "name", "format_version")
+            },
             format_version=version,
             versions={"keras": metadata["keras_version"], **checksums.get("versions", {})},
             sealed=bool(checksums),
@@ -301,17 +296,13 @@ def _check_task(config, version):
         raise UnsupportedFileError(
             f"it holds {_name_of(config)}; expected a task, such as a Translator."
         )
-    of_task, of_training = {**config, "compile_config": None}, config.get("compile_config")
-    refused = [each for each in _objects(of_task) if not _is_allowed(each, version)]
-    refused += [
-        each
-        for each in _objects(of_training)
-        if not (_is_allowed(each, version) or _is_of_training(each))
-    ]
-    if refused:
-        raise UnsupportedFileError(
-            f"it names {_name_of(refused[0])}; expected classes of this package and dtype policies."
-        )
+    of_training = {id(each) for each in _objects(config.get("compile_config"))}
+    for each in _objects(config):
+        allowed = _is_allowed(each, version) or (id(each) in of_training and _is_of_training(each))
+        if not allowed:
+            raise UnsupportedFileError(
+                f"it names {_name_of(each)}; expected classes of this package and dtype policies."
+            )
     return task
 
 
@@ -329,15 +320,12 @@ def _objects(value):
 def _is_allowed(serialized, version):
     """Whether an object is a part of a task, or a dtype policy."""
     name, module, registered = map(serialized.get, ("class_name", "module", "registered_name"))
+    if name == "SentencePieceTokenizer" and version == 1:  # `Task.from_config` converts KerasHub's
+        return registered in ("keras_transformer>" + name, "keras_hub>" + name)
     if name in (*TASKS, *MODELS, *VOCABULARIES):
-        ours = registered == f"keras_transformer>{name}"
-        # a tokenizer of KerasHub, which `Task.from_config` converts
-        return ours or (version == 1 and registered == "keras_hub>SentencePieceTokenizer")
-    return (
-        name in DTYPE_POLICIES
-        and module in ("keras", "keras.dtype_policies")
-        and registered in (None, name)
-    )
+        return registered == f"keras_transformer>{name}"
+    of_keras = module in ("keras", "keras.dtype_policies") and registered in (None, name)
+    return of_keras and f"{name}".endswith(("DTypePolicy", "DTypePolicyMap"))
 
 
 def _is_of_training(serialized):
@@ -346,17 +334,12 @@ def _is_of_training(serialized):
     if name in OF_TRAINING:
         return registered == f"keras_transformer>{name}"
     is_function = (module, name) == ("builtins", "function")  # such as a metric
-    return registered in (None, name) and (is_function or module in KERAS_OF_TRAINING)
+    is_of_keras = module in map("keras.{}".format, KERAS_OF_TRAINING)
+    return registered in (None, name) and (is_function or is_of_keras)
 
 
 def _name_of(serialized):
     return f"{serialized.get('module')}.{serialized.get('class_name')}"[:100]
-
-
-def _settings(config):
-    """Settings in a task's configuration."""
-    others = (*PARTS, "name", "format_version")
-    return {name: value for name, value in config.items() if name not in others}
 
 
 def _is_model(part):
@@ -431,12 +414,12 @@ def _check_vocabulary(archive, task, model):
         expected *= 2
     if not task.get("target_tokenizer"):  # one over two embeddings
         expected = list(set(expected))
-    found = []
-    for name in archive.namelist():
-        if posixpath.basename(name) == SENTENCEPIECE:
-            found.append(make_processor(archive.read(name)).vocab_size())
-        elif posixpath.basename(name) == BYTE_LEVEL:
-            found.append(read_library(archive.read(name)).get_vocab_size())
+    paths = {path: posixpath.basename(path) for path in archive.namelist()}
+    found = [
+        VOCABULARY_SIZES[name](archive.read(path))
+        for path, name in paths.items()
+        if name in VOCABULARY_SIZES
+    ]
     _require(
         collections.Counter(found) == collections.Counter(expected),
         f"expected vocabularies of {expected} ids, as its model has; received {found}",

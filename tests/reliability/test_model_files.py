@@ -313,8 +313,18 @@ def test_a_file_may_name_every_class_of_the_package_that_a_task_or_its_training_
     schedule = keras.optimizers.schedules.LearningRateSchedule
     training = names_of(keras.Loss, keras.Metric, keras.Optimizer, schedule)
     assert training == sorted(saved_files.OF_TRAINING)
-    for name in saved_files.DTYPE_POLICIES:
-        assert isinstance(getattr(keras.dtype_policies, name), type)
+    tokenizer = {"registered_name": "keras_hub>SentencePieceTokenizer"}
+    allowed = {
+        (name, version)
+        for name in ("SentencePieceTokenizer", "Tagger")
+        for version in (1, 2, FORMAT_VERSION)
+        if saved_files._is_allowed({"class_name": name, **tokenizer}, version)
+    }
+    assert allowed == {("SentencePieceTokenizer", 1)}
+    for name, each in vars(keras.dtype_policies).items():
+        if isinstance(each, type):
+            policy = {"module": "keras.dtype_policies", "class_name": name}
+            assert saved_files._is_allowed(policy, FORMAT_VERSION)
     tasks = (kt.Classifier, kt.MaskFiller, kt.Tagger, kt.TextGenerator, kt.Translator)
     assert {part for task in tasks for part in task.parts} == set(saved_files.PARTS)
 
