@@ -42,7 +42,10 @@ class TokenAccuracy(TokenMean):
     A tie is a miss: constant logits score 0. In a vocabulary of more than 1,000 ids, only a tie of
     all logits is looked for.
 
-    Call arguments: those of `TokenCrossEntropy`.
+    Call arguments:
+        y_true: int, (batch, length), labels padded with 0; (batch,) of a classifier.
+        y_pred: float, (..., vocabulary size), logits.
+        sample_weight: float, broadcastable to (batch, length), or (batch,).
 
     Departs: keras.metrics.SparseCategoricalAccuracy compares with the argmax, which is the first of
     several equal logits.
@@ -67,7 +70,10 @@ class TokenAccuracy(TokenMean):
 class Perplexity(TokenMean):
     """exp(total nats / number of real target tokens), without label smoothing.
 
-    Call arguments: those of `TokenCrossEntropy`.
+    Call arguments:
+        y_true: int, (batch, length), labels padded with 0; (batch,) of a classifier.
+        y_pred: float, (..., vocabulary size), logits.
+        sample_weight: float, broadcastable to (batch, length), or (batch,).
 
     Source: Jelinek et al. 1977; a mean of batch perplexities is a different, larger number.
     """

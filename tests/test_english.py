@@ -69,6 +69,11 @@ HABITS = [  # a pattern, the better words, a text in which the pattern is found
     (r"[Aa]s (?:it is|they are)(?!\x20[a-z])", "unchanged", "it stays as it is"),
     ("(?:[Gg]oing|gone) on", "continuing", "Going on from it"),
     ("[Bb]eside", "compared with, next to, with", "measured beside it"),
+    (
+        "(?:Args|arguments|Returns|[Rr]aises): (?:as|those of)",
+        "each of them",
+        "Raises: as `greedy`.",
+    ),
 ]
 TRUE_USES = {
     ("scripts/generated_english.py", "said"),  # words of the grammar

@@ -30,7 +30,7 @@ class Linear(keras.layers.Dense):
     The gradient of the kernel sums over batch and length. XLA on a CPU is a quarter slower when
     these are two axes. PyTorch folds them itself.
 
-    Args: those of `keras.layers.Dense`.
+    Args: see `keras.layers.Dense`.
 
     Call arguments:
         inputs: float, (..., d).
@@ -54,7 +54,7 @@ class ReversibleEmbedding(keras.layers.ReversibleEmbedding):
 
     The product is computed in the compute dtype, to which Keras does not cast it.
 
-    Args: those of `keras.layers.ReversibleEmbedding`.
+    Args: see `keras.layers.ReversibleEmbedding`.
 
     Call arguments:
         inputs: int, (batch, length), ids; in reverse float, (batch, length, output_dim).

@@ -106,7 +106,16 @@ class Block(RematerializedLayer):
 class EncoderBlock(Block):
     """Self-attention, then the feed-forward network, each inside Add & Norm.
 
-    Args: those of `Block`.
+    Args:
+        num_heads: int, h; it must divide d_model, the width of the input.
+        d_ff: int, inner width of the feed-forward network.
+        dropout: float in [0, 1), dropout rate on the output of each sublayer (section 5.4).
+        attention_dropout: float in [0, 1), dropout rate on the attention weights.
+        activation: name or function, in the feed-forward network.
+        norm_first: bool, False: post-norm as in the paper; True: pre-norm.
+        rotary: bool, True: rotary positions in the self-attention.
+        layer_norm_epsilon: float above 0, added to the variance in layer normalization.
+        **kwargs: name, dtype and trainable of keras.layers.Layer.
 
     Call arguments:
         x: float, (batch, length, d_model).
@@ -146,7 +155,16 @@ class DecoderBlock(Block):
     The look-ahead mask is built in. Padding on the right of the target needs no mask of its
     own: it lies in the future of every real token.
 
-    Args: those of `Block`.
+    Args:
+        num_heads: int, h; it must divide d_model, the width of the input.
+        d_ff: int, inner width of the feed-forward network.
+        dropout: float in [0, 1), dropout rate on the output of each sublayer (section 5.4).
+        attention_dropout: float in [0, 1), dropout rate on the attention weights.
+        activation: name or function, in the feed-forward network.
+        norm_first: bool, False: post-norm as in the paper; True: pre-norm.
+        rotary: bool, True: rotary positions in the self-attention.
+        layer_norm_epsilon: float above 0, added to the variance in layer normalization.
+        **kwargs: name, dtype and trainable of keras.layers.Layer.
 
     Call arguments:
         x: float, (batch, target length, d_model).
@@ -201,7 +219,11 @@ class Stack(keras.layers.Layer):
 
     Args:
         num_layers: int, N.
-        **options: those of `Block`, and those of keras.layers.Layer: name, dtype, trainable.
+        name: str.
+        dtype: name or keras.DTypePolicy of all layers; None: the global policy.
+        trainable: bool.
+        **options: the arguments of a block: num_heads, d_ff, dropout, attention_dropout, activation,
+            norm_first, rotary, layer_norm_epsilon.
     """
 
     block: type[Block]
@@ -243,9 +265,19 @@ class Stack(keras.layers.Layer):
 class Encoder(Stack):
     """A stack of N identical `EncoderBlock`s; with `norm_first`, a last LayerNorm.
 
-    Args: those of `Stack`.
+    Args:
+        num_layers: int, N.
+        name: str.
+        dtype: name or keras.DTypePolicy of all layers; None: the global policy.
+        trainable: bool.
+        **options: the arguments of a block: num_heads, d_ff, dropout, attention_dropout, activation,
+            norm_first, rotary, layer_norm_epsilon.
 
-    Call arguments: those of `EncoderBlock`.
+    Call arguments:
+        x: float, (batch, length, d_model).
+        attention_mask: bool, (batch, 1, length), True = may be attended to.
+        use_causal_mask: bool, True: no position attends to the future, as in a decoder-only model.
+        cache: `Cache` of earlier tokens; see `MultiHeadAttention`.
 
     Returns:
         float, (batch, length, d_model), the memory.
@@ -267,9 +299,20 @@ class Encoder(Stack):
 class Decoder(Stack):
     """A stack of N identical `DecoderBlock`s; with `norm_first`, a last LayerNorm.
 
-    Args: those of `Stack`.
+    Args:
+        num_layers: int, N.
+        name: str.
+        dtype: name or keras.DTypePolicy of all layers; None: the global policy.
+        trainable: bool.
+        **options: the arguments of a block: num_heads, d_ff, dropout, attention_dropout, activation,
+            norm_first, rotary, layer_norm_epsilon.
 
-    Call arguments: those of `DecoderBlock`.
+    Call arguments:
+        x: float, (batch, target length, d_model).
+        memory: float, (batch, source length, width), the encoder's output.
+        cross_attention_mask: bool, (batch, 1, source length), the padding mask of the SOURCE.
+        attention_mask: bool, (batch, 1, target length), for a target padded elsewhere.
+        cache: `Cache` of earlier tokens; see `MultiHeadAttention`.
 
     Returns:
         float, (batch, target length, d_model).
