@@ -222,7 +222,7 @@ class Stack(keras.layers.Layer):
         name: str.
         dtype: name or keras.DTypePolicy of all layers; None: the global policy.
         trainable: bool.
-        **options: the arguments of a block: num_heads, d_ff, dropout, attention_dropout, activation,
+        **options: arguments of a block: num_heads, d_ff, dropout, attention_dropout, activation,
             norm_first, rotary, layer_norm_epsilon.
     """
 
@@ -270,7 +270,7 @@ class Encoder(Stack):
         name: str.
         dtype: name or keras.DTypePolicy of all layers; None: the global policy.
         trainable: bool.
-        **options: the arguments of a block: num_heads, d_ff, dropout, attention_dropout, activation,
+        **options: arguments of a block: num_heads, d_ff, dropout, attention_dropout, activation,
             norm_first, rotary, layer_norm_epsilon.
 
     Call arguments:
@@ -304,7 +304,7 @@ class Decoder(Stack):
         name: str.
         dtype: name or keras.DTypePolicy of all layers; None: the global policy.
         trainable: bool.
-        **options: the arguments of a block: num_heads, d_ff, dropout, attention_dropout, activation,
+        **options: arguments of a block: num_heads, d_ff, dropout, attention_dropout, activation,
             norm_first, rotary, layer_norm_epsilon.
 
     Call arguments:

@@ -129,7 +129,21 @@ class TaggingModel(WordModel):
 
     With the words themselves as labels it is BERT's masked language model: see `mask_words`.
 
-    Args, call arguments: those of `WordModel`.
+    Args:
+        num_words: int, number of word ids, see `WordVocabulary`.
+        num_characters: int, number of character ids.
+        num_labels: int, number of label ids, padding (0) included.
+        max_characters: int, number of characters read per word.
+        word_stddev: float above 0, standard deviation of the initial word vectors, see
+            `WordEmbedding`.
+        config: `TransformerConfig`; the default is 2 layers of width 128.
+        dtype: name or keras.DTypePolicy of all layers; None: the global policy.
+        **options: fields of `TransformerConfig` that replace those of `config`; and name and
+            trainable of keras.Model.
+
+    Call arguments:
+        inputs: dict of int tensors padded with 0 on the right: "word_ids": (batch, length);
+            "character_ids": (batch, length, max_characters).
 
     Returns:
         float32, (batch, length, num_labels): logits.
@@ -142,7 +156,21 @@ class TaggingModel(WordModel):
 class ClassificationModel(WordModel):
     """One label for a text, read from the mean and the maximum of its words.
 
-    Args, call arguments: those of `WordModel`.
+    Args:
+        num_words: int, number of word ids, see `WordVocabulary`.
+        num_characters: int, number of character ids.
+        num_labels: int, number of label ids, padding (0) included.
+        max_characters: int, number of characters read per word.
+        word_stddev: float above 0, standard deviation of the initial word vectors, see
+            `WordEmbedding`.
+        config: `TransformerConfig`; the default is 2 layers of width 128.
+        dtype: name or keras.DTypePolicy of all layers; None: the global policy.
+        **options: fields of `TransformerConfig` that replace those of `config`; and name and
+            trainable of keras.Model.
+
+    Call arguments:
+        inputs: dict of int tensors padded with 0 on the right: "word_ids": (batch, length);
+            "character_ids": (batch, length, max_characters).
 
     Returns:
         float32, (batch, num_labels): logits.
