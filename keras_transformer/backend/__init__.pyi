@@ -1,3 +1,4 @@
+from .adaptation import adapt, adaptations
 from .compilation import (
     FunctionalModel,
     Programs,
@@ -52,6 +53,8 @@ __all__ = [
     "Programs",
     "RematerializedLayer",
     "ReversibleEmbedding",
+    "adapt",
+    "adaptations",
     "cross_entropy",
     "dropout_state",
     "fused_attention",

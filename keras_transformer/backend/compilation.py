@@ -28,6 +28,23 @@ class FunctionalModel(keras.Model):
             self.optimizer.build(self.trainable_variables)
         return super().make_train_function(force)
 
+    def __setattr__(self, name, value):
+        if isinstance(value, keras.Layer) and not hasattr(self, "inputs"):
+            # The graph tracks the layers; PyTorch refuses them before the constructor has run.
+            object.__setattr__(self, name, value)
+        else:
+            super().__setattr__(name, value)
+
+    def rematerialized_call(self, layer_call, *args, **kwargs):
+        """Refuses a `keras.RematScope` that rematerializes the whole model, blocks and all."""
+        if super().rematerialized_call(layer_call, *args, **kwargs) is not layer_call:
+            raise ValueError(
+                "Blocks alone can be rematerialized, by their names; received "
+                f"keras.RematScope(mode={self._remat_mode.mode!r}). Use "
+                'mode="list_of_layers", layer_names=["block_1", ...].'
+            )
+        return layer_call
+
 
 def prefers_jit() -> bool:
     """Whether `compile(jit_compile=...)` makes a training step faster.

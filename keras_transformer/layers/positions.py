@@ -130,18 +130,16 @@ class LearnedPositionalEncoding(keras.layers.Layer):
         table = ops.convert_to_tensor(self.positions)
         if positions is None:
             length = ops.shape(x)[1]
-            self._check_length(length)
+            if isinstance(length, int) and length > self.max_length:
+                raise ValueError(
+                    f"The input has {length} tokens, but max_length={self.max_length} positions "
+                    "were learned; shorten the input, or train with a larger max_length or with "
+                    "sinusoids."
+                )
             rows = table[:length]
         else:
             rows = ops.take(table, positions, axis=0)
         return ops.add(x, ops.cast(rows, x.dtype))
-
-    def _check_length(self, length):
-        if isinstance(length, int) and length > self.max_length:
-            raise ValueError(
-                f"The input has {length} tokens, but max_length={self.max_length} positions were "
-                "learned; shorten the input, or train with a larger max_length or with sinusoids."
-            )
 
     def compute_output_shape(self, x_shape):
         return x_shape

@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import keras
 
-from ..backend import FunctionalModel
+from ..backend import FunctionalModel, adapt, adaptations
 from ..checks import check
 from ..layers.embeddings import LogitsBias
 from ..layers.feed_forward import get_activation, serialize_activation
@@ -33,28 +33,7 @@ class ConfiguredModel(FunctionalModel):
         self.config = config
         self._arguments = arguments
         self.dtype_policy = dtype  # float16 is trained with a scaled loss only if the model says so
-        for layer in self._flatten_layers(include_self=False):
-            if layer.path in quantized:
-                layer.quantize(quantized[layer.path])
-            if layer.path in frozen:
-                layer.trainable = False
-
-    def __setattr__(self, name, value):
-        if isinstance(value, keras.Layer) and not hasattr(self, "_arguments"):
-            # The graph tracks the layers; PyTorch refuses them before the constructor has run.
-            object.__setattr__(self, name, value)
-        else:
-            super().__setattr__(name, value)
-
-    def rematerialized_call(self, layer_call, *args, **kwargs):
-        """Refuses a `keras.RematScope` that rematerializes the whole model, blocks and all."""
-        if super().rematerialized_call(layer_call, *args, **kwargs) is not layer_call:
-            raise ValueError(
-                "Blocks alone can be rematerialized, by their names; received "
-                f"keras.RematScope(mode={self._remat_mode.mode!r}). Use "
-                'mode="list_of_layers", layer_names=["block_1", ...].'
-            )
-        return layer_call
+        adapt(self, frozen, quantized)
 
     @property
     def max_length(self) -> int | None:
@@ -72,7 +51,7 @@ class ConfiguredModel(FunctionalModel):
             ValueError: The model is quantized or has LoRA, or an option does not exist or is out of
                 range.
         """
-        modes = _quantization_modes(self)
+        modes = adaptations(self)["quantized"]
         check(not modes, "A quantized model cannot be trained", quantized_layers=len(modes))
         updates = [x for x in self._flatten_layers() if getattr(x, "lora_enabled", False)]
         check(
@@ -89,8 +68,7 @@ class ConfiguredModel(FunctionalModel):
             "name": self.name,
             "trainable": self.trainable,
             "dtype": keras.dtype_policies.serialize(self.dtype_policy),
-            "frozen": _frozen_paths(self) if self.trainable else [],
-            "quantized": _quantization_modes(self),
+            **adaptations(self),
             **self._arguments,
             **dataclasses.asdict(self.config),
         }
@@ -98,27 +76,6 @@ class ConfiguredModel(FunctionalModel):
     @classmethod
     def from_config(cls, config, custom_objects=None):
         return cls(**config)
-
-
-def _frozen_paths(layer):
-    """The paths of the outermost layers within `layer` that are not trainable."""
-    paths = []
-    for inner in layer._flatten_layers(include_self=False, recursive=False):
-        if inner.trainable:
-            paths.extend(_frozen_paths(inner))
-        elif inner.weights:
-            paths.append(inner.path)
-    return paths
-
-
-def _quantization_modes(model):
-    """The mode of each layer that has been quantized, such as "int8", by its path."""
-    layers = model._flatten_layers(include_self=False)
-    return {layer.path: layer.quantization_mode for layer in layers if _is_quantized(layer)}
-
-
-def _is_quantized(layer):
-    return getattr(layer, "quantization_mode", None) is not None
 
 
 def split_options(config: TransformerConfig, options: dict) -> tuple[TransformerConfig, dict]:

@@ -1,0 +1,51 @@
+"""Frozen and quantized layers of a model, which its weights alone do not show."""
+
+from collections.abc import Iterable
+
+import keras
+
+
+def adaptations(model: keras.Model) -> dict:
+    """The arguments of `adapt` that describe a model, for its configuration.
+
+    Args:
+        model: keras.Model.
+
+    Returns:
+        dict: "frozen", the list of the paths of the outermost layers that are not trainable;
+            "quantized", a dict from the path of a quantized layer to its mode, such as "int8".
+    """
+    layers = [x for x in _layers(model) if getattr(x, "quantization_mode", None) is not None]
+    return {
+        "frozen": _frozen_paths(model) if model.trainable else [],
+        "quantized": {layer.path: layer.quantization_mode for layer in layers},
+    }
+
+
+def adapt(model: keras.Model, frozen: Iterable[str], quantized: dict) -> None:
+    """Freezes and quantizes layers of a model.
+
+    Args:
+        model: keras.Model.
+        frozen: paths of layers.
+        quantized: dict from the path of a layer to its mode.
+    """
+    for layer in _layers(model):
+        if layer.path in quantized:
+            layer.quantize(quantized[layer.path])
+        if layer.path in frozen:
+            layer.trainable = False
+
+
+def _layers(layer, recursive=True):
+    return layer._flatten_layers(include_self=False, recursive=recursive)
+
+
+def _frozen_paths(layer):
+    paths = []
+    for inner in _layers(layer, recursive=False):
+        if inner.trainable:
+            paths.extend(_frozen_paths(inner))
+        elif inner.weights:
+            paths.append(inner.path)
+    return paths
