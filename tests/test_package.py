@@ -1,11 +1,13 @@
 import ast
 import importlib
 import inspect
+import io
 import pathlib
 import pkgutil
 import re
 import subprocess
 import sys
+import tokenize
 import tomllib
 
 import keras
@@ -233,6 +235,46 @@ def test_a_folder_of_the_papers_parts_imports_few_others(folder):
     paths = sorted((PACKAGE / folder).glob("*.py"))
     others = {name for path in paths for name in imported_by(path)} - {folder}
     assert others <= ALONE[folder]
+
+
+PAPER = [PACKAGE / f"{name}.py" for name in ("losses", "metrics", "optimizers")]
+PAPER += [path for name in ("layers", "models") for path in (PACKAGE / name).glob("*.py")]
+
+
+def code_lines(path):
+    """The tokens of a file by line, without docstrings, comments and blank lines."""
+    text = path.read_text("utf-8")
+    docs, lines = set(), {}
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(
+            node
+        ):
+            docs |= set(range(node.body[0].lineno, node.body[0].end_lineno + 1))
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in NOT_CODE:
+            for number in set(range(token.start[0], token.end[0] + 1)) - docs:
+                lines.setdefault(number, []).append(token.string)
+    return lines
+
+
+NOT_CODE = {
+    getattr(tokenize, name)
+    for name in ("COMMENT", "NL", "NEWLINE", "INDENT", "DEDENT", "ENDMARKER")
+}
+
+
+@pytest.mark.once
+def test_the_modules_of_the_paper_are_short_and_name_no_backend():
+    code = {path: code_lines(path) for path in PAPER}
+    assert sum(map(len, code.values())) <= 1050
+    backends = re.compile("tensorflow|jax|torch|xla", re.IGNORECASE)
+    named = [
+        f"{path.name}:{number}"
+        for path, lines in code.items()
+        for number, tokens in lines.items()
+        if backends.search(" ".join(tokens))
+    ]
+    assert not named
 
 
 def test_type_checkers_see_that_the_package_is_typed():

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from ..checks import check
 from .gradients import with_gradient
 from .platform import name, on_accelerator
 
@@ -135,13 +136,23 @@ def known_int(x) -> int | None:
     return None if x is None or name() == "torch" else int(x)
 
 
-def slot_indices(first, number: int):
+def slot_indices(first, number: int, num_slots: int | None = None):
     """The slots `first`, ..., `first + number - 1` of a cache, as `write_slots` takes them.
 
     Args:
         first: int scalar, Python or tensor.
         number: int from 1.
+        num_slots: int, of the cache; None: unknown.
+
+    Raises:
+        ValueError: The cache has no such slots, where the value of `first` is known: XLA would
+            overwrite others without a word.
     """
+    known = known_int(first)
+    if known is not None and num_slots is not None:
+        holds = 0 <= known <= num_slots - number
+        check(holds, f"A cache of {num_slots} slots must fit the tokens", slot=known, tokens=number)
+    first = first if known is None else known
     if name() == "torch":
         return ops.cast(first + ops.arange(number, dtype="int32"), "int64")
     return first

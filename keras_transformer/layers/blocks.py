@@ -57,33 +57,21 @@ class Block(RematerializedLayer):
         self.layer_norm_epsilon = layer_norm_epsilon
 
     def _attention(self, name, query_shape, value_shape, rotary=False):
-        attention = MultiHeadAttention(
-            self.num_heads,
-            dropout=self.attention_dropout,
-            rotary=rotary,
-            dtype=self.dtype_policy,
-            name=name,
-        )
-        attention.build(query_shape, value_shape)
-        return attention
+        options = dict(num_heads=self.num_heads, dropout=self.attention_dropout, rotary=rotary)
+        return self._built(MultiHeadAttention, name, query_shape, value_shape, **options)
 
     def _feed_forward(self, x_shape):
-        feed_forward = FeedForward(
-            self.d_ff, self.activation, dtype=self.dtype_policy, name="feed_forward"
-        )
-        feed_forward.build(x_shape)
-        return feed_forward
+        options = dict(d_ff=self.d_ff, activation=self.activation)
+        return self._built(FeedForward, "feed_forward", x_shape, **options)
 
     def _add_norm(self, name, x_shape):
-        add_norm = AddNorm(
-            self.dropout,
-            self.norm_first,
-            self.layer_norm_epsilon,
-            dtype=self.dtype_policy,
-            name=name,
-        )
-        add_norm.build(x_shape)
-        return add_norm
+        options = dict(dropout=self.dropout, layer_norm_epsilon=self.layer_norm_epsilon)
+        return self._built(AddNorm, name, x_shape, norm_first=self.norm_first, **options)
+
+    def _built(self, kind, name, *shapes, **options):
+        layer = kind(**options, dtype=self.dtype_policy, name=name)
+        layer.build(*shapes)
+        return layer
 
     def compute_output_shape(self, x_shape):
         return x_shape
@@ -249,8 +237,7 @@ class Stack(keras.layers.Layer):
         for block in self.blocks:
             block.build(x_shape, *memory_shape)
         if self.norm_first:
-            epsilon = self.blocks[0].layer_norm_epsilon
-            self.norm = layer_norm(epsilon, self.dtype_policy)
+            self.norm = layer_norm(self.blocks[0].layer_norm_epsilon, self.dtype_policy)
             self.norm.build(x_shape)
 
     def compute_output_shape(self, x_shape):

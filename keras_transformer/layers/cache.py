@@ -6,7 +6,6 @@ from typing import Any
 from keras import ops
 
 from .. import backend
-from ..checks import check
 
 Entries = dict[str, tuple[Any, Any]]  # keys and values, by the path of their attention layer
 
@@ -29,21 +28,16 @@ class Cache:
         positions: int, (length,), where the next tokens stand.
 
     Raises:
-        ValueError: The cache has no such slots, where the value of `slot` is known: XLA would
-            overwrite others without a word.
+        ValueError: The cache has no such slots, where the value of `slot` is known.
     """
 
     def __init__(self, decoded: Entries, memory: Entries, slot: Any, positions: Any):
         self.decoded = dict(decoded)
         self.memory = memory
         self.positions = positions
-        first, number = backend.known_int(slot), positions.shape[0]
         sizes = (values.shape[2] for _, values in self.decoded.values())  # None in some graphs
-        slots = min((size for size in sizes if size is not None), default=None)
-        if first is not None and slots is not None:
-            holds = 0 <= first <= slots - number
-            check(holds, f"A cache of {slots} slots must fit the tokens", slot=first, tokens=number)
-        self._slots = backend.slot_indices(slot if first is None else first, number)
+        num_slots = min((size for size in sizes if size is not None), default=None)
+        self._slots = backend.slot_indices(slot, positions.shape[0], num_slots)
 
     def keys_and_values(self, attention: Any, value: Any) -> tuple[Any, Any]:
         """All that an attention layer attends to.

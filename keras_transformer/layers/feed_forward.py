@@ -100,10 +100,9 @@ class AddNorm(keras.layers.Layer):
         self.layer_norm_epsilon = layer_norm_epsilon
 
     def build(self, x_shape):
-        dtype = self.dtype_policy
-        self.norm = layer_norm(self.layer_norm_epsilon, dtype)
+        self.norm = layer_norm(self.layer_norm_epsilon, self.dtype_policy)
         self.norm.build(x_shape)
-        self.output_dropout = keras.layers.Dropout(self.dropout, dtype=dtype)
+        self.output_dropout = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
 
     def call(self, x, sublayer):
         if self.norm_first:

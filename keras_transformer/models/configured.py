@@ -7,6 +7,7 @@ import keras
 
 from ..backend import FunctionalModel, adapt, adaptations
 from ..checks import check
+from ..layers.cache import Cache
 from ..layers.embeddings import LogitsBias
 from ..layers.feed_forward import get_activation, serialize_activation
 from ..layers.positions import LearnedPositionalEncoding, PositionalEncoding
@@ -76,6 +77,27 @@ class ConfiguredModel(FunctionalModel):
     @classmethod
     def from_config(cls, config, custom_objects=None):
         return cls(**config)
+
+
+class DecoderModel(ConfiguredModel):
+    """A model whose decoder predicts the next token; see `ConfiguredModel` for its arguments."""
+
+    def logits(self, states: Any) -> Any:
+        """The linear layer before the softmax, whose matrix is that of the embedding.
+
+        Args:
+            states: float, (..., d_model), of the decoder.
+
+        Returns:
+            float32, (..., target vocabulary size).
+        """
+        logits = self.target_embedding(states, reverse=True)
+        return self.logits_bias(logits) if self.logits_bias else logits
+
+    def empty_cache(self, batch_size: Any, num_slots: int) -> dict:
+        """Room for the keys and values of `num_slots` tokens; see `Cache.empty`."""
+        attentions = [block.self_attention for block in self.decoder.blocks]
+        return Cache.empty(attentions, batch_size, num_slots)
 
 
 def split_options(config: TransformerConfig, options: dict) -> tuple[TransformerConfig, dict]:

@@ -8,11 +8,11 @@ from ..layers.blocks import Encoder
 from ..layers.cache import Cache
 from ..layers.embeddings import TokenEmbedding
 from .configuration import BASE, TransformerConfig
-from .configured import ConfiguredModel, logits_bias_of, policy_of, positions_of, split_options
+from .configured import DecoderModel, logits_bias_of, policy_of, positions_of, split_options
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class LanguageModel(ConfiguredModel):
+class LanguageModel(DecoderModel):
     """P(next token | tokens so far): self-attention with the look-ahead mask, no cross-attention.
 
     Without cross-attention a decoder block is an encoder block with the look-ahead mask.
@@ -82,13 +82,3 @@ class LanguageModel(ConfiguredModel):
             self.dropout(x), attention_mask=attention_mask, use_causal_mask=True, cache=cache
         )
         return self.logits(x)
-
-    def logits(self, states: Any) -> Any:
-        """See `Transformer.logits`."""
-        logits = self.embedding(states, reverse=True)
-        return self.logits_bias(logits) if self.logits_bias else logits
-
-    def empty_cache(self, batch_size: Any, num_slots: int) -> dict:
-        """Room for the keys and values of `num_slots` tokens; see `Cache.empty`."""
-        attentions = [block.self_attention for block in self.decoder.blocks]
-        return Cache.empty(attentions, batch_size, num_slots)

@@ -9,7 +9,7 @@ from ..layers.cache import Cache
 from ..layers.embeddings import TokenEmbedding
 from ..layers.masks import padding_mask
 from .configuration import BASE, TransformerConfig
-from .configured import ConfiguredModel, logits_bias_of, policy_of, positions_of, split_options
+from .configured import DecoderModel, logits_bias_of, policy_of, positions_of, split_options
 
 
 class Memory(NamedTuple):
@@ -25,7 +25,7 @@ class Memory(NamedTuple):
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class Transformer(ConfiguredModel):
+class Transformer(DecoderModel):
     """The model of Figure 1 as a functional keras.Model: source and target ids to logits.
 
         Transformer(8000, config=PRESETS["mini"])
@@ -139,23 +139,6 @@ class Transformer(ConfiguredModel):
             cache=cache,
         )
         return self.logits(y)
-
-    def logits(self, states: Any) -> Any:
-        """The linear layer before the softmax, whose matrix is that of the embedding.
-
-        Args:
-            states: float, (..., d_model), of the decoder.
-
-        Returns:
-            float32, (..., target vocabulary size).
-        """
-        logits = self.target_embedding(states, reverse=True)
-        return self.logits_bias(logits) if self.logits_bias else logits
-
-    def empty_cache(self, batch_size: Any, num_slots: int) -> dict:
-        """Room for the keys and values of `num_slots` tokens; see `Cache.empty`."""
-        attentions = [block.self_attention for block in self.decoder.blocks]
-        return Cache.empty(attentions, batch_size, num_slots)
 
     def cache_memory(self, memory: Memory) -> dict:
         """Keys and values of the memory, computed once; see `Cache.of_memory`."""

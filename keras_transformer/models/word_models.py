@@ -64,10 +64,9 @@ class WordModel(ConfiguredModel):
         self.embedding = WordEmbedding(*sizes, stddev=word_stddev, dtype=dtype, name="embedding")
         self.positions = positions_of(config, dtype=dtype, name="positions")
         self.encoder = Encoder(**config.block_options(), dtype=dtype, name="encoder")
-        dropout, label_dropout = (
-            keras.layers.Dropout(config.dropout, dtype=dtype, name=name)
-            for name in ("dropout", "label_dropout")
-        )
+        options = dict(rate=config.dropout, dtype=dtype)
+        dropout = keras.layers.Dropout(**options, name="dropout")
+        label_dropout = keras.layers.Dropout(**options, name="label_dropout")
         self.labels = keras.layers.Dense(num_labels, dtype=dtype, name="labels")
 
         word_ids = keras.Input((None,), dtype="int32", name="word_ids")
