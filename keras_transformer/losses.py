@@ -1,16 +1,15 @@
 """Cross-entropy in nats per real target token."""
 
-from typing import Any
-
 import keras
 from keras import ops
 
 from . import backend
+from .backend import Tensor
 from .checks import check_rates
 from .ids import PADDING
 
 
-def token_cross_entropy(labels: Any, logits: Any, label_smoothing: float = 0.0) -> Any:
+def token_cross_entropy(labels: Tensor, logits: Tensor, label_smoothing: float = 0.0) -> Tensor:
     """-sum_k q_k log p_k with p = softmax(logits), q = (1 - e) onehot(label) + e / V, everywhere.
 
     `backend.cross_entropy` computes the same with half of the memory: training uses it.
@@ -30,7 +29,7 @@ def token_cross_entropy(labels: Any, logits: Any, label_smoothing: float = 0.0) 
     return -(1 - label_smoothing) * of_label - label_smoothing * ops.mean(log_p, axis=-1)
 
 
-def token_weights(labels: Any, sample_weight: Any = None) -> Any:
+def token_weights(labels: Tensor, sample_weight: Tensor = None) -> Tensor:
     """1 at real tokens, 0 at padding, times the sample weight.
 
     Args:

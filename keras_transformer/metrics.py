@@ -1,11 +1,10 @@
 """Accuracy and perplexity of the real target tokens."""
 
-from typing import Any
-
 import keras
 from keras import ops
 
 from . import backend
+from .backend import Tensor
 from .losses import token_weights
 
 
@@ -15,7 +14,7 @@ class TokenMean(keras.metrics.Mean):
     Subclasses implement `values(labels, logits)`, which returns the shape of the labels.
     """
 
-    def values(self, labels: Any, logits: Any) -> Any:
+    def values(self, labels: Tensor, logits: Tensor) -> Tensor:
         """The value of each token, in the shape of `labels`."""
         raise NotImplementedError
 
@@ -25,7 +24,7 @@ class TokenMean(keras.metrics.Mean):
         values = self.values(ops.reshape(labels, ops.shape(logits)[:-1]), logits)
         self.update_values(labels, values, sample_weight)
 
-    def update_values(self, labels: Any, values: Any, sample_weight: Any = None) -> None:
+    def update_values(self, labels: Tensor, values: Tensor, sample_weight: Tensor = None) -> None:
         """As `update_state`, of `values` that have been computed."""
         weights = token_weights(labels, sample_weight)
         # Flat: of values with a second axis, keras.metrics.Mean averages the weights over it.
@@ -54,7 +53,7 @@ class TokenAccuracy(TokenMean):
     def __init__(self, name: str = "token_accuracy", **kwargs):
         super().__init__(name=name, **kwargs)
 
-    def values(self, labels: Any, logits: Any) -> Any:
+    def values(self, labels: Tensor, logits: Tensor) -> Tensor:
         """True where the label has the largest logit."""
         label_logit = ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1)
         if logits.shape[-1] <= 1000:
@@ -81,7 +80,7 @@ class Perplexity(TokenMean):
     def __init__(self, name: str = "perplexity", **kwargs):
         super().__init__(name=name, **kwargs)
 
-    def values(self, labels: Any, logits: Any) -> Any:
+    def values(self, labels: Tensor, logits: Tensor) -> Tensor:
         """The cross-entropy, nats."""
         return backend.cross_entropy(labels, logits)
 

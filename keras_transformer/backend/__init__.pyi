@@ -28,6 +28,7 @@ from .kernels import (
     write_slots,
 )
 from .platform import (
+    Tensor,
     name,
     on_accelerator,
 )
@@ -53,6 +54,7 @@ __all__ = [
     "Programs",
     "RematerializedLayer",
     "ReversibleEmbedding",
+    "Tensor",
     "adapt",
     "adaptations",
     "cross_entropy",

@@ -1,5 +1,9 @@
 """The running backend and its device. Importing this module does not import Keras."""
 
+from typing import Any, TypeAlias
+
+Tensor: TypeAlias = Any  # of the running backend; where one is read, NumPy's arrays also do
+
 
 def name() -> str:
     """The running backend: "tensorflow", "jax" or "torch"."""

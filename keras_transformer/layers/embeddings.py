@@ -62,7 +62,7 @@ class LogitsBias(keras.layers.Layer):
         logits: float, (batch, length, vocabulary_size).
 
     Returns:
-        float32, as `logits`.
+        float32, (batch, length, vocabulary_size).
 
     Departs: the paper's pre-softmax transformation has no bias; Marian's has one.
     """

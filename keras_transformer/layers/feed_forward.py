@@ -5,7 +5,7 @@ from typing import Any
 
 import keras
 
-from ..backend import Linear
+from ..backend import Linear, Tensor
 from ..checks import check_above_0, check_at_least, check_rates
 
 EPSILON = 1e-6  # of layer normalization, as in the authors' code; Keras's default is 1e-3
@@ -128,7 +128,7 @@ def layer_norm(epsilon: float, dtype: Any) -> keras.layers.LayerNormalization:
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-def gelu_tanh(x: Any) -> Any:
+def gelu_tanh(x: Tensor) -> Tensor:
     """x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
 
     Keras has it as an option of `gelu`, without a name of its own.

@@ -1,13 +1,12 @@
 """Attention masks. One polarity everywhere: bool, True = may be attended to."""
 
-from typing import Any
-
 from keras import ops
 
+from ..backend import Tensor
 from ..ids import PADDING
 
 
-def padding_mask(ids: Any) -> Any:
+def padding_mask(ids: Tensor) -> Tensor:
     """True at real tokens, so that nothing attends to padding.
 
     Args:
@@ -21,7 +20,7 @@ def padding_mask(ids: Any) -> Any:
     return ops.expand_dims(ops.not_equal(ids, PADDING), axis=1)
 
 
-def look_ahead_mask(length: Any, key_length: Any = None) -> Any:
+def look_ahead_mask(length: int, key_length: int | None = None) -> Tensor:
     """True at position j for position i when j <= i: nothing attends to the future.
 
     Args:
@@ -38,12 +37,13 @@ def look_ahead_mask(length: Any, key_length: Any = None) -> Any:
     return ops.expand_dims(query_position, 1) >= ops.expand_dims(key_position, 0)
 
 
-def add_look_ahead(attention_mask: Any, length: Any, key_length: Any) -> Any:
+def add_look_ahead(attention_mask: Tensor | None, length: int, key_length: int) -> Tensor:
     """The mask, if any, and the look-ahead mask: True where both are.
 
     Args:
         attention_mask: bool, broadcastable to (..., length, key_length); or None.
-        length, key_length: int, as in `look_ahead_mask`.
+        length: int, number of queries.
+        key_length: int, number of keys.
 
     Returns:
         bool, (..., length, key_length).
@@ -52,7 +52,7 @@ def add_look_ahead(attention_mask: Any, length: Any, key_length: Any) -> Any:
     return mask if attention_mask is None else ops.logical_and(attention_mask, mask)
 
 
-def per_head(attention_mask: Any) -> Any:
+def per_head(attention_mask: Tensor) -> Tensor:
     """The mask with an axis for the heads: (batch, 1, length, key_length).
 
     Args:

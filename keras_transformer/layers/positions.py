@@ -45,7 +45,7 @@ def apply_rotary_embedding(x: Any, positions: Any = None) -> Any:
         positions: int, (length,); None: 0, 1, ..., length - 1.
 
     Returns:
-        float, as `x`. The angles are float32, whatever the compute dtype.
+        float, (..., length, d). The angles are float32, whatever the compute dtype.
 
     Source: Su et al. 2021 (RoFormer), equation 34.
     """

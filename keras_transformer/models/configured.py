@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import keras
 
-from ..backend import FunctionalModel, adapt, adaptations
+from ..backend import FunctionalModel, Tensor, adapt, adaptations
 from ..checks import check
 from ..layers.cache import Cache
 from ..layers.embeddings import LogitsBias
@@ -82,7 +82,7 @@ class ConfiguredModel(FunctionalModel):
 class DecoderModel(ConfiguredModel):
     """A model whose decoder predicts the next token; see `ConfiguredModel` for its arguments."""
 
-    def logits(self, states: Any) -> Any:
+    def logits(self, states: Tensor) -> Tensor:
         """The linear layer before the softmax, whose matrix is that of the embedding.
 
         Args:

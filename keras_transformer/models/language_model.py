@@ -68,12 +68,17 @@ class LanguageModel(DecoderModel):
         attention_mask: Any = None,
         cache: Cache | None = None,
     ) -> Any:
-        """Logits of the token after each of `token_ids`; see `Transformer.decode`.
+        """Logits of the token after each of `token_ids`.
 
         Args:
             token_ids: int, (batch, length); with a cache, the next tokens only.
             memory: None; a language model has no source.
-            attention_mask, cache: as in `Transformer.decode`.
+            attention_mask: bool, with a cache: (batch or 1, length, slots), the slots that each
+                token attends to.
+            cache: `Cache`, keys and values of earlier tokens.
+
+        Returns:
+            float32, (batch, length, vocabulary_size).
         """
         x = self.embedding(token_ids)
         if self.positions:
