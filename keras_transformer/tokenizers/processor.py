@@ -3,6 +3,7 @@
 Without Keras, so that processes that only encode start at once and stay small.
 """
 
+import functools
 from typing import Any
 
 from ..ids import END, PADDING, START, UNKNOWN
@@ -39,24 +40,24 @@ def make_processor(proto: bytes) -> Any:
     return processor
 
 
+@functools.lru_cache(maxsize=8)
 def has_unused(processor: Any) -> bool:
     """Whether a vocabulary has pieces that are marked as unused: one joined from two has."""
     return any(map(processor.is_unused, range(processor.vocab_size())))
 
 
-def encode(processor: Any, texts: list[str], unused: bool) -> list[list[int]]:
+def encode(processor: Any, texts: list[str]) -> list[list[int]]:
     """The ids of each text.
 
     Args:
         processor: `sentencepiece.SentencePieceProcessor`.
         texts: list of str.
-        unused: bool, the result of `has_unused`.
 
     Returns:
         List of lists of int.
     """
     rows = processor.encode(texts)
-    if unused:
+    if has_unused(processor):
         for number, ids in enumerate(rows):
             if UNKNOWN in ids:
                 rows[number] = _with_unused(processor, texts[number], ids)

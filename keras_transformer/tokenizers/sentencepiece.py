@@ -11,9 +11,9 @@ import keras
 
 from ..checks import check
 from ..ids import END, PADDING, START, UNKNOWN
-from . import processor, sampling
+from . import sampling
 from .base import Tokenizer, checked_texts
-from .processor import MODEL_TYPES
+from .processor import MODEL_TYPES, encode, make_processor
 from .sampling import SPACE_MARK
 
 DEFAULT_SIZE = 8000  # for some ten thousand sentences; the paper has 37,000 for 4.5 million
@@ -76,11 +76,11 @@ class SentencePieceTokenizer(Tokenizer):
 
         Source: Provilkov et al. 2020 (bpe, alpha = 0.1); Kudo 2018 (unigram).
         """
-        library = self._ready()
+        processor = self._ready()
         texts = checked_texts(texts)
         if sample:
-            return sampling.sample(library, texts, alpha, seed)
-        return processor.encode(library, texts, self._has_unused)
+            return sampling.sample(processor, texts, alpha, seed)
+        return encode(processor, texts)
 
     def unknown_characters(self, texts: Iterable[str]) -> list[int]:
         """How many characters of each text are read as unknown; a run of them may be one id."""
@@ -111,9 +111,7 @@ class SentencePieceTokenizer(Tokenizer):
         return keras_hub.tokenizers.SentencePieceTokenizer(proto=self.proto)
 
     def _read(self, serialized):
-        library = processor.make_processor(serialized)
-        self._has_unused = processor.has_unused(library)
-        return library
+        return make_processor(serialized)
 
     def _texts(self, rows):
         return [self._processor.decode(ids) for ids in rows]

@@ -1,16 +1,17 @@
 """Tasks of a process that writes shards: to encode texts, or to sample other ids of a shard."""
 
+import functools
 import os
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ...tokenizers.processor import encode, has_unused, make_processor
+from ...tokenizers.processor import encode, make_processor
 from ...tokenizers.sampling import sample_part
 from .shards import Shard, write_shard
 
-_processors: dict[bytes, tuple[Any, bool]] = {}
+_processor = functools.lru_cache(maxsize=8)(make_processor)  # kept for later shards
 
 
 def write_texts(
@@ -27,10 +28,7 @@ def write_texts(
         vocabularies: of each side, bytes, the SentencePiece model.
         header: see `write_shard`.
     """
-    sides = [
-        encode(processor, side, unused)
-        for side, (processor, unused) in zip(texts, map(_processor, vocabularies), strict=True)
-    ]
+    sides = [encode(_processor(v), side) for v, side in zip(vocabularies, texts, strict=True)]
     write_shard(path, sides, header)
 
 
@@ -59,16 +57,8 @@ def write_sampled(
     )
     sides = []
     for side, ids in enumerate(zip(*rows, strict=True)):
-        processor, _ = _processor(vocabularies[side])
+        processor = _processor(vocabularies[side])
         texts = processor.decode([each.tolist() for each in ids])
         sides.append(sample_part(processor, texts, alpha, [*seed, side], number))
     original.close()
     write_shard(path, sides, original.header)
-
-
-def _processor(vocabulary):
-    """The processor of a vocabulary, and whether it has unused pieces; kept for later shards."""
-    if vocabulary not in _processors:
-        processor = make_processor(vocabulary)
-        _processors[vocabulary] = processor, has_unused(processor)
-    return _processors[vocabulary]
