@@ -26,7 +26,7 @@ from .sampling import GreedySearch, Sampling
 class Decoding:
     """Searches for the answers of one model.
 
-    In short, `greedy` is this loop around a `Transformer`::
+    In short, `greedy` is this loop around a `Transformer`:
 
         memory = model.encode(source_ids)  # once
         of_memory = model.cache_memory(memory)
