@@ -19,7 +19,11 @@ def __getattr__(name):
 
 
 def _register():
-    """Imports all registered classes, so that `keras.saving.load_model` finds them."""
+    """Imports all registered classes, so that `keras.saving.load_model` finds them.
+
+    It needs Keras: a program that imports this package first and then Keras must use a name of the
+    package, such as `load`, before it calls `keras.saving.load_model`.
+    """
     if "keras" in sys.modules:
         from . import layers, losses, metrics, optimizers
         from .backend import kernels
