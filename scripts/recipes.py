@@ -494,7 +494,7 @@ TRANSLATION = named(
         | dict(
             output="runs/dates",
             # There is no noise to fit; after three epochs it cost ten times the errors
-            # (docs/results.md).
+            # (docs/experiments.md).
             dropout=0.0,
             vocabulary="char",  # digits are copied one by one; some 60 ids
             batch_size=128,  # strings of similar length, so examples are counted and not tokens

@@ -136,7 +136,7 @@ class Decoding:
 
         Source: Wu et al. 2016, section 7.
         Departs: many engines stop once `beams` hypotheses have finished, and so miss a better
-            one that is a token longer: 0.2 BLEU on Multi30k (docs/results.md).
+            one that is a token longer: 0.2 BLEU on Multi30k (docs/experiments.md).
         """
         search = BeamSearch(beams, length_penalty, n_best)
         return self._answer_one(search, source_ids, max_length, min_length, prefix)
