@@ -4,6 +4,8 @@ from collections.abc import Iterable
 
 import keras
 
+from .private import layers_of
+
 
 def adaptations(model: keras.Model) -> dict:
     """The arguments of `adapt` that describe a model, for its configuration.
@@ -15,7 +17,7 @@ def adaptations(model: keras.Model) -> dict:
         dict: "frozen", the list of the paths of the outermost layers that are not trainable;
             "quantized", a dict from the path of a quantized layer to its mode, such as "int8".
     """
-    layers = [x for x in _layers(model) if getattr(x, "quantization_mode", None) is not None]
+    layers = [x for x in layers_of(model) if getattr(x, "quantization_mode", None) is not None]
     return {
         "frozen": _frozen_paths(model) if model.trainable else [],
         "quantized": {layer.path: layer.quantization_mode for layer in layers},
@@ -30,20 +32,16 @@ def adapt(model: keras.Model, frozen: Iterable[str], quantized: dict) -> None:
         frozen: paths of layers.
         quantized: dict from the path of a layer to its mode.
     """
-    for layer in _layers(model):
+    for layer in layers_of(model, include_self=False):
         if layer.path in quantized:
             layer.quantize(quantized[layer.path])
         if layer.path in frozen:
             layer.trainable = False
 
 
-def _layers(layer, recursive=True):
-    return layer._flatten_layers(include_self=False, recursive=recursive)
-
-
 def _frozen_paths(layer):
     paths = []
-    for inner in _layers(layer, recursive=False):
+    for inner in layers_of(layer, include_self=False, recursive=False):
         if inner.trainable:
             paths.extend(_frozen_paths(inner))
         elif inner.weights:

@@ -11,6 +11,7 @@ from keras import ops
 
 from ..atomic import named
 from .platform import name, on_accelerator
+from .private import layers_of
 
 _lock = threading.Lock()  # of the programs of all models
 
@@ -39,9 +40,9 @@ class FunctionalModel(keras.Model):
         """Refuses a `keras.RematScope` that rematerializes the whole model, blocks and all."""
         if super().rematerialized_call(layer_call, *args, **kwargs) is not layer_call:
             raise ValueError(
-                "Blocks alone can be rematerialized, by their names; received "
-                f"keras.RematScope(mode={self._remat_mode.mode!r}). Use "
-                'mode="list_of_layers", layer_names=["block_1", ...].'
+                "Blocks alone can be rematerialized, by their names; received a keras.RematScope "
+                f'of the whole {self.name}. Use mode="list_of_layers", '
+                'layer_names=["block_1", ...].'
             )
         return layer_call
 
@@ -106,7 +107,7 @@ class Programs:
 
     def __init__(self, model: Any):
         self.model = model
-        layers = model._flatten_layers() if isinstance(model, keras.Model) else ()
+        layers = layers_of(model) if isinstance(model, keras.Model) else ()
         self._layers = [layer for layer in layers if hasattr(layer, "lora_enabled")]
         self._programs: dict = {}
         self._adapted: list | None = None

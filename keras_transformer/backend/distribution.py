@@ -10,10 +10,11 @@ results of the steps.
 """
 
 import contextlib
+import dataclasses
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import keras
@@ -22,6 +23,7 @@ from keras import ops
 
 from ..checks import check, check_at_least
 from . import platform
+from .private import values_replaced
 
 TIMEOUT = 600  # seconds until a process of PyTorch gives up waiting for another one
 
@@ -34,8 +36,18 @@ LAYOUT = {
     r".*embeddings": ("model", None),
 }
 
-_index, _number = 0, 1  # this process, and how many there are
-_together = False  # whether what this process computes is part of a batch of all processes
+
+@dataclasses.dataclass(frozen=True)
+class Process:
+    """This process among all of them."""
+
+    index: int = 0
+    number: int = 1
+    together: bool = False  # whether what it computes is part of a batch of all processes
+
+
+_process = Process()
+_left = contextlib.ExitStack()  # never closed: see `leave`
 
 
 # What a training script calls
@@ -177,8 +189,8 @@ def _use_torch(number, model_parallel):
 
 
 def _join(index, number):
-    global _index, _number, _together
-    _index, _number, _together = index, number, True
+    global _process
+    _process = Process(index, number, together=True)
 
 
 # Processes
@@ -196,18 +208,18 @@ def num_shares() -> int:
         return tf.distribute.get_strategy().num_replicas_in_sync
     distribution = keras.distribution.distribution()
     if distribution is None:
-        return _number if _together else 1
+        return _process.number if _process.together else 1
     return distribution.num_model_replicas
 
 
 def is_first_process() -> bool:
     """Whether this process is the one that writes files; the only one, unless there are several."""
-    return _index == 0
+    return _process.index == 0
 
 
 def process_index() -> int:
     """int from 0, the number of this process."""
-    return _index
+    return _process.index
 
 
 def own_rows(batches: Any) -> Any:
@@ -219,7 +231,7 @@ def own_rows(batches: Any) -> Any:
     Returns:
         The same with one process; else a keras.utils.PyDataset.
     """
-    return _OwnRows(batches) if _together else batches
+    return _OwnRows(batches) if _process.together else batches
 
 
 class _OwnRows(keras.utils.PyDataset):
@@ -241,12 +253,12 @@ class _OwnRows(keras.utils.PyDataset):
 
     def _own(self, rows):
         check(
-            len(rows) % _number == 0,
-            f"The rows of a batch must be a multiple of the {_number} processes",
+            len(rows) % _process.number == 0,
+            f"The rows of a batch must be a multiple of the {_process.number} processes",
             rows=len(rows),
         )
-        share = len(rows) // _number
-        return rows[_index * share : (_index + 1) * share]
+        share = len(rows) // _process.number
+        return rows[_process.index * share : (_process.index + 1) * share]
 
     def on_epoch_begin(self):
         self.batches.on_epoch_begin()
@@ -257,14 +269,7 @@ class _OwnRows(keras.utils.PyDataset):
 
 def wait_for_all() -> None:
     """Returns when all processes have called it: what the first one has written is there."""
-    if not _together:
-        return
-    if platform.name() == "jax":
-        from jax.experimental import multihost_utils
-
-        multihost_utils.sync_global_devices("keras_transformer")
-    else:
-        gather(np.zeros(1, "float32"))
+    gather(np.zeros(1, "float32"))
 
 
 def gather(array: Any) -> Any:
@@ -273,87 +278,91 @@ def gather(array: Any) -> Any:
     Args:
         array: NumPy, of the same shape and dtype in all processes; None stays None.
     """
-    if array is None or not _together:
+    if array is None or not _process.together:
         return array
     if platform.name() == "jax":
-        from jax.experimental import multihost_utils
-
-        return multihost_utils.process_allgather(array)
+        return _gather_on_jax(array)
     return ops.convert_to_numpy(_all_gather(ops.convert_to_tensor(array)))
+
+
+def _gather_on_jax(array):
+    import jax
+
+    devices = np.array(jax.devices()).reshape(jax.process_count(), -1)
+    mesh = jax.sharding.Mesh(devices, ("process", "device"))
+    rows, whole = (
+        jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*axes))
+        for axes in (["process"], [])
+    )
+    parts = jax.make_array_from_process_local_data(rows, np.asarray(array)[None])
+    return np.asarray(jax.jit(lambda x: x, out_shardings=whole)(parts))
 
 
 def own(gathered: Any) -> Any:
     """The part of this process in what `gather` returned."""
-    return gathered[_index] if gathered is not None and _together else gathered
+    return gathered[_process.index] if gathered is not None and _process.together else gathered
 
 
 def of_first_process(number: float) -> float:
     """The number of the first process, so that all of them decide the same."""
-    return float(gather(np.float32(number))[0]) if _together else number
+    return float(gather(np.float32(number))[0]) if _process.together else number
 
 
 def own_seed(seed: int) -> int:
     """A seed for what each process of PyTorch draws for its own rows, such as dropout."""
-    return seed + _index * 2**32
+    return seed + _process.index * 2**32
 
 
 def any_process(condition: bool) -> bool:
     """Whether a condition holds in one of the processes."""
-    return bool(gather(np.float32(condition)).any()) if _together else condition
+    return bool(gather(np.float32(condition)).any()) if _process.together else condition
 
 
 @contextlib.contextmanager
 def alone(model: keras.Model) -> Iterator[None]:
     """Within it, this process uses or saves a model by itself, whatever the other ones do.
 
-    Args:
-        model: keras.Model that is trained on several devices; with one process nothing changes.
-    """
-    come_back = leave(model)
-    try:
-        yield
-    finally:
-        come_back()
-
-
-def leave(model: keras.Model) -> Callable[[], None]:
-    """From here on, this process uses a model by itself; see `alone`.
-
     JAX holds a weight as one array of all processes, which one of them can neither read nor
     compute with; but each of them has all of its values.
 
-    Returns:
-        Function that undoes it.
+    Args:
+        model: keras.Model that is trained on several devices; with one process nothing changes.
     """
-    global _together
-    if not _together:
-        return lambda: None
-    _together, distribution = False, keras.distribution.distribution()
-    programs = "train_function", "test_function", "predict_function"
-    compiled = {name: getattr(model, name) for name in programs}
-    before = []
-    if platform.name() == "jax":
-        keras.distribution.set_distribution(None)
-        optimizer = getattr(model, "optimizer", None)
-        variables = [*model.variables, *(optimizer.variables if optimizer else ())]
-        variables += getattr(model, "metrics_variables", [])
-        for variable in {id(v): v for v in variables}.values():
-            before.append((variable, variable._value, variable._layout))
-            variable._value, variable._layout = _on_own_devices(variable.value), None
-        for name in programs:
-            setattr(model, name, None)
+    global _process
+    if not _process.together:
+        yield
+        return
+    _process = dataclasses.replace(_process, together=False)
+    try:
+        with _on_own_device(model) if platform.name() == "jax" else contextlib.nullcontext():
+            yield
+    finally:
+        _process = dataclasses.replace(_process, together=True)
 
-    def come_back():
-        global _together
-        _together = True
-        for variable, value, layout in before:
-            variable._value, variable._layout = value, layout
-        if before:
-            keras.distribution.set_distribution(distribution)
-            for name, program in compiled.items():
-                setattr(model, name, program)
 
-    return come_back
+def leave(model: keras.Model) -> None:
+    """From here to its end, this process uses a model by itself; see `alone`."""
+    _left.enter_context(alone(model))
+
+
+@contextlib.contextmanager
+def _on_own_device(model):
+    """Weights on one device of this process, and functions of Keras compiled for it."""
+    distribution = keras.distribution.distribution()
+    functions = ("train_function", "test_function", "predict_function")
+    compiled = {name: getattr(model, name) for name in functions}
+    optimizer = getattr(model, "optimizer", None)
+    variables = [*model.variables, *(optimizer.variables if optimizer else ())]
+    variables += getattr(model, "metrics_variables", [])
+    variables = [*{id(variable): variable for variable in variables}.values()]
+    keras.distribution.set_distribution(None)
+    vars(model).update(dict.fromkeys(functions))
+    try:
+        with values_replaced(variables, [_on_own_devices(v.value) for v in variables]):
+            yield
+    finally:
+        keras.distribution.set_distribution(distribution)
+        vars(model).update(compiled)
 
 
 def _on_own_devices(value):
@@ -388,7 +397,7 @@ def global_mean(mean: Any, weights: Any) -> Any:
         tokens = ops.sum(weights)
         total = context.all_reduce("SUM", tokens)
         return mean * ops.divide_no_nan(tokens * context.num_replicas_in_sync, total)
-    if platform.name() != "torch" or not _together:
+    if platform.name() != "torch" or not _process.together:
         return mean
     tokens = ops.sum(weights)
     own_part = mean * ops.divide_no_nan(tokens, _all_reduce(tokens))
@@ -408,7 +417,7 @@ def gather_tokens(*values: Any) -> tuple:
     Returns:
         Tuple of float32, (all tokens,).
     """
-    if platform.name() != "torch" or not _together:
+    if platform.name() != "torch" or not _process.together:
         return values
     return tuple(ops.ravel(_all_gather(ops.cast(value, "float32"))) for value in values)
 
@@ -423,7 +432,7 @@ class SynchronizedGradients(keras.callbacks.Callback):
 
     def on_train_begin(self, logs=None):
         self._hooks = []
-        if platform.name() == "torch" and _together:
+        if platform.name() == "torch" and _process.together:
             for variable in self.model.trainable_variables:
                 hook = variable.value.register_post_accumulate_grad_hook(_sum_gradient)
                 self._hooks.append(hook)
@@ -449,7 +458,7 @@ def _all_gather(tensor):
     import torch
 
     tensor = tensor.detach().contiguous()
-    parts = [torch.empty_like(tensor) for _ in range(_number)]
+    parts = [torch.empty_like(tensor) for _ in range(_process.number)]
     torch.distributed.all_gather(parts, tensor)
     return torch.stack(parts)
 
@@ -480,6 +489,6 @@ def lost_process(error: BaseException) -> str | None:
     """
     text = str(error)
     is_lost = isinstance(error, (RuntimeError, ValueError)) and LOST_SIGNS.search(text)
-    if not (_together and is_lost):
+    if not (_process.together and is_lost):
         return None
     return LOST.format(reason=text.splitlines()[0].strip())

@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from .platform import name
+from .private import layers_of
 
 # The rematerialized layer that this thread is in the call of.
 _computed_now = contextvars.ContextVar[keras.layers.Layer | None]("computed_now", default=None)
@@ -115,7 +116,7 @@ class RematerializedLayer(keras.layers.Layer):
 
         values = [_present_value(variable) for variable in self.variables]
         output = _computed_again(self.variables, values, call, args, kwargs)
-        for inner in self._flatten_layers():
+        for inner in layers_of(self):
             if isinstance(inner, keras.layers.Dropout) and inner.rate > 0:
                 inner.seed_generator.next()  # as it has done within the scope
         return output

@@ -5,7 +5,6 @@ Importing this module does not import Keras.
 
 import collections
 import concurrent.futures
-import contextlib
 import contextvars
 import ctypes
 import functools
@@ -129,34 +128,16 @@ def leave_pipelines_untuned() -> None:
         return
     import tensorflow as tf
 
-    try:
-        from keras.src.trainers.data_adapters import (
-            ArrayDataAdapter,
-            GeneratorDataAdapter,
-            PyDatasetAdapter,
-        )
-    except ImportError:  # of a Keras that has others: epochs wait
-        return
+    from .private import data_adapters
+
     options = tf.data.Options()
     options.autotune.enabled = False
 
     def untuned(get_tf_dataset):
         return lambda adapter: get_tf_dataset(adapter).with_options(options)
 
-    for adapter in (ArrayDataAdapter, GeneratorDataAdapter, PyDatasetAdapter):
+    for adapter in data_adapters():
         adapter.get_tf_dataset = untuned(adapter.get_tf_dataset)
-
-
-def safe_mode() -> contextlib.AbstractContextManager:
-    """Within it, Keras loads no code, whatever `keras.config.enable_unsafe_deserialization` says.
-
-    A Keras without its private scope does as that function says.
-    """
-    try:
-        from keras.src.saving.serialization_lib import SafeModeScope
-    except ImportError:
-        return contextlib.nullcontext()
-    return SafeModeScope(True)
 
 
 def make_deterministic() -> None:
@@ -191,7 +172,7 @@ def seed_dropout(seed: int) -> None:
 
 def dropout_state() -> np.ndarray | None:
     """The state of PyTorch's own generator, uint8; None elsewhere: there the layers hold it."""
-    return _torch_generator().get_state().numpy() if name() == "torch" else None
+    return _generators().get_rng_state().numpy() if name() == "torch" else None
 
 
 def set_dropout_state(state: np.ndarray) -> None:
@@ -201,18 +182,13 @@ def set_dropout_state(state: np.ndarray) -> None:
     """
     import torch
 
-    generator = _torch_generator()
-    if len(state) == len(generator.get_state()):
-        generator.set_state(torch.from_numpy(np.array(state)))
+    if len(state) == len(_generators().get_rng_state()):
+        _generators().set_rng_state(torch.from_numpy(np.array(state)))
 
 
-def _torch_generator():
-    """The one of the device on which Keras computes: a GPU has its own."""
+def _generators():
+    """The module of PyTorch for the device on which Keras computes: a GPU has its own generator."""
     import torch
 
     device = torch_device()
-    if device.type == "cuda":
-        return torch.cuda.default_generators[device.index]
-    if device.type == "mps":
-        return torch.mps._get_default_mps_generator()
-    return torch.default_generator
+    return torch if device.type == "cpu" else torch.get_device_module(device)

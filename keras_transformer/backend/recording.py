@@ -1,13 +1,12 @@
 """PyTorch's recorder of decoding steps."""
 
-import functools
-import sys
 import threading
 from collections.abc import Callable
 
 import keras
 
 from .platform import name
+from .private import notice, torch_recorder
 
 MOST_RECORDED = 256  # shapes per traced function; beyond them the oldest record is dropped
 
@@ -53,30 +52,23 @@ def _recorded(function, args):
     """The operations of `function` on such arguments, as a torch.fx.GraphModule."""
     import torch
 
-    try:
-        from torch._guards import TracingContext, tracing
-        from torch._subclasses import FakeTensorMode
-        from torch.fx.experimental.proxy_tensor import make_fx
-        from torch.utils._python_dispatch import _disable_current_modes
-    except ImportError as error:
-        _say_once(
-            f"Decoding is slower: PyTorch {torch.__version__} has no recorder of steps ({error})."
-        )
+    recorder = torch_recorder()
+    if recorder is None:
         return function
+    tracing, context, fake_mode, make_fx, disable_modes = recorder
 
     # Copies, because a tensor that is given twice would be recorded as one argument.
     copies = keras.tree.map_structure(lambda x: x if x is None else x.clone(), args)
-    # With no context, PyTorch makes a mode for the shape of every result: half of the time.
-    with torch.no_grad(), tracing(TracingContext(FakeTensorMode())):
-        program = make_fx(_without_conversions(function, _disable_current_modes))(*copies)
+    try:
+        # With no context, PyTorch makes a mode for the shape of every result: half of the time.
+        with torch.no_grad(), tracing(context(fake_mode())):
+            program = make_fx(_without_conversions(function, disable_modes))(*copies)
+    except Exception as error:  # of another release; one of `function` itself will come again
+        notice("torch", "Decoding is slower", f"cannot record a step ({type(error).__name__})")
+        return function
     for node in program.graph.nodes:
         node.meta.clear()  # the stack trace of each: far larger than the program
     return program
-
-
-@functools.cache
-def _say_once(sentence):
-    print(sentence, file=sys.stderr)
 
 
 def _without_conversions(function, disable_modes):

@@ -53,12 +53,9 @@ def traced(graph: Graph) -> Any:
 def frozen(graph: Graph) -> Any:
     """As `traced`, with the weights as constants, also in loops."""
     import tensorflow as tf
-    from tensorflow.python.framework import convert_to_constants
 
     concrete = traced(graph)
-    constant = convert_to_constants.convert_variables_to_constants_v2(
-        concrete, lower_control_flow=False
-    )
+    constant = backend.as_constants(concrete)
     names = [tensor.name.partition(":")[0] for tensor in constant.inputs]
 
     def function(**inputs):  # the constant one has lost the names of its outputs

@@ -261,8 +261,12 @@ def load_checkpoint(model: keras.Model, path: PathLike) -> dict[str, Any]:
 
 def _low_rank_variables(model):
     """Kernel and low-rank update of each layer with LoRA."""
-    names = ("_kernel", "lora_kernel_a", "lora_kernel_b")
-    return [getattr(layer, name) for layer in adapted_layers(model) for name in names]
+    return [
+        variable
+        for layer in adapted_layers(model)
+        for variable in layer.weights
+        if variable.name.endswith(("kernel", "kernel_a", "kernel_b"))
+    ]
 
 
 def average_checkpoints(model: keras.Model, paths: Iterable[PathLike]) -> None:

@@ -97,7 +97,7 @@ def memory_of_step(model: keras.Model, shape: tuple[int, ...]) -> int:
         source,
         target,
         pieces=model.pieces if isinstance(model, LogitsInPieces) else 1,
-        rematerialized=any(layer._remat_mode for layer in transformer._flatten_layers()),
+        rematerialized=any(map(backend.is_rematerialized, backend.layers_of(transformer))),
     )
     optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)  # within loss scaling
     trained = sum(math.prod(variable.shape) for variable in model.trainable_variables)

@@ -8,7 +8,7 @@ from typing import Any
 
 import keras
 
-from ..backend import Linear
+from ..backend import Linear, layers_of
 from ..checks import check, check_at_least
 
 
@@ -25,7 +25,7 @@ def freeze(model: keras.Model, names: Iterable[str]) -> None:
         ValueError: There is no such layer, or nothing is left to be trained.
     """
     names = list(names)
-    inner = model._flatten_layers(include_self=False)
+    inner = layers_of(model, include_self=False)
     layers = {layer.path: layer for layer in inner if layer.path and layer.weights}
     for name in names:
         if name not in layers:
@@ -56,20 +56,18 @@ def enable_lora(model: keras.Model, rank: int) -> None:
     Departs: the biases, embeddings and layer normalizations keep their weights, as in the paper.
     """
     check_at_least(1, rank=rank)
-    kernels = [layer for layer in model._flatten_layers() if isinstance(layer, Linear)]
+    kernels = [layer for layer in layers_of(model) if isinstance(layer, Linear)]
     check(kernels, "Expected a model with attention layers", model=type(model).__name__)
     check(not adapted_layers(model), "LoRA can be enabled once", model=model.name)
-    for layer in model._flatten_layers(include_self=False):
-        for variable in layer._trainable_variables:
-            variable.trainable = False
+    for variable in model.weights:
+        variable.trainable = False
     for kernel in kernels:
         kernel.enable_lora(rank)
 
 
 def adapted_layers(model: keras.Model) -> list[Any]:
     """The layers of a model with LoRA."""
-    layers = model._flatten_layers(include_self=False)
-    return [layer for layer in layers if getattr(layer, "lora_enabled", False)]
+    return [layer for layer in layers_of(model) if getattr(layer, "lora_enabled", False)]
 
 
 def _example(layers):

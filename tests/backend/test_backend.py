@@ -323,30 +323,6 @@ def test_a_traced_function_may_be_called_from_several_threads(numpy):
         np.testing.assert_array_equal(numpy(results[length]), np.arange(length) ** 2)
 
 
-@pytest.mark.parametrize(
-    "module",
-    [
-        "torch._guards",
-        "torch._subclasses",
-        "torch.fx.experimental.proxy_tensor",
-        "torch.utils._python_dispatch",
-    ],
-)
-def test_decoding_needs_no_private_module_of_pytorch(monkeypatch, capfd, module):
-    def answers():
-        model = LanguageModel(9, num_layers=1, d_model=8, num_heads=2, d_ff=8)
-        return kt.Decoding(model).beam_search(None, np.array([40, 3]), beams=2).ids
-
-    keras.utils.set_random_seed(0)
-    expected = answers()
-    monkeypatch.setitem(sys.modules, module, None)
-    recording._say_once.cache_clear()
-    keras.utils.set_random_seed(0)
-    np.testing.assert_array_equal(answers(), expected)
-    notices = capfd.readouterr().err.count("Decoding is slower: PyTorch")
-    assert notices == (backend.name() == "torch")
-
-
 def test_a_traced_function_keeps_a_limited_number_of_shapes(numpy, monkeypatch):
     monkeypatch.setattr(recording, "MOST_RECORDED", 2)
     calls = []
@@ -583,13 +559,3 @@ def test_an_epoch_does_not_wait_for_the_tuning_of_its_pipeline(kind):
     dataset = get_data_adapter(data[kind]).get_tf_dataset()
     assert dataset.options().autotune.enabled is False
     assert len(list(dataset)) == 1
-
-
-@pytest.mark.skipif(backend.name() != "tensorflow", reason="tf.data is TensorFlow's")
-def test_a_keras_with_other_pipelines_is_left_unchanged(monkeypatch):
-    from keras.src.trainers import data_adapters
-
-    before = data_adapters.ArrayDataAdapter.get_tf_dataset
-    monkeypatch.delattr(data_adapters, "PyDatasetAdapter")
-    backend.leave_pipelines_untuned.__wrapped__()
-    assert data_adapters.ArrayDataAdapter.get_tf_dataset is before

@@ -74,13 +74,11 @@ def test_batches_round_their_rows_to_the_devices_that_share_them(monkeypatch):
 def test_processes_share_the_rows_of_a_batch_and_each_row_has_one_process(monkeypatch):
     batches = kt.TranslationBatches(IDS, IDS, rows_multiple=4, shuffle=False)
     assert distribution.own_rows(batches) is batches
-    monkeypatch.setattr(distribution, "_together", True)
-    monkeypatch.setattr(distribution, "_number", 4)
     for number in range(len(batches)):
         inputs, labels = batches[number]
         parts = []
         for index in range(4):
-            monkeypatch.setattr(distribution, "_index", index)
+            monkeypatch.setattr(distribution, "_process", distribution.Process(index, 4, True))
             parts.append(distribution.own_rows(batches)[number])
         np.testing.assert_array_equal(np.concatenate([part[1] for part in parts]), labels)
         sources = np.concatenate([part[0]["source_ids"] for part in parts])
@@ -118,7 +116,7 @@ def test_several_hosts_with_tensorflow_are_an_error_that_names_another_way(monke
 def test_an_error_of_ours_is_not_taken_for_a_lost_process(monkeypatch):
     lost = RuntimeError("[gloo/pair.cc:553] Connection closed by peer [127.0.0.1]:1234\nmore")
     assert distribution.lost_process(lost) is None  # there is no other process
-    monkeypatch.setattr(distribution, "_together", True)
+    monkeypatch.setattr(distribution, "_process", distribution.Process(together=True))
     sentence = distribution.lost_process(lost)
     assert "ended or did not answer ([gloo/pair.cc:553] Connection closed" in sentence
     assert "--resume" in sentence and "\n" not in sentence

@@ -8,6 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from ...backend import layers_of
 from . import faults, formulas
 from .assignments import attention_kernels, block_kernels, feed_forward_kernels
 from .comparison import close, explanation, fits, fitting, unexplained
@@ -97,7 +98,7 @@ class Subject:
 
     def before_values(self) -> Fault | None:
         """Faults independent of the values."""
-        kinds = {type(each) for each in self.layer._flatten_layers()}
+        kinds = {type(each) for each in layers_of(self.layer)}
         if keras.layers.BatchNormalization in kinds:
             return faults.BATCH_NORMALIZATION
         return None if np.allclose(self(), self(), atol=1e-6, equal_nan=True) else faults.RANDOM
