@@ -33,9 +33,6 @@ ACTIVATIONS = {  # Hugging Face's names, and ours
     "relu": "relu",
     "gelu": "gelu",
     "tanh": "tanh",
-    "gelu_new": "gelu_tanh",
-    "gelu_fast": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
 }
 UNWRITTEN = -100.0  # logit of ids that they lack: probability 0, and no harm to label smoothing
 NUMBERS = ("F64", "F32", "F16", "BF16")  # safetensors' names of what is converted to float32

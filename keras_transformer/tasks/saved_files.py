@@ -150,8 +150,9 @@ def load(path: str | os.PathLike) -> Any:
     """
     import keras
 
-    from . import text_generation, translation, word_tasks  # noqa: F401  registers their classes
+    from .. import _register
 
+    _register()
     check_file(path)
     path = pretrained.find(path)
     with _one_sentence(path), backend.safe_mode():

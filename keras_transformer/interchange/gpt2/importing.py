@@ -10,18 +10,12 @@ from ...ids import PADDING, START, UNKNOWN
 from ...models import LanguageModel
 from ...models.configuration import TransformerConfig
 from ...tasks import TextGenerator
-from ..files import (
-    ACTIVATIONS,
-    CONFIG,
-    UNWRITTEN,
-    Settings,
-    check_folder,
-    naming,
-    open_weights,
-)
+from .. import files
 from .vocabulary import read_vocabulary
 from .weights import EMBEDDING, HEAD, MASKS, PREFIX, gpt2_weights
 
+OF_TANH = dict.fromkeys(("gelu_new", "gelu_fast", "gelu_pytorch_tanh"), "gelu_tanh")
+ACTIVATIONS = files.ACTIVATIONS | OF_TANH
 EMBEDDINGS, LOGITS_BIAS = "embedding/embeddings", "logits_bias/bias"
 
 
@@ -54,14 +48,14 @@ def from_gpt2(folder: str | os.PathLike, dtype: Any = None) -> TextGenerator:
         in a text are text. When the learned positions are used up, generation continues from the
         last half of them; transformers ends with an error.
     """
-    folder = check_folder(folder)
-    settings = Settings(folder / CONFIG)
+    folder = files.check_folder(folder)
+    settings = files.Settings(folder / files.CONFIG)
     config = _model_config(settings)
     separator = settings.integer("eos_token_id", 0)
     settings.is_one_of("bos_token_id", separator, default=separator)
     vocabulary = read_vocabulary(folder, separator)
     settings.is_one_of("vocab_size", max(vocabulary.rows) + 1)
-    values = _read_weights(open_weights(folder, MASKS), config, vocabulary.rows)
+    values = _read_weights(files.open_weights(folder, MASKS), config, vocabulary.rows)
     model = LanguageModel(len(vocabulary.rows), config=config, dtype=dtype)
     for variable in model.weights:
         variable.assign(values.pop(variable.path))
@@ -99,7 +93,7 @@ def _model_config(settings):
         layer_norm_epsilon=settings.number("layer_norm_epsilon", 1e-5),
         logits_bias=True,
     )
-    with naming(settings.path):
+    with files.naming(settings.path):
         return TransformerConfig(**options)
 
 
@@ -123,7 +117,7 @@ def _read_weights(weights, config, rows):
         )
     bias = np.zeros(len(rows), "float32")
     # Their logit is that of END, and this: logits may be far from 0, since only differences count.
-    bias[[PADDING, UNKNOWN, START]] = UNWRITTEN
+    bias[[PADDING, UNKNOWN, START]] = files.UNWRITTEN
     return {**values, EMBEDDINGS: values[EMBEDDINGS][rows], LOGITS_BIAS: bias}
 
 

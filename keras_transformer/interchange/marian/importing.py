@@ -11,16 +11,7 @@ from ...layers.positions import sinusoids
 from ...models import Transformer
 from ...models.configuration import TransformerConfig
 from ...tasks import Translator
-from ..files import (
-    ACTIVATIONS,
-    CONFIG,
-    GENERATION_CONFIG,
-    UNWRITTEN,
-    Settings,
-    check_folder,
-    naming,
-    open_weights,
-)
+from .. import files
 from .vocabulary import read_joint_vocabulary
 from .weights import (
     EMBEDDINGS,
@@ -66,18 +57,18 @@ def from_marian(folder: str | os.PathLike, dtype: Any = None) -> Translator:
         length is a number of tokens, at which it forces an end; here it is `max_length_ratio`.
         Here no translation is empty, and padding is never written, with bad_words_ids or without.
     """
-    folder = check_folder(folder)
-    settings = Settings(folder / CONFIG)
+    folder = files.check_folder(folder)
+    settings = files.Settings(folder / files.CONFIG)
     config = _model_config(settings)
     padding = settings.integer("pad_token_id", 0)
     settings.is_one_of("decoder_start_token_id", padding)
     vocabulary = read_joint_vocabulary(folder, settings.integer("eos_token_id", 0), padding)
     settings.is_one_of("vocab_size", max(vocabulary.rows) + 1)
-    search = folder / GENERATION_CONFIG
+    search = folder / files.GENERATION_CONFIG
     generation_config = _generation_config(
-        Settings(search) if search.exists() else settings, padding
+        files.Settings(search) if search.exists() else settings, padding
     )
-    values = _read_weights(open_weights(folder), settings, config, vocabulary)
+    values = _read_weights(files.open_weights(folder), settings, config, vocabulary)
     transformer = Transformer(len(vocabulary.rows), config=config, dtype=dtype)
     for variable, value in zip(_variables(transformer), values, strict=True):
         variable.assign(value)
@@ -117,13 +108,13 @@ def _model_config(settings):
     ):
         sizes[name] = settings.integer(f"encoder_{key}")
         settings.is_one_of(f"decoder_{key}", sizes[name])  # ours has one size for both
-    activation = settings.is_one_of("activation_function", *ACTIVATIONS)
-    with naming(settings.path):
+    activation = settings.is_one_of("activation_function", *files.ACTIVATIONS)
+    with files.naming(settings.path):
         return TransformerConfig(
             d_model=settings.integer("d_model"),
             dropout=settings.number("dropout", 0.1),
             attention_dropout=settings.number("attention_dropout", 0.0),
-            activation=ACTIVATIONS[activation],
+            activation=files.ACTIVATIONS[activation],
             layer_norm_epsilon=LAYER_NORM_EPSILON,
             logits_bias=True,
             **sizes,
@@ -154,7 +145,7 @@ def _read_weights(weights, settings, config, vocabulary):
             )
     bias = weights.take(LOGITS_BIAS, (1, shape[0]))[0]
     embedding, bias = alternating(embedding, 1)[vocabulary.rows], bias[vocabulary.rows]
-    bias[vocabulary.unwritten] = UNWRITTEN
+    bias[vocabulary.unwritten] = files.UNWRITTEN
     embedding[vocabulary.unwritten[0]] = 0.0  # padding
     values = [embedding, bias]
     values += [
