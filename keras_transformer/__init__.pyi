@@ -42,6 +42,9 @@ from .tokenizers import SentencePieceTokenizer, WordVocabulary, split_words, tra
 from .training import WarmupSchedule, paper_optimizer
 
 __version__: str
+
+def _register() -> None: ...
+
 __all__ = [
     "END",
     "PADDING",
