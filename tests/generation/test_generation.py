@@ -222,7 +222,7 @@ def test_a_compiled_loop_sees_weights_that_changed_since(transformer, decoding):
 
 def test_the_loop_of_the_documentation_writes_what_greedy_writes(post_norm):
     text = inspect.cleandoc(kt.Decoding.__doc__)
-    loop = textwrap.dedent(text.split("::\n")[1].split("What it adds")[0])
+    loop = textwrap.dedent(text.split("`Transformer`:\n")[1].split("What it adds")[0])
     names = dict(model=post_norm.model, source_ids=padded(some_sources()), max_length=12)
     exec(loop, {**names, "kt": kt, "np": np, "ops": keras.ops}, variables := {})
     written = np.concatenate([array(ids) for ids in variables["answers"]], axis=1)
