@@ -485,8 +485,8 @@ for name, block in (("encoder", encoder_block), ("decoder", decoder_block)):
 #    which tokens does it agree with layer normalization?
 # 3. Which $d_{ff}$ gives the feed-forward network as many weights as the attention has?
 #
-# Write a block of the encoder yourself, and have it marked: `kt.check_layer(MyEncoderBlock)`. Layer
-# normalization and the feed-forward network can be marked alone: "layer_norm", "feed_forward".
+# Write a block of the encoder yourself, and check it: `kt.check_layer(MyEncoderBlock)`. Layer
+# normalization and the feed-forward network can be checked alone: "layer_norm", "feed_forward".
 #
 # ## Answers
 #

@@ -392,7 +392,7 @@ assert echoes[1] > 0.6 > 0.2 > echoes[0]
 # 3. How many of base's parameters would a decoder without cross-attention save? And how many an
 #    encoder that is left out altogether, as GPT does?
 #
-# Write a block of the decoder yourself, and have it marked: `kt.check_layer(MyDecoderBlock)`.
+# Write a block of the decoder yourself, and check it: `kt.check_layer(MyDecoderBlock)`.
 #
 # ## Answers
 #
