@@ -9,6 +9,7 @@ model.
 import argparse
 import ast
 import importlib
+import os
 import pathlib
 import sys
 from collections.abc import Sequence
@@ -42,6 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         SystemExit: with code 1 and one sentence for what cannot be done; 2 for options that
             do not exist or exclude each other; 130 for Control-C.
     """
+    if arguments is None:
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow's start-up notices
     with standard_streams():
         words = sys.argv[1:] if arguments is None else list(arguments)
         of_task = words[2:] if words[:1] == ["train"] else []  # the script parses them
