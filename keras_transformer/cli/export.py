@@ -74,8 +74,7 @@ def _run_again(options, output, format):
         errors="replace",
     )
     if done.returncode:
-        if "ImportError" in done.stderr or "ModuleNotFoundError" in done.stderr:
-            _check_installed(format)
+        _check_installed(format)
         reason = done.stderr.strip() or f"The process ended with {done.returncode}."
         sys.exit(reason if "Traceback" in reason else reason.splitlines()[-1])
     print(done.stdout.strip())

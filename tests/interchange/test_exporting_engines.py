@@ -243,7 +243,7 @@ def test_a_keras_file_in_8_bits_gives_the_same_answers_and_is_not_exported_again
         for one, other in zip(quantized.tag(SENTENCES), tagger.tag(SENTENCES), strict=True)
     ]
     assert sum(same) >= len(SENTENCES) - 1
-    with pytest.raises(ValueError, match=r"before it was quantized.* quantized_layers=\d+"):
+    with pytest.raises(ValueError, match=r"without quantization.* quantized_layers=\d+"):
         interchange.export(quantized, tmp_path / "x", "keras")
 
 
