@@ -58,6 +58,9 @@ RARE = set(
 )
 
 
+NONE = "An option with the default none also takes that value: --clip-norm none."
+
+
 class Group:
     """Base of a group of options, whose ranges are checked."""
 
@@ -75,15 +78,17 @@ class RunOptions(Group):
     Args:
         recipe: Recipe that provides the defaults.
         output: Run folder.
-        resume: Resume the run in --output with its original settings; only --epochs may change.
+        resume: Resume the run in --output with its original settings; only --epochs may change, and
+            only with --schedule paper.
         overwrite: Replace a run that --output already contains.
         seed: Random seed (data, weights, shuffling, dropout).
         deterministic: Bit-exact reproducibility, slightly slower.
         precision: Compute dtype; weights stay float32.
         threads: Intra-op threads on TensorFlow and PyTorch; none: all cores.
-        devices: Devices over which each batch is split, of all processes (docs/devices.md).
-        model_parallel: Devices over which the weights are split, a divisor of --devices; JAX.
-        compilation_cache: Folder that keeps compiled programs for later runs; JAX.
+        devices: Number of devices, over all processes, that share each batch (docs/devices.md).
+        model_parallel: Number of devices over which the weights are split, a divisor of --devices
+            (JAX only).
+        compilation_cache: Folder that keeps compiled programs for later runs (JAX only).
         tensorboard: Write TensorBoard logs; needs TensorFlow and TensorBoard.
     """
 
@@ -117,15 +122,16 @@ class TrainingOptions(Group):
         schedule: Decay after the warm-up: paper (as 1/sqrt(step)) or cosine (to 0).
         batch_size: Examples per batch (alternative: --tokens-per-batch).
         tokens_per_batch: Maximum (target) tokens per batch, padding included.
-        num_buckets: Length buckets, that is shapes of batches. More have less padding; JAX compiles
-            each of them.
+        num_buckets: Length buckets, that is shapes of batches. More buckets mean less padding, but
+            JAX compiles each shape.
         accumulate: Gradient accumulation, in batches per update.
         label_smoothing: Share of the probability spread over the vocabulary.
         clip_norm: Maximum global gradient norm.
         ema: Momentum of an exponential moving average of the weights, which is saved.
         average: Checkpoint averaging: number of last epochs whose mean is saved; 0: none.
         r_drop: R-Drop: weight of the divergence between two dropout passes (paper: 5).
-        patience: Early stopping: epochs without improvement; the best epoch is saved, or with
+        patience: Early stopping: epochs without improvement of the validation perplexity (of
+            labels: accuracy; of translations, on request: BLEU). The best epoch is saved, or with
             --average the mean of the last ones (with a recipe that averages, add --average 0 to
             keep the best epoch).
         checkpoint_every: Updates after which a checkpoint is also saved within an epoch.
@@ -368,7 +374,7 @@ def _read_config(given, options):
     """The options of --config, which is left out of those given."""
     path = pathlib.Path(given.pop("config"))
     for name in ("recipe", "resume"):
-        expected = "--config provides the options of a new run, without a recipe"
+        expected = "--config begins a new run: leave out --recipe and --resume"
         check(name not in given, expected, option=f"--{name}")
     config = _saved(read_settings(path)) | {"resume": False, "overwrite": False}
     unknown = config.keys() - options.flat().keys()
@@ -405,12 +411,14 @@ def _parser(description, recipes):
     parser = Parser(
         prog=os.path.basename(sys.argv[0]),
         usage="%(prog)s [OPTION ...]",
-        description=description.strip(),
+        description=f"{description.strip()}\n\n{NONE}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         argument_default=argparse.SUPPRESS,
     )
     parser.add_argument("--help-all", action="help", help="help with the less common options")
-    parser.add_argument("--config", metavar="FILE", help="settings.json of a run to begin with")
+    config = "settings.json of another run, whose options this new run starts from"
+    unless = "not with --recipe or --resume"
+    parser.add_argument("--config", metavar="FILE", help=f"{config}; {unless}")
     task = type(next(iter(recipes.values())))
     own = _docs(task)
     groups = [f.type for f in dataclasses.fields(task) if dataclasses.is_dataclass(f.type)]
@@ -453,7 +461,7 @@ def _argument(hint):
     described = {int: "an integer", float: "a number", str: "a text"}[kind]
 
     def convert(text):
-        if optional and text == "None":
+        if optional and text.lower() == "none":
             return None
         try:
             return kind(text)
@@ -483,7 +491,7 @@ def _defaults(name, recipes):
 def _text(value):
     if isinstance(value, bool):
         return "on" if value else "off"
-    return {None: "none", (): "none", "": "empty"}.get(value, str(value))
+    return {None: "none", (): "empty", "": "empty"}.get(value, str(value))
 
 
 def _check_tensorboard():

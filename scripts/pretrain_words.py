@@ -10,8 +10,8 @@ treebank (.conllu, .conllu.gz) only the words are read. A tagger or a classifier
     keras-transformer train tagging --train train.conllu --init-from runs/words/model.keras
 
 The run folder contains model.keras, history.csv, settings.json, scores.json and learning_curve.png.
-Interrupted? Repeat the command with --resume. KERAS_BACKEND=tensorflow, jax or torch selects the
-backend.
+Continue an interrupted run with --resume --output FOLDER. KERAS_BACKEND=tensorflow, jax or torch
+selects the backend.
 """
 
 import start_up  # noqa: F401
@@ -63,7 +63,7 @@ def main():
             )
     run.finish(model)
     run.save(filler)
-    leave(model)  # from here on, each process works by itself
+    leave(model)  # if there are several processes, each evaluates alone, with all weights
 
     evaluated = model.evaluate(valid, verbose=0, return_dict=True)
     print(
@@ -73,7 +73,7 @@ def main():
     )
     run.write_scores({"split": "validation", **evaluated, **report.scores})
     run.draw_learning_curve()
-    running.print_end(run)
+    running.print_end(run, " ".join([*valid_words[0][:5], "[MASK]"]))
 
 
 def load(options, initial):

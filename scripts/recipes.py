@@ -32,7 +32,7 @@ class FileOptions(Group):
 
     Args:
         train: Training data, plain or compressed.
-        valid: Validation data; none: 2 % of the training data.
+        valid: Validation data; none: 2 % of the training data, at most about 1,000.
         test: Test data for the final scores; none: the validation data.
         mix_in: Data like --train, of which a share is mixed in; see --mix-share.
         dataset: Dataset of tensorflow-datasets (tfds:NAME), instead of files.
@@ -49,13 +49,13 @@ class FileOptions(Group):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PairOptions(Group):
-    """Sentence pairs; without any: dates.
+    """Sentence pairs (default: generated dates).
 
     Args:
         source: Sentences to translate from, one per line, plain or compressed.
         target: Their translations, line by line.
         pairs: Alternative to --source and --target: one pair per line, separated by TAB; or .jsonl.
-        valid_source: Validation data; none: 2 % of the training data.
+        valid_source: Validation data; none: 2 % of the training data, at most about 1,000 pairs.
         valid_target: Their translations.
         valid_pairs: Alternative to --valid-source and --valid-target.
         test_source: Test data for the final scores; none: the validation data.
@@ -93,7 +93,7 @@ class PreparedOptions(Group):
 
     Args:
         prepared: Folders that keras-transformer prepare wrote, instead of training data.
-        weights: Share of each of them in an epoch; none: all of each.
+        weights: Relative shares of the folders in an epoch, such as 3 1; none: all of each.
     """
 
     prepared: Annotated[tuple[str, ...], "FOLDER"] = ()
@@ -183,7 +183,8 @@ class ScoringOptions(Group):
         beams: Width of the beam search, saved with the model; 1: greedy decoding.
         length_penalty: Exponent of the length penalty, saved with the model; larger favors
             longer translations.
-        tokenize: Tokenizer of sacreBLEU: 13a, zh, none, ...
+        tokenize: sacreBLEU's tokenizer, for the BLEU score only: 13a, zh, none, ...; the vocabulary
+            is --vocabulary.
         bleu_sentences: Validation sentences whose BLEU is computed after every epoch; --patience
             then monitors it.
     """
@@ -696,7 +697,8 @@ class LanguageModelling(OfTokens, FromFiles):
 
     Args:
         train: Text, or a treebank (.conllu, .conll); plain or compressed.
-        valid: Validation data; none: the last tenth of the text, or 2 % of the lines.
+        valid: Validation data; none: the last tenth of the text, or 2 % of the lines, at most
+            about 1,000.
         lines: Treat each line as a text that begins and ends.
         feature: Feature of --dataset that contains the text; none: the only one.
         prompt: Text that samples begin with.
@@ -858,7 +860,7 @@ class Pretraining(OfWords):
     Args:
         train: Text, one or more sentences per line; or a treebank (.conllu, .conll); plain or
             compressed.
-        valid: Validation data; none: 2 % of the training data.
+        valid: Validation data; none: 2 % of the training data, at most about 1,000.
         mask_rate: Share of the words to predict.
         mix_in: Data like --train, of which a share is mixed in; see --mix-share.
     """

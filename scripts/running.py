@@ -44,14 +44,15 @@ def errors_as_exits(*errors: type[Exception]) -> Iterator[None]:
         raise
 
 
-def print_end(run: Run, command: str = "predict") -> None:
-    """Prints where a run is, and the command that asks its model.
+def print_end(run: Run, text: str, command: str = "predict") -> None:
+    """Prints where a run is, and a command that uses its model.
 
     Args:
         run: `Run`, finished.
-        command: command of keras-transformer that asks it.
+        text: sample of what the model reads.
+        command: command of keras-transformer that uses the model.
     """
-    words = shlex.join(["keras-transformer", command, f"{run.folder}/model.keras"])
+    words = shlex.join(["keras-transformer", command, f"{run.folder}/model.keras", text])
     print(f"The run is in {run.folder}. Try: {words}")
 
 

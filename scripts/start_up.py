@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow's start-up notices
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # fewer notices of TensorFlow
 
 
 def end(number, frame):

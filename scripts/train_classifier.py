@@ -13,8 +13,8 @@ the first line, or on a dataset of tensorflow-datasets:
     keras-transformer train classification --dataset tfds:glue/sst2 --recipe phrases --download
 
 The run folder contains model.keras, history.csv, settings.json, scores.json, learning_curve.png and
-calibration.png. Interrupted? Repeat the command with --resume. KERAS_BACKEND=tensorflow, jax or
-torch selects the backend.
+calibration.png. Continue an interrupted run with --resume --output FOLDER.
+KERAS_BACKEND=tensorflow, jax or torch selects the backend.
 """
 
 import start_up  # noqa: F401
@@ -63,7 +63,7 @@ def main():
             )
     run.finish(model)
     run.save(classifier)
-    leave(model)  # from here on, each process works by itself
+    leave(model)  # if there are several processes, each evaluates alone, with all weights
 
     split, examples = ("test", splits.test) if splits.test else ("validation", splits.valid)
     predictions = classifier.classify(examples.texts)
@@ -88,7 +88,7 @@ def main():
 
     run.draw_learning_curve()
     run.draw(plots.plot_calibration(calibration.table), "calibration.png")
-    running.print_end(run)
+    running.print_end(run, min(filter(str.strip, examples.texts), key=len))
 
 
 def load(options):

@@ -18,8 +18,8 @@ A corpus larger than memory is prepared once (docs/scale.md):
 
 The last tenth of a single text is validation data. It is scored in one deterministic pass over all
 of it. --vocabulary char, byte, bpe or unigram selects what a token is. The run folder contains
-model.keras, history.csv, settings.json, scores.json, learning_curve.png and sample.txt.
-Interrupted? Repeat the command with --resume. KERAS_BACKEND=tensorflow, jax or torch selects the
+model.keras, history.csv, settings.json, scores.json, learning_curve.png and sample.txt. Continue an
+interrupted run with --resume --output FOLDER. KERAS_BACKEND=tensorflow, jax or torch selects the
 backend.
 """
 
@@ -80,7 +80,7 @@ def main():
             )
     run.finish(model)
     run.save(generator)
-    leave(model)  # from here on, each process works by itself
+    leave(model)  # if there are several processes, each evaluates alone, with all weights
 
     split, texts = ("test", splits.test) if splits.test else ("validation", splits.valid)
     scores = {"split": split, "side_by_side": score(generator, texts, overlap=0.0), **report.scores}
@@ -102,7 +102,7 @@ def main():
     run.draw_learning_curve()
     (sample,) = generator.generate(prompts, 500, 0.8, seed=options.run.seed)
     run.write_sample(sample)
-    running.print_end(run)
+    running.print_end(run, " ".join(sample[:20].split()))
 
 
 def load(options, corpora):

@@ -12,8 +12,8 @@ line after each sentence, or on a dataset of tensorflow-datasets:
     keras-transformer train tagging --dataset tfds:universal_dependencies/en_ewt --download
 
 The run folder contains model.keras, history.csv, settings.json, scores.json, learning_curve.png and
-confusion.png. Interrupted? Repeat the command with --resume. KERAS_BACKEND=tensorflow, jax or torch
-selects the backend.
+confusion.png. Continue an interrupted run with --resume --output FOLDER. KERAS_BACKEND=tensorflow,
+jax or torch selects the backend.
 """
 
 import start_up  # noqa: F401
@@ -64,7 +64,7 @@ def main():
             )
     run.finish(model)
     run.save(tagger)
-    leave(model)  # from here on, each process works by itself
+    leave(model)  # if there are several processes, each evaluates alone, with all weights
 
     split, examples = ("test", splits.test) if splits.test else ("validation", splits.valid)
     predicted = [[tag for _, tag in sentence] for sentence in tagger.tag(examples.words)]
@@ -88,7 +88,7 @@ def main():
     run.draw_learning_curve()
     figure = plots.plot_confusion(scores.confusion, list(scores.tags))
     run.draw(figure, "confusion.png")
-    running.print_end(run)
+    running.print_end(run, " ".join(min(examples.words, key=len)))
 
 
 def load(options):

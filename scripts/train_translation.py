@@ -19,10 +19,12 @@ A corpus larger than memory is prepared once (docs/scale.md):
     keras-transformer train translation --prepared corpora/en-de --recipe large \
         --valid-source val.en --valid-target val.de --output runs/en-de
 
-Recipes for several amounts of data are in scripts/recipes.py: --recipe quick (half an hour on two
-cores, the default), small, medium, large. The run folder contains model.keras, history.csv,
-settings.json, scores.json, learning_curve.png and attention.png. Interrupted? Repeat the command
-with --resume. KERAS_BACKEND=tensorflow, jax or torch selects the backend.
+Recipes for several amounts of data are in scripts/recipes.py: --recipe quick (the default with
+data; half an hour on two cores for 30,000 pairs), small, medium, large. --help-all lists
+--download, --prepared and the other less common options. The run folder contains model.keras,
+history.csv, settings.json, scores.json, learning_curve.png and attention.png. Continue an
+interrupted run with --resume --output FOLDER. KERAS_BACKEND=tensorflow, jax or torch selects the
+backend.
 """
 
 import start_up  # noqa: F401
@@ -68,7 +70,7 @@ def main():
         monitored = {"monitor": "val_bleu", "mode": "max"}
     shown = training.Samples(lambda: samples(translator, splits.valid))
     model = fit(options, run, translator, train, valid, callbacks, [shown], **monitored)
-    leave(model)  # from here on, each process works by itself
+    leave(model)  # if there are several processes, each evaluates alone, with all weights
 
     evaluated = model.evaluate(valid, verbose=0, return_dict=True)
     split, examples = ("test", splits.test) if splits.test else ("validation", splits.valid)
@@ -95,7 +97,8 @@ def main():
 
     run.draw_learning_curve()
     texts = filter(str.strip, examples.source)  # the lines of test data may be blank
-    maps = translator.attention(min(texts, key=lambda text: abs(len(text) - 12)))
+    text = min(texts, key=lambda text: abs(len(text) - 12))  # about as long as a date: legible
+    maps = translator.attention(text)
     figure = plots.plot_attention(
         maps.weights[-1],
         maps.source_tokens,
@@ -104,13 +107,19 @@ def main():
         plots.BEING_WRITTEN,
     )
     run.draw(figure, "attention.png")
-    running.print_end(run, "translate")
+    running.print_end(run, text, "translate")
 
 
 def fit(options, run, translator, train, valid, first=(), last=(), **monitored):
-    """Trains the model of a translator and saves the translator; returns the compiled model.
+    """Trains the model of a translator and saves the translator.
 
-    Callbacks that add to the log are the first ones.
+    Args:
+        first: callbacks that add to the log, which the run records; they are called before its own.
+        last: callbacks that are called after those of the run.
+        **monitored: what decides which epoch is the best, see `Run.callbacks`.
+
+    Returns:
+        The compiled model.
     """
     print(train.summary())
     translator.model.summary()
@@ -138,9 +147,9 @@ def fit(options, run, translator, train, valid, first=(), last=(), **monitored):
 
 
 def load(options, corpora):
-    """Sentence pairs for training, validation and test; None without test data.
+    """Returns the sentence pairs for training, validation and test as `Splits`.
 
-    The training data is a list of corpora if there are any.
+    With --prepared the training data is the list of corpora. Without test data `test` is None.
     """
     if not options.has_data:
         return options.clean(data.dates(seed=options.run.seed))
@@ -153,7 +162,11 @@ def load(options, corpora):
 
 
 def find_tokenizers(options, examples, initial):
-    """One tokenizer per side: the same one, or one of its own; those of the initial translator."""
+    """Returns the tokenizers of source and target.
+
+    They are those of --prepared or of --init-from; otherwise they are learned from the training
+    pairs, one for both sides unless --separate-vocabularies.
+    """
     if options.corpora.prepared:
         tokenizers = examples[0].tokenizers()
         running.check_initial_vocabulary(
@@ -169,6 +182,7 @@ def find_tokenizers(options, examples, initial):
 
 
 def unknown(tokenizers, pairs):
+    """Returns the shares of the characters of each side that its vocabulary lacks."""
     names = ("source characters", "target characters")
     rows = zip(names, tokenizers, pairs, strict=True)
     return {name: tokenizer.unknown_share(side) for name, tokenizer, side in rows}
@@ -179,7 +193,7 @@ def initial_tokenizers(initial):
 
 
 def prepare(options, splits, tokenizers, initial=None):
-    """A translator with initial weights, its training batches and its validation batches."""
+    """Returns a translator with initial weights, its training and its validation batches."""
     seed, alpha = options.run.seed, options.subword_alpha
 
     def batches(split, examples, **settings):
@@ -221,7 +235,7 @@ def prepare(options, splits, tokenizers, initial=None):
 
 
 def diversify(options, run, splits, tokenizers):
-    """The training pairs, and those with translations of teachers, each in a run of its own."""
+    """Returns the training pairs and those that teachers translated, each trained in a run."""
     splits = splits._replace(test=None)  # its targets need not be texts that a model reads
     swapped = data.Splits(*(pairs and data.Examples(*pairs[::-1]) for pairs in splits))
 
@@ -244,7 +258,7 @@ def diversify(options, run, splits, tokenizers):
 
 
 def samples(translator, examples):
-    """Translations of three sentences, after every epoch."""
+    """Returns what is printed after every epoch: three sentences and their translations."""
     source, target = (training.evenly_spaced(side, 3) for side in examples)
     rows = zip(source, translator.translate(source), target, strict=True)
     return "\n".join(

@@ -102,7 +102,7 @@ def check_update(clips: bool, accumulates: bool) -> None:
     if tf.distribute.get_strategy().num_replicas_in_sync > 1:
         raise ValueError(
             "On several devices of TensorFlow, Keras clips and accumulates the gradients of each "
-            "device, not of the batch: use --clip-norm None --accumulate 1, or JAX or PyTorch."
+            "device, not of the batch: use --clip-norm none --accumulate 1, or JAX or PyTorch."
         )
 
 

@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             do not exist or exclude each other; 130 for Control-C.
     """
     if arguments is None:
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow's start-up notices
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # fewer notices of TensorFlow
     with standard_streams():
         words = sys.argv[1:] if arguments is None else list(arguments)
         of_task = words[2:] if words[:1] == ["train"] else []  # the script parses them
@@ -68,7 +68,8 @@ def _parse(arguments):
         epilog="\n".join(["commands:", *summaries]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("command", choices=COMMANDS, metavar="COMMAND", help="one of those below")
+    one = "one of the commands below"
+    parser.add_argument("command", choices=COMMANDS, metavar="COMMAND", help=one)
     name = parser.parse_args(arguments[:1]).command
     command = importlib.import_module(f".{name}", __name__)
     parser = Parser(

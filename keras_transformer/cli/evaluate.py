@@ -25,7 +25,7 @@ from .. import data, evaluation
 from ..atomic import write_text
 from ..checks import TextError
 from ..data.records import collect_complete
-from .files import MODEL, check_outputs, load_task
+from .files import TRANSLATOR, check_outputs, load_task
 from .lines import one_line
 from .translate import add_search_options
 
@@ -33,7 +33,7 @@ from .translate import add_search_options
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options to a parser."""
     add = parser.add_argument
-    add("model", metavar="MODEL", help=f"translation model: {MODEL}")
+    add("model", metavar="MODEL", help=f"translation model: {TRANSLATOR}")
     lines = "sentences, one per line, plain or compressed"
     add("--source", required=True, metavar="FILE", help=lines)
     add("--reference", required=True, metavar="FILE", help="their translations, line by line")

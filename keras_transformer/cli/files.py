@@ -9,7 +9,10 @@ from .. import tasks
 from ..atomic import check_files
 from ..tasks import pretrained, saved_files
 
-MODEL = f".keras file, or one of {', '.join(pretrained.NAMES)}, which come with the package"
+MODEL, TRANSLATOR = (
+    f".keras file, or one of {', '.join(names)}, which come with the package"
+    for names in (pretrained.NAMES, ("dates", "zh-en"))
+)
 TRAINING = {
     "Task": "keras-transformer train",
     "Translator": "keras-transformer train translation",

@@ -1,10 +1,13 @@
-"""Mark the layers, masks and functions of a Python file against the paper's formulas.
+"""Grade the layers, masks and functions of a Python file against the paper's formulas.
 
   keras-transformer grade my_layer.py
+  keras-transformer grade my_layer.py Mine=multi_head_attention
 
 The file is run. The kind of a function or class is guessed from its name, such as
 MyMultiHeadAttention, look_ahead_mask, positional_encoding or EncoderBlock; NAME=KIND gives it. The
-command ends with code 1 if anything is wrong. To check a saved model: keras-transformer check.
+kinds are attention, multi_head_attention, positional_encoding, padding_mask, look_ahead_mask,
+feed_forward, layer_norm, encoder_block and decoder_block. The command ends with code 1 if anything
+is wrong. To check a saved model: keras-transformer check.
 """
 
 import argparse
@@ -19,7 +22,7 @@ from . import grading
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options to a parser."""
     parser.add_argument("file", metavar="FILE.py", help="path of the program")
-    names = "function or class to mark (default: all with a telling name); NAME=KIND gives its kind"
+    names = "function or class (default: all with a telling name); NAME=KIND gives its kind"
     parser.add_argument("names", metavar="NAME", nargs="*", help=names)
 
 

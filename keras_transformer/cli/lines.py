@@ -11,7 +11,6 @@ from typing import Any, BinaryIO
 
 from .. import tasks
 from ..checks import TextError
-from .files import MODEL
 
 MAX_WAITING = 10_000  # lines read ahead of their answers
 LINE_ENDS = re.compile("[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")  # as in str.splitlines
@@ -22,10 +21,10 @@ def add_model_and_text(parser: argparse.ArgumentParser, model: str, text: str) -
 
     Args:
         parser: `argparse.ArgumentParser`.
-        model: str, the kind of model, for the help.
+        model: str, the model that is expected, for the help.
         text: str, what the text is, for the help.
     """
-    parser.add_argument("model", metavar="MODEL", help=f"{model}: {MODEL}")
+    parser.add_argument("model", metavar="MODEL", help=model)
     parser.add_argument("text", nargs="*", metavar="TEXT", help=f"{text} (default: standard input)")
 
 

@@ -13,8 +13,8 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **kwargs: Any):
         super().__init__(allow_abbrev=False, **kwargs)
-        version = f"keras-transformer {__version__}"
-        self.add_argument("--version", action="version", version=version, help="version, and end")
+        version, shown = f"keras-transformer {__version__}", "show the version and exit"
+        self.add_argument("--version", action="version", version=version, help=shown)
 
     def error(self, message: str) -> NoReturn:
         """Ends with code 2; an unknown option is answered with those of a similar name."""

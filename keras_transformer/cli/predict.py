@@ -18,13 +18,13 @@ translate has more options.
 import argparse
 import re
 
-from .files import check_used, load_task
+from .files import MODEL, check_used, load_task
 from .lines import add_model_and_text, answer_lines
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options to a parser."""
-    add_model_and_text(parser, "model of any task", "text to answer")
+    add_model_and_text(parser, f"model of any task: {MODEL}", "text to answer")
     words = "tagger: splitting at spaces and tabs only (default: words and punctuation)"
     parser.add_argument("--words", action="store_true", help=words)
     add = parser.add_argument_group("language model").add_argument

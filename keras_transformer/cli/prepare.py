@@ -7,8 +7,13 @@ r"""Prepare a corpus that need not fit into memory: clean, tokenize, write shard
       --vocabulary-from runs/en-de/model.keras
   keras-transformer prepare corpora/books --texts "books/*.txt" treebank.conllu
 
-Then train: keras-transformer train translation --prepared corpora/en-de, or for texts
-keras-transformer train language-model. A "-" is the standard input. Interrupted? Repeat the
+Then train, with validation data from files:
+
+  keras-transformer train translation --prepared corpora/en-de \
+      --valid-source val.en --valid-target val.de
+  keras-transformer train language-model --prepared corpora/books --valid valid.txt
+
+It needs array-record: pip install ".[scale]". A "-" is the standard input. Interrupted? Repeat the
 command: it continues after the last complete shard. docs/scale.md says what it costs.
 """
 
@@ -34,45 +39,47 @@ FILTERS = ("lowercase", "max_characters", "max_ratio", "unique")  # of pairs
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options to a parser."""
     add = parser.add_argument
-    add("output", metavar="FOLDER", help="folder of the corpus")
+    add("output", metavar="FOLDER", help="folder to write the corpus to")
     files: Any = {"nargs": "+", "metavar": "FILE"}
     add("--source", **files, help="sentences to translate from, one per line, plain or compressed")
-    add("--target", **files, help="their translations, line by line, as many files")
-    add("--pairs", **files, help="instead of both: columns separated by TAB; or .jsonl")
+    add("--target", **files, help="their translations, line by line, in as many files")
+    add("--pairs", **files, help="instead of both: pairs in columns separated by TAB; or .jsonl")
     add(
         "--texts",
         **files,
         help="instead of pairs: texts of a language model, one per line; or .conllu, .conll",
     )
-    add("--json-lines", action="store_true", help="--pairs is JSON Lines, whatever its name")
+    add("--json-lines", action="store_true", help="read --pairs as JSON Lines, whatever its name")
     sides = "columns of --pairs (default: 1 2), fields of .jsonl, languages of --dataset"
     add("--sides", nargs=2, metavar=("FROM", "TO"), help=sides)
-    add("--dataset", metavar="NAME", help="dataset of tensorflow-datasets (tfds:NAME)")
-    add("--split", default="train", help="its split (default: train)")
-    add("--feature", metavar="NAME", help="its text, for a language model")
-    add("--data-dir", metavar="FOLDER", help="folder of tensorflow-datasets")
-    add("--download", action="store_true", help="download of the dataset if necessary")
+    add(
+        "--dataset",
+        metavar="NAME",
+        help="instead of files: tfds:NAME, of tensorflow-datasets",
+    )
+    add("--split", default="train", help="split of --dataset (default: train)")
+    add("--feature", metavar="NAME", help="feature with the text, for a language model")
+    add("--data-dir", metavar="FOLDER", help="folder where tensorflow-datasets keeps its data")
+    add("--download", action="store_true", help="download the dataset if necessary")
     add("--vocabulary", choices=MODEL_TYPES, default="bpe", help="tokenizer type (default: bpe)")
     size = "maximum number of ids (default: all characters, or 8,000 subwords)"
     add("--vocabulary-size", type=int, metavar="N", help=size)
-    separate = "one vocabulary per side instead of a shared one"
+    separate = "learn one vocabulary per side instead of a shared one"
     add("--separate-vocabularies", action="store_true", help=separate)
-    given = "vocabulary of a model (.keras), a corpus, or a SentencePiece model"
+    given = "model (.keras), corpus or SentencePiece model whose vocabulary to use"
     add("--vocabulary-from", metavar="PATH", help=given)
-    sample = f"examples to learn a vocabulary from (default: {DEFAULT_SAMPLE:,})"
+    sample = f"number of examples to learn a vocabulary from (default: {DEFAULT_SAMPLE:,})"
     add("--sample", type=int, default=DEFAULT_SAMPLE, metavar="N", help=sample)
     forms = ("NFC", "NFKC", "none")
     form = "Unicode normal form (default: NFC)"
     add("--normalization", choices=forms, default="NFC", help=form)
-    add("--lowercase", action="store_true", help="lower case for both sides")
+    add("--lowercase", action="store_true", help="lowercase both sides")
     longest = "maximum length of a side, in characters (default: 1000)"
     add("--max-characters", type=int, default=1000, metavar="N", help=longest)
     add("--max-ratio", type=float, metavar="R", help="maximum ratio of the lengths of the sides")
-    add("--unique", action="store_true", help="removal of repeated pairs")
-    add(
-        "--processes", type=int, metavar="N", help="processes that tokenize (default: one per core)"
-    )
-    add("--overwrite", action="store_true", help="replacement of a corpus in the folder")
+    add("--unique", action="store_true", help="drop repeated pairs")
+    add("--processes", type=int, metavar="N", help="number of processes (default: one per core)")
+    add("--overwrite", action="store_true", help="replace a corpus that FOLDER already contains")
 
 
 def run(options: argparse.Namespace) -> None:

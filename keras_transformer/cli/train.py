@@ -35,7 +35,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         f"  {task:15}{summary_of(SCRIPTS / f'{script}.py')}" for task, script in TASKS.items()
     )
     parser.epilog = "\n".join(["tasks:", *summaries])
-    parser.add_argument("task", choices=TASKS, metavar="TASK", help="one of those below")
+    parser.add_argument("task", choices=TASKS, metavar="TASK", help="one of the tasks below")
     parser.set_defaults(words=[])
 
 

@@ -24,20 +24,21 @@ import pathlib
 import sys
 
 from ..atomic import atomic_write
-from .files import check_outputs, load_task
+from .files import TRANSLATOR, check_outputs, load_task
 from .lines import add_model_and_text, answer_lines, one_line
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options to a parser."""
-    add_model_and_text(parser, "translation model", "text to translate")
+    add_model_and_text(parser, f"translation model: {TRANSLATOR}", "text to translate")
     add_search_options(parser)
     add = parser.add_argument
-    n_best = "number of translations per line, in numbered lines (default: one, not numbered)"
-    add("--n-best", type=int, metavar="K", help=n_best)
-    add("--scores", action="store_true", help="score of each translation in a column before it")
-    add("--attention", metavar="PICTURE", help="picture file for the attention weights of one TEXT")
-    add("--translation", metavar="TEXT", help="translation whose attention weights are drawn")
+    n_best = "number of translations per line, from 1 to the beam width, in numbered lines"
+    add("--n-best", type=int, metavar="K", help=f"{n_best} (default: one, not numbered)")
+    add("--scores", action="store_true", help="write the score of each translation before it")
+    add("--attention", metavar="PICTURE", help="draw the attention weights of one TEXT")
+    drawn = "translation that --attention draws (default: the model's)"
+    add("--translation", metavar="TEXT", help=drawn)
 
 
 def add_search_options(parser: argparse.ArgumentParser) -> None:

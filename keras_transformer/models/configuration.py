@@ -15,7 +15,7 @@ from ..checks import (
 
 @dataclasses.dataclass(frozen=True)
 class TransformerConfig(Configuration):
-    """The sizes and options of a Transformer; a row of Table 3.
+    """Sizes and options of the Transformer (Table 3 of the paper).
 
     Args:
         num_layers: Number of blocks in the encoder, and again in the decoder (N).
@@ -26,7 +26,8 @@ class TransformerConfig(Configuration):
         attention_dropout: Dropout rate on attention weights, in [0, 1).
         activation: Activation of the feed-forward networks, by its Keras name; or gelu_tanh.
         norm_first: Layer normalization before each sublayer (pre-norm), not after it.
-        max_length: Number of learned positions, in tokens; without it sinusoids, without a limit.
+        max_length: Number of learned positions, in tokens; none: sinusoids (or rotary positions),
+            which tasks use for up to 8,192 tokens.
         rotary: Rotary positions in self-attention, instead of positions added to embeddings.
         layer_norm_epsilon: Added to the variance in layer normalization.
         logits_bias: A bias per token, added to the logits of a Transformer or LanguageModel.

@@ -21,7 +21,7 @@ from keras.saving import load_model
 import keras_transformer as kt
 from keras_transformer import backend, evaluation, training
 from keras_transformer import cli as console
-from keras_transformer.cli import lines
+from keras_transformer.cli import files, lines
 from keras_transformer.cli.files import load_task
 from keras_transformer.cli.lines import ask_for_lines, one_line, waiting_lines
 from programs import largest_file
@@ -104,6 +104,21 @@ def test_the_help_names_every_command_and_the_backends(command):
     for name in console.COMMANDS:
         module = importlib.import_module(f"{console.__name__}.{name}")
         assert f"  {name:11}{module.__doc__.splitlines()[0]}" in result.stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    "name, expected",
+    [
+        ("translate", ["dates", "zh-en"]),
+        ("evaluate", ["dates", "zh-en"]),
+        ("predict", ["dates", "shakespeare", "zh-en"]),
+    ],
+)
+def test_the_help_names_the_models_of_the_package_that_a_command_takes(command, name, expected):
+    printed = " ".join(command(name, "--help").stdout.split())
+    assert re.search("or one of ([^;]*?), which come", printed)[1].split(", ") == expected
+    for model in expected:
+        files.load_task(model, "Task" if name == "predict" else "Translator")
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["translate", "--version"]])

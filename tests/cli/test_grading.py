@@ -11,7 +11,7 @@ import pytest
 
 import keras_transformer as kt
 import oracle
-from keras_transformer.cli import main
+from keras_transformer.cli import grade, main
 from keras_transformer.cli.grading import (
     CHAPTERS,
     KINDS,
@@ -220,6 +220,12 @@ def positional_encoding(length, d_model):
 def table(length, d_model):
     return positional_encoding(length, d_model)[::-1]
 """
+
+
+@pytest.mark.once
+def test_the_help_of_the_command_lists_the_kinds():
+    listed = re.search("The\\skinds\\sare\\s([^.]*)", grade.__doc__)[1]
+    assert set(re.findall(r"\w+", listed)) - {"and"} == set(KINDS)
 
 
 @pytest.mark.slow

@@ -121,8 +121,13 @@ def test_what_a_recipe_turns_on_the_command_line_can_turn_off(parsed):
         model = parsed(*words).model
         assert (model.norm_first, model.rotary) == expected
     assert parsed("--recipe", "wide", "--ema", "0").training.ema == 0
-    wide = parsed("--recipe", "wide", "--tokens-per-batch", "None")
-    assert wide.training.tokens_per_batch is None
+
+
+@pytest.mark.parametrize("none", ["none", "None", "NONE"])
+def test_none_turns_off_what_a_recipe_sets(parsed, none):
+    wide = parsed("--recipe", "wide", "--tokens-per-batch", none, "--ema", none).training
+    assert (wide.tokens_per_batch, wide.ema) == (None, None)
+    assert parsed("--pairs", "a.tsv", "--tokenize", "none").scoring.tokenize == "none"  # a name
 
 
 def test_sizes_are_checked_with_the_recipe_that_is_chosen_and_with_no_other(parsed):
@@ -396,8 +401,8 @@ def test_a_run_can_begin_with_the_options_of_another(parsed, tmp_path):
     [
         ({"nonsense": 1}, [], "must hold options of this task; received unknown='--nonsense'"),
         ({"epochs": 0}, [], "epochs must be an integer of at least 1"),
-        ({}, ["--recipe", "toy"], "of a new run, without a recipe; received option='--recipe'"),
-        ({}, ["--resume"], "of a new run, without a recipe; received option='--resume'"),
+        ({}, ["--recipe", "toy"], "leave out --recipe and --resume; received option='--recipe'"),
+        ({}, ["--resume"], "leave out --recipe and --resume; received option='--resume'"),
         (None, [], "settings.json: expected the settings of a run, received a damaged file"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Marks a layer, mask or function that a learner has written against the paper's formulas.
+"""Grades a layer, mask or function that a learner has written against the paper's formulas.
 
 keras-transformer grade my_layer.py
 """
