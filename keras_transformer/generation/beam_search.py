@@ -17,7 +17,8 @@ class Hypotheses(NamedTuple):
     """The result of a beam search, best first.
 
     Args:
-        ids: int32, (batch, n_best, max length), END included if it was reached, padded with 0.
+        ids: int32, (batch, n_best, longest max_length), END included if it was reached, padded
+            with 0.
         scores: float32, (batch, n_best), log-probability / `length_penalty`, nats; -inf where
             there are fewer hypotheses.
         finished: bool, (batch, n_best), False: cut off at the length limit.

@@ -43,13 +43,14 @@ class Decoding:
             answers.append(ids)
 
     What it adds: the loop is one XLA program on TensorFlow and JAX, and on PyTorch recorded
-    operations (`backend.trace`); it ends when all sentences have ended, and starts in a small
-    cache; a search may hold several hypotheses per sentence, and has constraints.
+    operations (`backend.trace`); it writes 0 after END, ends when all sentences have ended, and
+    starts in a small cache; a search may hold several hypotheses per sentence, and has constraints.
 
     Args:
         model: a `Transformer`, a `LanguageModel`, or a model with their methods `decode` and
-            `empty_cache` (and with a source `encode` and `cache_memory`). Its weights are read at
-            each call, so it may be trained further.
+            `empty_cache` and their attributes `target_vocabulary_size` and `max_length` (None: no
+            limit); with a source also `encode`, `cache_memory` and `source_vocabulary_size`. Its
+            weights are read at each call, so it may be trained further.
 
     Source: Vaswani et al. 2017, section 3.1 ("auto-regressive").
     """
@@ -61,14 +62,14 @@ class Decoding:
     def greedy(
         self, source_ids: Any, max_length: Any, min_length: Any = None, prefix: Any = None
     ) -> np.ndarray:
-        """The most probable next token, repeatedly.
+        """Greedy decoding: the most probable token at each position.
 
         Args:
             source_ids, max_length, min_length, prefix: see `Request`.
 
         Returns:
-            int32, (batch, longest max_length): the answers, END included if it was reached,
-            padded with 0.
+            int32, (batch, longest max_length): the answers, with the prefix, and with END if it was
+            reached, padded with 0.
 
         Raises:
             ValueError: An argument is out of range, or a prefix is longer than its max_length.
@@ -90,12 +91,13 @@ class Decoding:
 
         Args:
             source_ids, max_length, min_length, prefix: see `Request`.
-            seeds: int from 0 (or a tuple of them) per row: its random numbers depend on it alone.
+            seeds: list with one seed per row, an int from 0 or a tuple of them. The random numbers
+                of a row depend on its seed alone, not on the rest of the batch.
             temperature, top_k, top_p: see `SamplingConfig`.
 
         Returns:
-            int32, (batch, longest max_length): the answers, END included if it was reached,
-            padded with 0.
+            int32, (batch, longest max_length): the answers, with the prefix, and with END if it was
+            reached, padded with 0.
 
         Raises:
             ValueError: An argument is out of range, or a prefix is longer than its max_length.
@@ -128,15 +130,15 @@ class Decoding:
             n_best: int, at most `beams`, the hypotheses to return.
 
         Returns:
-            `Hypotheses` of NumPy arrays: the finished ones, best first; then, if they are too few,
-            live ones that the length limit cut off.
+            `Hypotheses` of NumPy arrays, with the prefix: the finished ones, best first; then, if
+            they are too few, live ones that the length limit cut off.
 
         Raises:
             ValueError: An argument is out of range, or a prefix is longer than its max_length.
 
         Source: Wu et al. 2016, section 7.
         Departs: many engines stop once `beams` hypotheses have finished, and so miss a better
-            one that is a token longer: 0.2 BLEU on Multi30k (docs/experiments.md).
+            one that is a token longer: 0.1 to 0.2 BLEU on Multi30k (docs/experiments.md).
         """
         search = BeamSearch(beams, length_penalty, n_best)
         return self._answer_one(search, source_ids, max_length, min_length, prefix)
@@ -170,6 +172,7 @@ class Decoding:
         self,
         source_ids: Any,
         max_length: Any,
+        *,
         search: GreedySearch | None = None,
         min_length: Any = None,
         prefix: Any = None,
@@ -181,7 +184,8 @@ class Decoding:
             search: `GreedySearch` or `Sampling`; None: `GreedySearch`.
 
         Returns:
-            Iterator of int32, (batch,), the next token of each sentence; 0 after its end.
+            Iterator of int32, (batch,), the next token of each sentence, first those of the prefix;
+            0 after its end.
 
         Raises:
             ValueError: An argument is out of range, or a prefix is longer than its max_length.
@@ -219,7 +223,7 @@ class Decoding:
             float32, (batch, target length), nats, 0 at padding.
 
         Raises:
-            ValueError: An id is outside the vocabulary.
+            ValueError: An id is outside the vocabulary, or the numbers of rows differ.
         """
         target_ids = id_matrix("target_ids", target_ids, self.model.target_vocabulary_size)
         if source_ids is not None:

@@ -20,8 +20,9 @@ class Request(NamedTuple):
         search: `GreedySearch`, `Sampling` or `BeamSearch`.
         source_ids: int, (batch, source length), padded with 0; None: a model without a source.
         max_length: int, or (batch,), the most tokens of an answer, END included; in an array, 0 for
-            a row that only fills the batch. The cache fits an int exactly; the largest of an array
-            is rounded up, so that there are few shapes to compile.
+            a row that only fills the batch. The cache begins with 32 positions and doubles as they
+            are used up, at most to an int exactly, or to the largest of an array rounded up to a
+            power of two, so that there are few shapes to compile.
         min_length: int, or (batch,), the fewest tokens before END; None: 0.
         prefix: int, (batch, length), the beginning of each answer, padded with 0; None: none.
     """

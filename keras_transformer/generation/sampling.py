@@ -124,7 +124,8 @@ class Sampling(GreedySearch):
     """The next token drawn from the model's distribution.
 
     Args:
-        seeds: int from 0 (or a tuple of them) per row: its random numbers depend on it alone.
+        seeds: list with one seed per row, an int from 0 or a tuple of them. The random numbers of a
+            row depend on its seed alone, not on the rest of the batch.
         temperature, top_k, top_p: see `SamplingConfig`.
     """
 

@@ -71,15 +71,17 @@ class MultiHeadAttention(keras.layers.Layer):
 
     Call arguments:
         query: float, (batch, target length, d_model).
-        value: float, (batch, source length, d_value).
-        key: float, (batch, source length, d_key); None: the value.
-        attention_mask: bool, (batch or 1, target length or 1, source length) or
-            (target length, source length), True = may be attended to.
+        value: float, (batch, source length, width of the value).
+        key: float, (batch, source length, width of the key); None: the value.
+        attention_mask: bool, (batch or 1, target length or 1, source length), such as
+            `padding_mask(ids)`, or (target length, source length), or four axes, the second of
+            them for the heads; True = may be attended to. Keras's implicit masks are not used.
         use_causal_mask: bool, True: position i attends to positions 0..i only.
         return_attention_scores: bool, True: also return the weights (after the softmax, before
             dropout), as keras.layers.MultiHeadAttention does.
-        cache: `Cache`, keys and values of earlier tokens. Then the query's own are added to it,
-            and the attention mask, over its slots, replaces the causal one.
+        cache: `Cache`. Self-attention adds the keys and values of `value`; cross-attention reads
+            those of the memory. `key` and `use_causal_mask` are ignored; self-attention then needs
+            attention_mask, bool, (batch or 1, target length or 1, slots).
 
     Returns:
         output: float, (batch, target length, d_model).
@@ -174,8 +176,8 @@ class MultiHeadAttention(keras.layers.Layer):
         """K W^K and V W^V in heads.
 
         Args:
-            value: float, (batch, source length, d_value).
-            key: float, (batch, source length, d_key); None: the value.
+            value: float, (batch, source length, width of the value).
+            key: float, (batch, source length, width of the key); None: the value.
             positions: int, (source length,), for rotary ones; None: 0, 1, ...
 
         Returns:
@@ -194,16 +196,16 @@ class MultiHeadAttention(keras.layers.Layer):
         return ops.transpose(heads, (0, 2, 1, 3))
 
     def join_heads(self, heads: Any) -> Any:
-        """Concat(head_1, ..., head_h): the inverse of `split_heads`."""
+        """(batch, num_heads, length, key_dim) -> (batch, length, num_heads * key_dim)."""
         heads = ops.transpose(heads, (0, 2, 1, 3))
         batch, length, _, _ = backend.shape_of(heads)
         return ops.reshape(heads, (batch, length, self.num_heads * self.head_width))
 
     def rotate(self, heads: Any, positions: Any = None) -> Any:
-        """Queries or keys at their positions, if these are rotary."""
+        """Queries or keys, (batch, num_heads, length, key_dim), rotated if positions are rotary."""
         return apply_rotary_embedding(heads, positions) if self.rotary else heads
 
-    def compute_output_shape(self, query_shape):
+    def compute_output_shape(self, query_shape, value_shape=None, key_shape=None):
         return query_shape
 
     def compute_output_spec(self, query, value, key=None, return_attention_scores=False, **kwargs):
@@ -224,7 +226,7 @@ class MultiHeadAttention(keras.layers.Layer):
 
 
 def attention_scores(layer: keras.layers.Layer, *args: Any, **kwargs: Any) -> dict[str, Any]:
-    """The attention weights of every `MultiHeadAttention` in a layer or model, in one call of it.
+    """The weights, after the softmax, of every `MultiHeadAttention` in a call of a layer or model.
 
         scores = attention_scores(transformer, {"source_ids": source, "target_ids": target})
         scores["decoder/block_1/cross_attention"]  # (batch, num_heads, target, source length)

@@ -52,7 +52,7 @@ def add_look_ahead(attention_mask: Tensor | None, length: int, key_length: int) 
     return mask if attention_mask is None else ops.logical_and(attention_mask, mask)
 
 
-def per_head(attention_mask: Tensor) -> Tensor:
+def per_head(attention_mask: Tensor | None) -> Tensor | None:
     """The mask with an axis for the heads: (batch, 1, length, key_length).
 
     Args:

@@ -682,7 +682,7 @@ def test_a_stream_yields_what_the_whole_search_returns(post_norm):
         streamed, post_norm.greedy(source_ids, 40)[:, : streamed.shape[1]]
     )
     seeds = range(len(source_ids))
-    streamed = np.stack(list(post_norm.stream(source_ids, 40, Sampling(seeds))), axis=1)
+    streamed = np.stack(list(post_norm.stream(source_ids, 40, search=Sampling(seeds))), axis=1)
     expected = post_norm.sample(source_ids, 40, seeds)
     np.testing.assert_array_equal(streamed, expected[:, : streamed.shape[1]])
 
