@@ -36,7 +36,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     n_best = "number of translations per line, from 1 to the beam width, in numbered lines"
     add("--n-best", type=int, metavar="K", help=f"{n_best} (default: one, not numbered)")
     add("--scores", action="store_true", help="write the score of each translation before it")
-    add("--attention", metavar="PICTURE", help="draw the attention weights of one TEXT")
+    add("--attention", metavar="PICTURE", help="file to draw the attention of one TEXT in")
     drawn = "translation that --attention draws (default: the model's)"
     add("--translation", metavar="TEXT", help=drawn)
 
