@@ -21,8 +21,8 @@ def __getattr__(name):
 def _register():
     """Imports all registered classes, so that `keras.saving.load_model` finds them.
 
-    It needs Keras: a program that imports this package first and then Keras must use a name of the
-    package, such as `load`, before it calls `keras.saving.load_model`.
+    It needs Keras: a program that imports this package, or a part of it, first and then Keras must
+    use a name of the package, such as `keras_transformer.load`, before `keras.saving.load_model`.
     """
     if "keras" in sys.modules:
         from . import layers, losses, metrics, optimizers

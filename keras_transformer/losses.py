@@ -26,7 +26,8 @@ def token_cross_entropy(labels: Tensor, logits: Tensor, label_smoothing: float =
     """
     log_p = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)
     of_label = ops.squeeze(ops.take_along_axis(log_p, ops.expand_dims(labels, -1), axis=-1), -1)
-    return -(1 - label_smoothing) * of_label - label_smoothing * ops.mean(log_p, axis=-1)
+    everywhere = ops.mean(log_p, axis=-1) if label_smoothing else 0.0  # 0 times -inf is NaN
+    return -(1 - label_smoothing) * of_label - label_smoothing * everywhere
 
 
 def token_weights(labels: Tensor, sample_weight: Tensor = None) -> Tensor:
@@ -105,8 +106,8 @@ class TokenCrossEntropy(TokenLoss):
         self.label_smoothing = label_smoothing
 
     def call(self, y_true, y_pred):
-        labels = ops.cast(y_true, "int32")  # Keras casts them to the dtype of the loss
-        return backend.cross_entropy(labels, y_pred, self.label_smoothing)
+        # Keras casts labels to the dtype of the loss.
+        return backend.cross_entropy(ops.cast(y_true, "int32"), y_pred, self.label_smoothing)
 
     def get_config(self):
         return {"name": self.name, "label_smoothing": self.label_smoothing}

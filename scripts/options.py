@@ -321,6 +321,7 @@ def parse(description: str, recipes: dict[str, Any]) -> Any:
     if initial and initial.task == first.TASK:
         default = "fine-tune"
     recipe = (config | given).get("recipe") or default
+    check(recipe in recipes, f"recipe must be one of {', '.join(recipes)}", recipe=recipe)
     values = recipes[recipe].flat() | {"recipe": recipe} | config
     if given.get("resume"):
         return _resume(given, given.get("output") or values["output"], first)

@@ -284,3 +284,10 @@ def test_two_devices_report_the_loss_and_reach_the_weights_of_one():
     assert result.returncode == 0, result.stderr
     one, two = ([float(x) for x in line.split()] for line in result.stdout.splitlines())
     assert two == pytest.approx(one, rel=1e-5) and one[0] != one[1]
+
+
+def test_the_formula_is_finite_beside_a_token_that_cannot_be(numpy):
+    logits = np.array([[[-np.inf, 1, 2], [-np.inf, 2, 1]]], "float32")
+    expected = [[np.log(1 + np.e), np.log(1 + np.e)]]
+    nats = numpy(token_cross_entropy(np.array([[1, 2]]), logits))
+    np.testing.assert_allclose(nats, expected, rtol=1e-6)

@@ -332,12 +332,12 @@ def alone(model: keras.Model) -> Iterator[None]:
     if not _process.together:
         yield
         return
-    _process = dataclasses.replace(_process, together=False)
+    before, _process = _process, dataclasses.replace(_process, together=False)
     try:
         with _on_own_device(model) if platform.name() == "jax" else contextlib.nullcontext():
             yield
     finally:
-        _process = dataclasses.replace(_process, together=True)
+        _process = before
 
 
 def leave(model: keras.Model) -> None:

@@ -172,7 +172,7 @@ def seed_dropout(seed: int) -> None:
 
 def dropout_state() -> np.ndarray | None:
     """The state of PyTorch's own generator, uint8; None elsewhere: there the layers hold it."""
-    return _generators().get_rng_state().numpy() if name() == "torch" else None
+    return _generator()[0]().numpy() if name() == "torch" else None
 
 
 def set_dropout_state(state: np.ndarray) -> None:
@@ -182,13 +182,18 @@ def set_dropout_state(state: np.ndarray) -> None:
     """
     import torch
 
-    if len(state) == len(_generators().get_rng_state()):
-        _generators().set_rng_state(torch.from_numpy(np.array(state)))
+    get_state, set_state = _generator()
+    if len(state) == len(get_state()):
+        set_state(torch.from_numpy(np.array(state)))
 
 
-def _generators():
-    """The module of PyTorch for the device on which Keras computes: a GPU has its own generator."""
+def _generator():
+    """The functions that get and set the state of the device on which Keras computes."""
     import torch
 
     device = torch_device()
-    return torch if device.type == "cpu" else torch.get_device_module(device)
+    module = torch if device.type == "cpu" else torch.get_device_module(device)
+    if device.type in ("cpu", "mps"):  # there is one of these; each GPU has its own state
+        return module.get_rng_state, module.set_rng_state
+    of_device = functools.partial(module.get_rng_state, device)
+    return of_device, functools.partial(module.set_rng_state, device=device)

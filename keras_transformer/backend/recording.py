@@ -63,7 +63,8 @@ def _recorded(function, args):
         # With no context, PyTorch makes a mode for the shape of every result: half of the time.
         with torch.no_grad(), tracing(context(fake_mode())):
             program = make_fx(_without_conversions(function, disable_modes))(*copies)
-    except Exception as error:  # of another release; one of `function` itself will come again
+    except Exception as error:
+        function(*copies)  # raises an error of its own, which is not remembered
         notice("torch", "Decoding is slower", f"cannot record a step ({type(error).__name__})")
         return function
     for node in program.graph.nodes:

@@ -3,6 +3,7 @@
 NumPy alone; `fit` converts the arrays to the backend's own.
 """
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -67,9 +68,7 @@ class TranslationBatches(BucketedBatches):
     ):
         sizes = source_vocabulary_size, target_vocabulary_size
 
-        def make_rows(source, target):
-            return RowsInMemory(_translation_columns(source, target, sizes))
-
+        make_rows = functools.partial(_translation_rows, sizes=sizes)
         super().__init__(make_rows, (source, target), ("source", "target"), **options)
 
 
@@ -99,10 +98,9 @@ class TextBatches(BucketedBatches):
         vocabulary_size: int | None = None,
         **options: Any,
     ):
-
-        def make_rows(texts):
-            return RowsInMemory(_text_columns(texts, append_end, vocabulary_size))
-
+        make_rows = functools.partial(
+            _text_rows, append_end=append_end, vocabulary_size=vocabulary_size
+        )
         super().__init__(make_rows, (texts,), ("text",), **options)
 
 
@@ -125,10 +123,7 @@ class WordBatches(BucketedBatches):
     """
 
     def __init__(self, words: Sequence, characters: Sequence, labels: Sequence, **options: Any):
-        def make_rows(words, characters, labels):
-            return RowsInMemory(_word_columns(words, characters, labels))
-
-        super().__init__(make_rows, (words, characters, labels), ("word",), **options)
+        super().__init__(_word_rows, (words, characters, labels), ("word",), **options)
 
 
 def chunks(ids: np.ndarray, length: int, start: int = 0) -> np.ndarray:
@@ -166,35 +161,37 @@ def chunks(ids: np.ndarray, length: int, start: int = 0) -> np.ndarray:
     return ids[start : start + number * length].reshape(number, length).astype("int32")
 
 
-def _translation_columns(source, target, vocabulary_sizes):
+def _translation_rows(source, target, sizes):
     source, target = list(source), list(target)
     if len(source) != len(target) or not source:
         raise ValueError(
             "Expected as many source as target sentences, and at least one; received "
             f"{len(source)} and {len(target)}. Read the two sides as pairs."
         )
-    source = id_rows("source", source, vocabulary_sizes[0], plain=True)
-    target = id_rows("target", target, vocabulary_sizes[1], plain=True)
-    return {
+    source = id_rows("source", source, sizes[0], plain=True)
+    target = id_rows("target", target, sizes[1], plain=True)
+    columns = {
         "source_ids": Column(_with_end(source), side=0),
         "target_ids": Column(_with_start(target), side=1),
         "labels": Column(_with_end(target), side=1),
     }
+    return RowsInMemory(columns)
 
 
-def _text_columns(texts, append_end, vocabulary_size):
+def _text_rows(texts, append_end, vocabulary_size):
     texts = list(texts)
     check(len(texts), "Expected at least one text", number=len(texts))
     texts = id_rows("texts", texts, vocabulary_size, plain=True)
     if append_end:
-        return {"token_ids": Column(_with_start(texts)), "labels": Column(_with_end(texts))}
+        columns = {"token_ids": Column(_with_start(texts)), "labels": Column(_with_end(texts))}
+        return RowsInMemory(columns)
     shortest = min(map(len, texts))
     check(shortest, "Without END, a text needs at least one token", shortest=shortest)
     read = _with_start([ids[:-1] for ids in texts])
-    return {"token_ids": Column(read), "labels": Column(texts)}
+    return RowsInMemory({"token_ids": Column(read), "labels": Column(texts)})
 
 
-def _word_columns(words, characters, labels):
+def _word_rows(words, characters, labels):
     words, characters, labels = list(words), list(characters), list(labels)
     if not len(words) == len(characters) == len(labels) or not words:
         raise ValueError(
@@ -213,11 +210,12 @@ def _word_columns(words, characters, labels):
     characters = int_rows("characters", characters, axes=2)
     check_ids("characters", [array.reshape(-1) for array in characters])
     labels = id_rows("labels", labels if per_word else [labels])
-    return {
+    columns = {
         "word_ids": Column(id_rows("words", words)),
         "character_ids": Column(characters),
         "labels": Column(labels, side=0) if per_word else Column(list(labels[0]), side=None),
     }
+    return RowsInMemory(columns)
 
 
 def _with_start(sequences):

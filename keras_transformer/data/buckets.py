@@ -174,7 +174,7 @@ class BucketedBatches(keras.utils.PyDataset):
         self.rows_multiple = rows_multiple or distribution.num_shares()
         self.shuffle, self.seed = shuffle, seed
         self.epoch = self.first_batch = 0
-        self._draw = None if resample is None else lambda epoch: make_rows(*resample(epoch))
+        self._make_rows, self._resample = make_rows, resample
         self._rows = self._original = make_rows(*examples)
         longest = self._rows.lengths
         limit = np.iinfo("int32").max if max_length is None else max_length
@@ -182,9 +182,9 @@ class BucketedBatches(keras.utils.PyDataset):
             ids = "words" if side == "word" else f"{side} tokens, START or END included"
             cure = "Split it, or leave it out, or read more with a larger max_length."
             check_lengths(longest[:, number], limit, "Example", ids, cure, number)
-        if self._draw is not None:
+        if resample is not None:
             for epoch in reversed(range(FEW_EPOCHS)):  # the first one is needed first
-                longest = np.maximum(longest, self._draw(epoch).lengths)
+                longest = np.maximum(longest, make_rows(*resample(epoch)).lengths)
         rounded = np.minimum(np.maximum(1, -(-longest // multiple)) * multiple, limit)
         self._buckets = self._choose_buckets(rounded, num_buckets)
         self._rows.place(self._buckets)
@@ -315,8 +315,8 @@ class BucketedBatches(keras.utils.PyDataset):
         epoch, order = self._order_of_epoch
         if epoch != self.epoch:
             check_at_least(0, epoch=self.epoch)
-            if self._draw is not None:
-                drawn = self._draw(self.epoch)
+            if self._resample is not None:
+                drawn = self._make_rows(*self._resample(self.epoch))
                 self._rows = drawn.limited(self._fits(drawn.lengths), self._original)
                 self._rows.place(self._buckets)
             order = self._shuffled(self.epoch)

@@ -210,7 +210,7 @@ class Decoding:
         Returns:
             What `search.answers` returns.
         """
-        return self._compiled(search).graph(source_ids, constraints)
+        return self._compiled(search).graph(search, source_ids, constraints)
 
     def score(self, source_ids: Any, target_ids: Any) -> np.ndarray:
         """Log-probabilities of given answers, by teacher forcing.
@@ -289,9 +289,9 @@ class _CompiledSearch:
                 state, answers = self._compiled_resume(state, memory, *given, limit)
             yield state, answers
 
-    def graph(self, source_ids, constraints):
+    def graph(self, search, source_ids, constraints):
         """The answers, without a number that is fixed by the shape of the input; see `Decoding`."""
-        parameters = backend.to_tensors(self.search.parameters(None, None))
+        parameters = backend.to_tensors(search.parameters(None, None))  # not of an equal search
         one = ops.minimum(ops.shape(constraints.max_length)[0], 1)  # no constant: lengths will vary
         stop = ops.max(constraints.max_length)
         _, answers, _ = self._begin(source_ids, constraints, parameters, stop, one, grows=True)

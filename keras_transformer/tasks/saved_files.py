@@ -7,6 +7,7 @@ them again, so nothing that a file names is imported or run before it is known t
 The check needs no Keras, which takes seconds to start: classes are compared by their names.
 """
 
+import builtins
 import collections
 import contextlib
 import dataclasses
@@ -334,9 +335,15 @@ def _is_of_training(serialized):
     name, module, registered = map(serialized.get, ("class_name", "module", "registered_name"))
     if name in OF_TRAINING:
         return registered == f"keras_transformer>{name}"
-    is_function = (module, name) == ("builtins", "function")  # such as a metric
+    function = serialized.get("config")  # such as a metric
+    is_function = (module, name) == ("builtins", "function") and _is_name(function)
     is_of_keras = module in map("keras.{}".format, KERAS_OF_TRAINING)
     return registered in (None, name) and (is_function or is_of_keras)
+
+
+def _is_name(function):
+    """Whether it is the name of a function, and of none that Python itself has, such as exec."""
+    return f"{function}".isidentifier() and not hasattr(builtins, function)
 
 
 def _name_of(serialized):

@@ -323,6 +323,26 @@ def test_a_traced_function_may_be_called_from_several_threads(numpy):
         np.testing.assert_array_equal(numpy(results[length]), np.arange(length) ** 2)
 
 
+def test_an_error_of_a_traced_function_is_raised_and_not_remembered(capsys):
+    calls = []
+
+    def square(x):
+        calls.append(len(x))
+        if len(calls) < 3:
+            raise MemoryError("full")
+        return x * x
+
+    traced = backend.trace(square)
+    x = ops.arange(3, dtype="float32")
+    with pytest.raises(MemoryError, match="full"):
+        traced(x)
+    calls += [0, 0]
+    for _ in range(3):
+        np.testing.assert_array_equal(ops.convert_to_numpy(traced(x)), [0, 1, 4])
+    if backend.name() == "torch":
+        assert calls.count(3) == 3 and not capsys.readouterr().err  # two failed, one recorded
+
+
 def test_a_traced_function_keeps_a_limited_number_of_shapes(numpy, monkeypatch):
     monkeypatch.setattr(recording, "MOST_RECORDED", 2)
     calls = []

@@ -3,6 +3,7 @@
 Every device is a virtual one of the CPU, or a process of its own on the loopback.
 """
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -11,6 +12,7 @@ import socket
 import subprocess
 import sys
 
+import keras
 import numpy as np
 import pytest
 
@@ -268,3 +270,14 @@ def test_two_processes_train_as_one_does_though_one_of_them_is_killed(
     assert pair[1].returncode == 0
     (tmp_path / "one").symlink_to(folder / "one")
     check_equal(numpy, tmp_path, "pair", first, second, results["one"])
+
+
+def test_a_process_that_was_left_alone_can_end_in_any_order(monkeypatch):
+    together = dataclasses.replace(distribution._process, together=True)
+    monkeypatch.setattr(distribution, "_process", together)
+    monkeypatch.setattr(distribution.platform, "name", lambda: "torch")  # no weights to move
+    alone = distribution.alone(keras.Sequential())
+    with alone:
+        assert not distribution._process.together
+        distribution._process = None  # as when Python ends
+    assert distribution._process is together

@@ -1,4 +1,5 @@
 import itertools
+import pickle
 import random
 from collections import Counter
 
@@ -797,3 +798,16 @@ def test_thousands_of_lengths_are_assigned_from_coarser_cells():
     assert set(buckets) == {0, 1, 2, 3}
     longest = [lengths[buckets == n].max() for n in range(4)]
     assert longest == sorted(longest)
+
+
+def one_more(epoch):
+    return [[*ids, 4 + epoch] for ids in SOURCE], TARGET
+
+
+def test_batches_go_through_pickle():
+    batches = TranslationBatches(SOURCE, TARGET, num_buckets=2, resample=one_more)
+    again = pickle.loads(pickle.dumps(batches))
+    for each in (batches, again):
+        each.epoch = 2
+        each.on_epoch_begin()
+    assert list(rows(again)) == list(rows(batches))

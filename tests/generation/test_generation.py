@@ -720,3 +720,22 @@ def test_a_stream_yields_what_the_whole_search_returns(post_norm):
 def test_a_number_out_of_range_is_named(post_norm, call, message):
     with pytest.raises(ValueError, match=message):
         call(post_norm, padded(some_sources()))
+
+
+def test_the_graph_of_a_search_has_its_own_parameters(post_norm):
+    if backend.name() != "tensorflow":
+        pytest.skip("TensorFlow traces graphs for other engines")
+    import tensorflow as tf
+
+    scores = []
+    with backend.portable():
+        for alpha in (0.0, 2.0):
+
+            @tf.function(input_signature=[tf.TensorSpec((None, None), "int32")])
+            def searched(source_ids, alpha=alpha):
+                rows = tf.ones_like(source_ids[:, 0])
+                limits = constraints.Constraints(6 * rows, 0 * rows)
+                return post_norm.graph(BeamSearch(2, alpha), source_ids, limits).scores
+
+            scores.append(array(searched(padded(some_sources())[:2])))
+    assert np.abs(scores[0] - scores[1]).min() > 1e-3

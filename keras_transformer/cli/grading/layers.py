@@ -98,8 +98,8 @@ class Subject:
 
     def before_values(self) -> Fault | None:
         """Faults independent of the values."""
-        kinds = {type(each) for each in layers_of(self.layer)}
-        if keras.layers.BatchNormalization in kinds:
+        batch_normalization = keras.layers.BatchNormalization
+        if any(isinstance(each, batch_normalization) for each in layers_of(self.layer)):
             return faults.BATCH_NORMALIZATION
         return None if np.allclose(self(), self(), atol=1e-6, equal_nan=True) else faults.RANDOM
 

@@ -18,14 +18,14 @@ from typing import Any, Self
 
 from ...backend.process import num_cores
 from ...checks import check_optional
-from . import jobs as tasks
+from . import jobs
 
 ROOT = str(pathlib.Path(__file__).parents[3])  # the processes import this copy of the package
 START = "import sys; sys.path.insert(0, sys.argv[1]); from {} import serve; serve()"
 
 
 class ShardWriters:
-    """Processes for the functions of `shards.tasks`; a context manager.
+    """Processes for the functions of `prepared.jobs`; a context manager.
 
         with ShardWriters(2) as writers:
             writers.run("write_texts", arguments)  # an iterable of dict
@@ -65,7 +65,7 @@ class ShardWriters:
         """Runs a function once per item; few items wait, so that they may come from a stream.
 
         Args:
-            task: str, name of a function in `shards.tasks`.
+            task: str, name of a function in `prepared.jobs`.
             arguments: Iterable of dict, its arguments by name.
 
         Raises:
@@ -98,7 +98,7 @@ class ShardWriters:
 
 
 def serve() -> None:
-    """Runs functions of `shards.tasks` for the process that started this one, until it ends."""
+    """Runs functions of `prepared.jobs` for the process that started this one, until it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Control-C is for that process
     read, write = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints is not an answer
@@ -109,7 +109,7 @@ def serve() -> None:
             return
         error = None
         try:
-            getattr(tasks, task)(**arguments)
+            getattr(jobs, task)(**arguments)
         except Exception as raised:
             error = raised
         pickle.dump(error, write)
