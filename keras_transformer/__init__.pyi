@@ -2,7 +2,17 @@ from . import (
     backend,
     data,
     evaluation,
+    generation,
+    ids,
+    interchange,
+    layers,
+    losses,
+    metrics,
+    models,
+    optimizers,
     plots,
+    tasks,
+    tokenizers,
     training,
 )
 from .cli.grading import check_layer
