@@ -69,6 +69,10 @@ class Group:
             for range_check in getattr(hint, "__metadata__", ()):
                 if callable(range_check) and getattr(self, name) is not None:
                     range_check(**{name: getattr(self, name)})
+            if typing.get_origin(hint) is Literal:  # settings.json may hold anything
+                choices = typing.get_args(hint)
+                expected = f"{name} must be one of {', '.join(map(str, choices))}"
+                check(getattr(self, name) in choices, expected, **{name: getattr(self, name)})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -402,6 +402,7 @@ def test_a_run_can_begin_with_the_options_of_another(parsed, tmp_path):
         ({"nonsense": 1}, [], "must hold options of this task; received unknown='--nonsense'"),
         ({"epochs": 0}, [], "epochs must be an integer of at least 1"),
         ({"recipe": "gone"}, [], "recipe must be one of toy, .*; received recipe='gone'"),
+        ({"schedule": "foo"}, [], "schedule must be one of paper, cosine; received schedule='foo'"),
         ({}, ["--recipe", "toy"], "leave out --recipe and --resume; received option='--recipe'"),
         ({}, ["--resume"], "leave out --recipe and --resume; received option='--resume'"),
         (None, [], "settings.json: expected the settings of a run, received a damaged file"),

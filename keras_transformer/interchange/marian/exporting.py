@@ -20,8 +20,8 @@ FIRST_TOKEN = END + 1  # our id of the first token that is not special
 def write(translator: Translator, folder: pathlib.Path, quantization: str | None = None) -> None:
     """Writes a `Translator` as the folder of a MarianMT model.
 
-    Both models have the same logits, up to rounding, if `layer_norm_epsilon` is 1e-5, as it is in
-    an imported model; Hugging Face's Marian has no other. A model trained here has 1e-6, which
+    Both models have the same logits, up to rounding, if `layer_norm_epsilon` is 1e-5, as in an
+    imported model; Hugging Face's Marian has no other. A model trained here has 1e-6, which
     changes its logits by about 1e-4. Their padding is our START; our padding, which is never
     written, has no counterpart. The weights are written in float32. MarianTokenizer normalizes no
     text: settings.json says how to.
