@@ -113,8 +113,10 @@ def byte_level(restless):
 )
 def test_a_generator_with_byte_level_bpe_gives_the_same_continuations(byte_level, run_here, format):
     prompts = [*PROMPTS, "</s> 草地\n"]
-    answers = run_here(byte_level, format, prompts, max_tokens=12)
-    assert answers == byte_level.generate(prompts, max_tokens=12, temperature=0)
+    expected = byte_level.generate(prompts, max_tokens=12, temperature=0)
+    for _ in range(6):  # memory of an engine's first call holds what was freed before
+        answers = run_here(byte_level, format, prompts, max_tokens=12)
+        assert answers == expected
     written = {a.removeprefix(p) for a, p in zip(answers, prompts, strict=True)}
     assert len(written) == len(prompts)
 
