@@ -12,10 +12,8 @@ import argparse
 import pathlib
 import sys
 
-from .. import training
 from ..atomic import check_files
 from ..tasks.saved_files import first_line
-from ..training.run import read_settings
 from .files import load_task
 
 
@@ -31,6 +29,8 @@ def run(options: argparse.Namespace) -> None:
     """Writes the mean as a model file."""
     if options.output is not None and not options.output.endswith(".keras"):
         options.usage_error(f"--output must end in .keras; received {options.output!r}.")
+    from .. import training  # with Keras, for which --help does not wait
+
     folder = pathlib.Path(options.run)
     paths = training.checkpoint_paths(folder / "checkpoint")
     last = len(paths) if options.last is None else options.last
@@ -57,7 +57,9 @@ def run(options: argparse.Namespace) -> None:
 
 def _trained_model(task, folder):
     """The model of a task as it was trained: alone, or within another one."""
-    arguments = read_settings(folder / "settings.json")["arguments"]
+    from .. import training
+
+    arguments = training.run.read_settings(folder / "settings.json")["arguments"]
     if arguments.get("r_drop"):
         return training.RDrop(task.model, arguments["r_drop"])
     if arguments.get("logits_in_pieces"):
