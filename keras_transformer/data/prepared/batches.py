@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from ...atomic import named
-from ...checks import check
+from ...checks import check, check_optional
 from ...ids import END, PADDING, START
 from ..buckets import Bucket, BucketedBatches
 from .corpus import CORPUS_FILE, Corpus
-from .workers import ShardWriters
+from .jobs import write_sampled
+from .workers import run_in_processes
 
 
 class PreparedBatches(BucketedBatches):
@@ -63,6 +64,7 @@ class PreparedBatches(BucketedBatches):
         sizes = np.array([len(corpus) for corpus in self.corpora])
         self._ends = sizes.cumsum()
         self._shares = _shares(sizes, weights)
+        check_optional(1, num_processes=num_processes)
         self._alpha, self._num_processes = subword_alpha, num_processes
         self._sampled_epoch, self._sampled = -1, []
         resample = None
@@ -134,10 +136,8 @@ class PreparedBatches(BucketedBatches):
                 }
                 for path in corpus.shard_paths
             ]
-        with ShardWriters(self._num_processes) as writers:
-            writers.run(
-                "write_sampled", ({**each, "number": n} for n, each in enumerate(arguments))
-            )
+        numbered = ({**each, "number": number} for number, each in enumerate(arguments))
+        run_in_processes(write_sampled, numbered, self._num_processes)
         return folders
 
 

@@ -26,8 +26,9 @@ from .corpus import (
     read_description,
     read_vocabularies,
 )
+from .jobs import write_texts
 from .shards import Shard
-from .workers import ShardWriters
+from .workers import run_in_processes
 
 PREPARATION_FILE = "preparation.json"
 VOCABULARY = "vocabulary.spm"  # shared by the sides, or one per side
@@ -346,8 +347,7 @@ def _write_shards(folder, stream, tokenizers, settings, num_processes):
                     "header": header,
                 }
 
-    with ShardWriters(num_processes) as writers:
-        writers.run("write_texts", missing())
+    run_in_processes(write_texts, missing(), num_processes)
     return headers
 
 
