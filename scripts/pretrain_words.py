@@ -58,7 +58,7 @@ def main():
                 own_rows(train),
                 validation_data=own_rows(valid),
                 **span,
-                callbacks=[*callbacks, training.Samples(lambda: samples(filler, valid_words))],
+                callbacks=[*callbacks, training.PrintSamples(lambda: samples(filler, valid_words))],
                 shuffle=False,  # the batches shuffle themselves
             )
     run.finish(model)

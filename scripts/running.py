@@ -96,7 +96,7 @@ def for_training(options: Options, model: keras.Model) -> keras.Model:
     if options.training.r_drop:
         return training.RDrop(model, options.training.r_drop)
     pieces = options.flat().get("logits_in_pieces")
-    return training.LogitsInPieces(model, pieces) if pieces else model
+    return training.ChunkedLogits(model, pieces) if pieces else model
 
 
 def set_up(options: Options) -> None:

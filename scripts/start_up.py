@@ -1,7 +1,7 @@
 """Run before the imports, which take seconds: a clean end on Control-C, and less noise.
 
 Control-C ends a script with exit code 130, SIGTERM with 143, without a traceback. While `fit` runs,
-`training.SaveOnSignal` takes over.
+`training.SaveOnInterrupt` takes over.
 """
 
 import contextlib

@@ -58,7 +58,10 @@ def main():
                 own_rows(train),
                 validation_data=own_rows(valid),
                 **span,
-                callbacks=[*callbacks, training.Samples(lambda: samples(classifier, splits.valid))],
+                callbacks=[
+                    *callbacks,
+                    training.PrintSamples(lambda: samples(classifier, splits.valid)),
+                ],
                 shuffle=False,  # the batches shuffle themselves
             )
     run.finish(model)

@@ -74,7 +74,7 @@ def main():
                 **span,
                 callbacks=[
                     *callbacks,
-                    training.Samples(lambda: generator.generate(prompts, 100, 0.8)[0]),
+                    training.PrintSamples(lambda: generator.generate(prompts, 100, 0.8)[0]),
                 ],
                 shuffle=False,  # the batches shuffle themselves
             )

@@ -59,7 +59,10 @@ def main():
                 own_rows(train),
                 validation_data=own_rows(valid),
                 **span,
-                callbacks=[*callbacks, training.Samples(lambda: samples(tagger, splits.valid))],
+                callbacks=[
+                    *callbacks,
+                    training.PrintSamples(lambda: samples(tagger, splits.valid)),
+                ],
                 shuffle=False,  # the batches shuffle themselves
             )
     run.finish(model)

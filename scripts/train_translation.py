@@ -68,7 +68,7 @@ def main():
         number = options.scoring.bleu_sentences
         callbacks.append(training.ValidationScore(translator, splits.valid, bleu, number))
         monitored = {"monitor": "val_bleu", "mode": "max"}
-    shown = training.Samples(lambda: samples(translator, splits.valid))
+    shown = training.PrintSamples(lambda: samples(translator, splits.valid))
     model = fit(options, run, translator, train, valid, callbacks, [shown], **monitored)
     leave(model)  # if there are several processes, each evaluates alone, with all weights
 

@@ -32,7 +32,7 @@ from .platform import (
     name,
     on_accelerator,
 )
-from .private import as_constants, is_rematerialized, layers_of, safe_mode
+from .private import as_constants, is_rematerialized, layers_of, safe_mode, twin
 from .process import (
     dropout_state,
     keep_freed_memory,
@@ -90,5 +90,6 @@ __all__ = [
     "to_arguments",
     "to_tensors",
     "trace",
+    "twin",
     "write_slots",
 ]

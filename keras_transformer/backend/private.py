@@ -115,6 +115,22 @@ def _layers_in(layer):
     return found
 
 
+def twin(layer: keras.layers.Layer, **changed: Any) -> Any:
+    """A layer with the weights of another one, and other attributes.
+
+    Args:
+        layer: keras.layers.Layer or keras.Model, which stays as it was.
+        **changed: attributes of the twin; a layer among them replaces the one of `layer`.
+    """
+    other = object.__new__(type(layer))
+    vars(other).update(vars(layer) | changed)
+    layers = attribute(layer, "_layers", "Saved tasks hold the state of their optimizer")
+    if layers is not None:
+        replaced = {id(getattr(layer, name, None)): value for name, value in changed.items()}
+        vars(other)["_layers"] = [replaced.get(id(each), each) for each in layers]
+    return other
+
+
 def is_rematerialized(layer: keras.layers.Layer) -> bool:
     """Whether a layer was made within a `keras.RematScope`; False if Keras does not tell."""
     effect = "Estimates of memory ignore rematerialization"

@@ -63,5 +63,5 @@ def _trained_model(task, folder):
     if arguments.get("r_drop"):
         return training.RDrop(task.model, arguments["r_drop"])
     if arguments.get("logits_in_pieces"):
-        return training.LogitsInPieces(task.model, arguments["logits_in_pieces"])
+        return training.ChunkedLogits(task.model, arguments["logits_in_pieces"])
     return task.model

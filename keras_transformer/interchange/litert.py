@@ -28,10 +28,12 @@ def write(task: Task, folder: pathlib.Path, quantization: str | None = None) -> 
         ValueError: The format cannot hold the task.
     """
     tf = imported("tensorflow", "LiteRT")
-    for name, graph in graphs_of(in_float32(task)).items():
+    task = in_float32(task)
+    for name, graph in graphs_of(task).items():
         with quiet(), tempfile.TemporaryDirectory() as saved:
             module, concrete = tf.Module(), frozen(graph)
             module.function = concrete
+            module.weights = [variable.value for variable in task.model.variables]
             save(module, saved, concrete)
             converter = tf.lite.TFLiteConverter.from_saved_model(saved)
             if quantization:

@@ -56,6 +56,8 @@ def frozen(graph: Graph) -> Any:
 
     concrete = traced(graph)
     constant = backend.as_constants(concrete)
+    if constant is concrete:  # this TensorFlow cannot convert it
+        return concrete
     names = [tensor.name.partition(":")[0] for tensor in constant.inputs]
 
     def function(**inputs):  # the constant one has lost the names of its outputs
@@ -99,15 +101,20 @@ def quiet() -> Iterator[None]:
     def is_kept(record):
         return record.thread != thread or record.levelno >= logging.ERROR
 
+    loggers = [logging.root, *logging.root.manager.loggerDict.values()]
+    handlers = [handler for each in loggers for handler in getattr(each, "handlers", ())]
+    filtered = [*loggers[:1], *handlers, logging.lastResort]  # handlers see records of all loggers
     with tempfile.TemporaryFile() as lines:
         sys.stderr.flush()
         stderr = os.dup(2)
         os.dup2(lines.fileno(), 2)
-        logging.root.addFilter(is_kept)  # ONNX Runtime logs there
+        for each in filtered:
+            each.addFilter(is_kept)
         try:
             yield
         finally:
-            logging.root.removeFilter(is_kept)
+            for each in filtered:
+                each.removeFilter(is_kept)
             sys.stderr.flush()
             os.dup2(stderr, 2)
             os.close(stderr)

@@ -59,21 +59,11 @@ class Task(keras.Model):
         if path.exists() and not overwrite:
             raise ValueError(f"{filepath} exists; choose another name, or pass overwrite=True.")
         with atomic_write(path) as temporary:
-            keras.Model.save(self._without_optimizer(), temporary, **kwargs)
+            # A twin: the task does not change, since other threads may use it.
+            model = backend.twin(self.model, optimizer=None)
+            parts = {name: model for name in self.parts if getattr(self, name) is self.model}
+            keras.Model.save(backend.twin(self, **parts), temporary, **kwargs)
             add_checksums(temporary)
-
-    def _without_optimizer(self):
-        """A twin with the same weights; the task does not change, as other threads may use it."""
-
-        def twin(x, changed):
-            other = object.__new__(type(x))
-            vars(other).update(vars(x) | changed)
-            return other
-
-        model = twin(self.model, {"optimizer": None})
-        changed = {name: model for name in self.parts if getattr(self, name) is self.model}
-        layers = [model if layer is self.model else layer for layer in self._layers]
-        return twin(self, changed | {"_layers": layers})
 
     def get_config(self) -> dict[str, Any]:
         config = {"name": self.name, "format_version": FORMAT_VERSION}

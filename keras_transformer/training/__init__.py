@@ -2,19 +2,19 @@
 
 from ..optimizers import WarmupSchedule, paper_optimizer
 from .callbacks import (
-    FiniteLoss,
+    PrintSamples,
     Progress,
     ResumableCSVLogger,
     ResumableEarlyStopping,
-    Samples,
+    TerminateOnNonFinite,
     ValidationScore,
     evenly_spaced,
 )
 from .checkpoints import EpochCheckpoint, average_checkpoints, checkpoint_paths
-from .chunked_logits import LogitsInPieces
+from .chunked_logits import ChunkedLogits
 from .diversification import add_translations, diversify
 from .estimates import forecast
 from .fine_tuning import enable_lora, freeze
-from .interruptions import SaveOnSignal
+from .interruptions import SaveOnInterrupt
 from .r_drop import RDrop, symmetric_kl_divergence
 from .run import Run

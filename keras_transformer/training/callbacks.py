@@ -90,7 +90,7 @@ class ResumableCSVLogger(keras.callbacks.CSVLogger):
         super().on_epoch_end(epoch, logs)
 
 
-class FiniteLoss(keras.callbacks.Callback):
+class TerminateOnNonFinite(keras.callbacks.Callback):
     """Ends training at the first update whose loss is infinite or not a number.
 
     Before the callbacks that write, so that nothing of that update is saved.
@@ -237,7 +237,7 @@ class ResumableEarlyStopping(keras.callbacks.Callback):
         self.values[epoch] = math.inf if math.isnan(value) else value
 
 
-class Samples(keras.callbacks.Callback):
+class PrintSamples(keras.callbacks.Callback):
     """Prints predictions after every epoch, to show what the model has learned.
 
     Args:

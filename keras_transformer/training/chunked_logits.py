@@ -10,11 +10,11 @@ from .. import backend
 from ..checks import check_at_least
 from ..losses import TokenLoss
 from ..metrics import TokenMean
-from .wrapped import GivenLoss, WrappedModel
+from .wrapped import PrecomputedLoss, WrappedModel
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class LogitsInPieces(WrappedModel):
+class ChunkedLogits(WrappedModel):
     """Trains a model without ever holding the logits of all tokens.
 
     With 4,096 target tokens and a vocabulary of 32,000, the logits, their probabilities and their
@@ -23,7 +23,7 @@ class LogitsInPieces(WrappedModel):
     vocabulary. Losses, metrics and gradients are those of the model, up to rounding. The weights
     are those of `transformer`: compile and fit this model, then use that one.
 
-        training = LogitsInPieces(transformer, pieces=8)
+        training = ChunkedLogits(transformer, pieces=8)
         training.compile(paper_optimizer(schedule), TokenCrossEntropy(0.1), [Perplexity()])
         training.fit(batches, shuffle=False)
 
@@ -68,7 +68,7 @@ class LogitsInPieces(WrappedModel):
                         "this package, or train the model itself."
                     )
         self.token_loss, self.token_metrics = loss, list(metrics)
-        super().compile(optimizer, GivenLoss(), **kwargs)
+        super().compile(optimizer, PrecomputedLoss(), **kwargs)
 
     def call(self, inputs, training=False):
         return self.states(inputs, training=training)
@@ -101,3 +101,6 @@ class LogitsInPieces(WrappedModel):
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
         return self.get_metrics_result()  # `compute_loss` has updated them
+
+
+keras.saving.get_custom_objects()["keras_transformer>LogitsInPieces"] = ChunkedLogits  # old name

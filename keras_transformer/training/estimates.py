@@ -7,7 +7,7 @@ import keras
 
 from .. import backend
 from ..models.configuration import TransformerConfig
-from .chunked_logits import LogitsInPieces
+from .chunked_logits import ChunkedLogits
 from .r_drop import RDrop
 
 FLOAT = 4  # bytes
@@ -79,7 +79,7 @@ def memory_of_step(model: keras.Model, shape: tuple[int, ...]) -> int:
     """The memory that a training step takes, by the formula of docs/memory.md.
 
     Args:
-        model: compiled `Transformer` or `LanguageModel`, or `RDrop` or `LogitsInPieces` of one.
+        model: compiled `Transformer` or `LanguageModel`, or `RDrop` or `ChunkedLogits` of one.
         shape: (rows, source length, target length), or (rows, length); of `batches.shapes`.
 
     Returns:
@@ -96,7 +96,7 @@ def memory_of_step(model: keras.Model, shape: tuple[int, ...]) -> int:
         passes * rows,
         source,
         target,
-        pieces=model.pieces if isinstance(model, LogitsInPieces) else 1,
+        pieces=model.pieces if isinstance(model, ChunkedLogits) else 1,
         rematerialized=any(map(backend.is_rematerialized, backend.layers_of(transformer))),
     )
     optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)  # within loss scaling

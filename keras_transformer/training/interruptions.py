@@ -15,14 +15,14 @@ from ..backend import distribution
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class SaveOnSignal(keras.callbacks.Callback):
+class SaveOnInterrupt(keras.callbacks.Callback):
     """Saves the run after the update during which Control-C or SIGTERM came, and ends the process.
 
     It handles the signals within a `with` statement, however that ends:
 
-        save_on_signal = SaveOnSignal(checkpoint)
-        with save_on_signal:
-            model.fit(batches, callbacks=[checkpoint, save_on_signal], shuffle=False)
+        save_on_interrupt = SaveOnInterrupt(checkpoint)
+        with save_on_interrupt:
+            model.fit(batches, callbacks=[checkpoint, save_on_interrupt], shuffle=False)
 
     The exit code is 130 or 143, and the last line on stderr is the command that continues the run.
     After the last update of an epoch, its validation and its checkpoint come first. A second signal

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from ..checks import check_from_0
-from .wrapped import GivenLoss, WrappedModel
+from .wrapped import PrecomputedLoss, WrappedModel
 
 
 def symmetric_kl_divergence(logits: Any) -> Any:
@@ -81,7 +81,7 @@ class RDrop(WrappedModel):
         logits = ops.reshape(y_pred, (-1, *ops.shape(y_pred)[2:]))
         loss = super().compute_loss(x, twice(y), logits, twice(sample_weight), training)
         divergence = ops.reshape(symmetric_kl_divergence(y_pred), ops.shape(y))  # also (batch, 1)
-        return loss + self.alpha / 2 * GivenLoss("divergence")(y, divergence, sample_weight)
+        return loss + self.alpha / 2 * PrecomputedLoss("divergence")(y, divergence, sample_weight)
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
         both_passes = len(y_pred.shape) > len(self.transformer.output_shape)  # in training

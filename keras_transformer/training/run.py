@@ -19,9 +19,9 @@ from ..atomic import LOCK, OwnedFiles, atomic_write, named, write_text
 from ..backend import distribution
 from ..backend.distribution import SynchronizedGradients
 from ..checks import check_at_least
-from .callbacks import FiniteLoss, Progress, ResumableCSVLogger, ResumableEarlyStopping
+from .callbacks import Progress, ResumableCSVLogger, ResumableEarlyStopping, TerminateOnNonFinite
 from .checkpoints import EpochCheckpoint, average_checkpoints, load_checkpoint
-from .interruptions import SaveOnSignal, command_line
+from .interruptions import SaveOnInterrupt, command_line
 
 _RESULTS = (
     "average-*.keras",
@@ -185,7 +185,7 @@ class Run:
         resumed.
 
         Callbacks that add to the log go before them, such as `ValidationScore`; others, such as
-        `Samples`, go after them: the checkpoint of an epoch is then written before they may fail.
+        `PrintSamples`, go after them: the checkpoint of an epoch is written before they may fail.
 
         Args:
             batches: training data that shuffles itself from the seed and its `epoch`.
@@ -208,7 +208,12 @@ class Run:
             folder, batches, seed, keep=max(1, average), every=checkpoint_every
         )
         log = ResumableCSVLogger(self.folder / "history.csv", self._checkpoint.finished_epochs)
-        callbacks = [SynchronizedGradients(), FiniteLoss(self._checkpoint), Progress(batches), log]
+        callbacks = [
+            SynchronizedGradients(),
+            TerminateOnNonFinite(self._checkpoint),
+            Progress(batches),
+            log,
+        ]
         callbacks.append(self._checkpoint)  # before all that may fail at the end of an epoch
         if patience is not None:
             self._early_stopping = ResumableEarlyStopping(monitor, patience, mode, log.past)
@@ -217,16 +222,16 @@ class Run:
                 self._checkpoint.early_stopping = self._early_stopping
         if tensorboard and distribution.is_first_process():
             callbacks.append(keras.callbacks.TensorBoard(self.folder / "tensorboard"))
-        self._save_on_signal = SaveOnSignal(self._checkpoint)
-        return [*callbacks, self._save_on_signal]
+        self._save_on_interrupt = SaveOnInterrupt(self._checkpoint)
+        return [*callbacks, self._save_on_interrupt]
 
-    def interruptible(self) -> SaveOnSignal:
+    def interruptible(self) -> SaveOnInterrupt:
         """A context manager for `fit`: Control-C and SIGTERM save the run; comes after `callbacks`.
 
         Returns:
-            `SaveOnSignal`, for `with`.
+            `SaveOnInterrupt`, for `with`.
         """
-        return self._save_on_signal
+        return self._save_on_interrupt
 
     def restore(self, model: keras.Model, epochs: int) -> Iterator[dict[str, int]]:
         """Loads the last checkpoint, if there is one; comes after `callbacks`.

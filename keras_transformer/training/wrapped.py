@@ -7,7 +7,7 @@ import keras
 from ..losses import TokenLoss
 
 
-class GivenLoss(TokenLoss):
+class PrecomputedLoss(TokenLoss):
     """The mean over the real tokens of losses that have been computed, one per token.
 
     Call arguments:

@@ -61,7 +61,7 @@ def ours_and_loss(config, vocabulary_size, rematerialize, pieces):
     scope = keras.RematScope(mode="list_of_layers", layer_names=blocks(config))
     with scope if rematerialize else contextlib.nullcontext():
         model = kt.Transformer(vocabulary_size, config=config)
-    model = training.LogitsInPieces(model, pieces) if pieces > 1 else model
+    model = training.ChunkedLogits(model, pieces) if pieces > 1 else model
     return model, kt.TokenCrossEntropy(0.1)
 
 

@@ -32,6 +32,7 @@ ATTRIBUTES = {
     "SafeModeScope": "any",
     "_flatten_layers": "any",
     "_remat_mode": "any",
+    "_layers": "any",
 }
 IDS = np.array([[2, 5, 6, 7], [2, 6, 5, 4]])
 

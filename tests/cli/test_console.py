@@ -712,7 +712,7 @@ def test_scores_on_a_full_disk_are_printed_before_one_sentence(
 # average
 
 
-WITHIN = {"r_drop": training.RDrop, "logits_in_pieces": training.LogitsInPieces}
+WITHIN = {"r_drop": training.RDrop, "logits_in_pieces": training.ChunkedLogits}
 
 
 def run_folder(folder, task, **options):

@@ -23,6 +23,7 @@ from engines import (
     restless_translator,
 )
 from keras_transformer import backend, interchange
+from keras_transformer.backend import private
 from keras_transformer.interchange import FORMATS
 from keras_transformer.interchange.graphs import graphs_of
 from keras_transformer.interchange.onnx import same_environment
@@ -299,6 +300,20 @@ def test_a_missing_package_is_one_sentence(small_tasks, tmp_path, monkeypatch, f
     assert not any(tmp_path.iterdir())
 
 
+def test_without_the_converter_to_constants_an_export_answers_the_same(
+    small_tasks, run_here, one_thread, monkeypatch
+):
+    require("litert")
+    tagger = backend.twin(small_tasks["tagger"])  # which has not been exported before
+    lookup, missing = private.attribute, "convert_variables_to_constants_v2"
+
+    def hidden(owner, name, effect):
+        return None if name == missing else lookup(owner, name, effect)
+
+    monkeypatch.setattr(private, "attribute", hidden)
+    assert_same(run_here(tagger, "litert", SENTENCES), tagger.tag(SENTENCES))
+
+
 @pytest.mark.once
 def test_importing_a_converter_leaves_the_environment_unchanged(monkeypatch):
     monkeypatch.setenv("OF_A_TEST", "1")
@@ -320,6 +335,7 @@ def test_of_what_is_written_during_a_conversion_only_its_warnings_are_dropped(ca
         os.write(2, b"normalizer.cc(51) LOG(INFO) use identity normalization.\n")
         os.write(2, b"E0000 00:00:17.8 10812 converter.cc:52] failed\n")
         logging.warning("of the conversion")
+        logging.getLogger("a.library").warning("of the conversion, by a logger of its own")
         logging.error("an error")
         print("printed")
         thread = threading.Thread(target=of_another_thread)

@@ -369,7 +369,7 @@ WITHOUT_A_CASE = {
     blocks.Stack,
     losses.TokenLoss,
     metrics.TokenMean,
-    training.LogitsInPieces,
+    training.ChunkedLogits,
     training.RDrop,
     backend.FunctionalModel,
     backend.Linear,
@@ -396,7 +396,7 @@ def test_every_public_class_of_these_modules_is_registered_and_has_a_case_below(
         and not name.startswith("_")
     }
     assert public - WITHOUT_A_CASE == set(NON_DEFAULT)
-    others = training.LogitsInPieces, training.RDrop, backend.Linear, backend.FunctionalModel
+    others = training.ChunkedLogits, training.RDrop, backend.Linear, backend.FunctionalModel
     for cls in {*NON_DEFAULT, *others}:
         assert keras.saving.get_registered_name(cls) == f"keras_transformer>{cls.__name__}"
 

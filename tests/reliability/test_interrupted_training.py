@@ -254,7 +254,7 @@ def test_a_signal_after_the_last_epoch_is_raised_again():
     before, ended = signal.getsignal(signal.SIGINT), []
 
     def fit():
-        with training.SaveOnSignal(None):
+        with training.SaveOnInterrupt(None):
             signal.raise_signal(signal.SIGINT)
             ended.append(True)
 

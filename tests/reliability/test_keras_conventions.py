@@ -190,7 +190,7 @@ def test_within_the_steps_nothing_moves_between_host_and_device_unasked(monkeypa
     def fit():
         model = compiled(kt.Transformer(12, **SIZES))
         model.fit(train, shuffle=False, verbose=0)  # compiles
-        callbacks = [Forbidden(), training.FiniteLoss(), training.Progress(train)]
+        callbacks = [Forbidden(), training.TerminateOnNonFinite(), training.Progress(train)]
         model.fit(train, shuffle=False, verbose=0, callbacks=callbacks)
 
     monkeypatch.setattr(jax, "default_backend", lambda: "cpu")

@@ -6,7 +6,7 @@ import pytest
 
 import keras_transformer as kt
 from keras_transformer import backend
-from keras_transformer.training import LogitsInPieces
+from keras_transformer.training import ChunkedLogits
 
 VOCABULARY, SIZES = 30, {"num_layers": 1, "d_model": 8, "num_heads": 2, "d_ff": 12}
 SOURCE, TARGET, LABELS = np.random.default_rng(0).integers(4, VOCABULARY, (3, 5, 3), "int32")
@@ -59,7 +59,7 @@ def test_losses_metrics_and_updates_are_those_of_all_logits_at_once(make, option
     expected = trained(compiled(model), inputs)
     assert expected[1]["loss"] < expected[0]["loss"]
     other, _ = make(**options)
-    found = trained(compiled(LogitsInPieces(other, pieces)), inputs)
+    found = trained(compiled(ChunkedLogits(other, pieces)), inputs)
     for one, row in zip(found, expected, strict=True):
         assert one == pytest.approx(row, rel=1e-5)
     for one, weight in zip(other.get_weights(), model.get_weights(), strict=True):
@@ -68,7 +68,7 @@ def test_losses_metrics_and_updates_are_those_of_all_logits_at_once(make, option
 
 def test_no_more_than_a_piece_is_computed_at_a_time_and_that_twice(monkeypatch):
     model, inputs = language_model(dropout=0.0)[0], {"token_ids": TARGET}
-    pieces, shapes, logits = compiled(LogitsInPieces(model, 4)), [], model.logits
+    pieces, shapes, logits = compiled(ChunkedLogits(model, 4)), [], model.logits
 
     def recorded(states):
         shapes.append(tuple(states.shape[:-1]))
@@ -87,19 +87,27 @@ def test_no_more_than_a_piece_is_computed_at_a_time_and_that_twice(monkeypatch):
 @pytest.mark.slow
 def test_it_is_saved_with_its_model(tmp_path):
     model, inputs = transformer(dropout=0.0)
-    LogitsInPieces(model, 4).save(tmp_path / "pieces.keras")
+    ChunkedLogits(model, 4).save(tmp_path / "pieces.keras")
     loaded = keras.saving.load_model(tmp_path / "pieces.keras", compile=False)
     assert loaded.pieces == 4
-    expected, found = (compiled(LogitsInPieces(one, 4)) for one in (model, loaded.transformer))
+    expected, found = (compiled(ChunkedLogits(one, 4)) for one in (model, loaded.transformer))
     assert found.evaluate(inputs, LABELS, verbose=0) == pytest.approx(
         expected.evaluate(inputs, LABELS, verbose=0)
     )
 
 
+@pytest.mark.once
+def test_a_file_may_have_its_old_name():
+    serialized = keras.saving.serialize_keras_object(ChunkedLogits(transformer()[0], 3))
+    serialized["class_name"] = "LogitsInPieces"
+    serialized["registered_name"] = "keras_transformer>LogitsInPieces"
+    assert keras.saving.deserialize_keras_object(serialized).pieces == 3
+
+
 def test_another_loss_or_metric_is_refused():
-    model = LogitsInPieces(transformer()[0])
+    model = ChunkedLogits(transformer()[0])
     with pytest.raises(ValueError, match="pieces must be an integer of at least 1"):
-        LogitsInPieces(transformer()[0], 0)
+        ChunkedLogits(transformer()[0], 0)
     with pytest.raises(ValueError, match="need a TokenLoss; received 'mse'"):
         model.compile("sgd", "mse")
     with pytest.raises(ValueError, match="need a TokenMean; received 'accuracy'"):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from keras_transformer import atomic
-from keras_transformer.training import Run, Samples, evenly_spaced
+from keras_transformer.training import PrintSamples, Run, evenly_spaced
 from keras_transformer.training import run as run_module
 from keras_transformer.training.checkpoints import checkpoint_paths
 
@@ -516,7 +516,7 @@ def test_the_best_epoch_of_a_moving_average_is_its_average(tmp_path):
 
 def test_samples_are_printed_after_every_epoch(capsys):
     counts = iter("ab")
-    samples = Samples(lambda: f"model {next(counts)}")
+    samples = PrintSamples(lambda: f"model {next(counts)}")
     samples.on_epoch_end(0)
     samples.on_epoch_end(1)
     assert capsys.readouterr().out == "\nmodel a\n\nmodel b\n"

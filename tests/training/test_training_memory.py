@@ -129,7 +129,7 @@ def test_the_memory_of_a_step_is_that_of_what_it_computes():
 
     assert memory_of_step(compiled(model), shape) == expected()
     assert memory_of_step(compiled(training.RDrop(model)), shape) == expected(12)
-    assert memory_of_step(compiled(training.LogitsInPieces(model, 3)), shape) == expected(pieces=3)
+    assert memory_of_step(compiled(training.ChunkedLogits(model, 3)), shape) == expected(pieces=3)
     summed = compiled(model, gradient_accumulation_steps=2, use_ema=True)
     assert memory_of_step(summed, shape) == expected(weights=weights * 3 // 2)
     with keras.RematScope(mode="list_of_layers", layer_names=["block_1", "block_2"]):
