@@ -1,14 +1,15 @@
 # %% [markdown]
 # # 1 · Sets of vectors
 #
-# **A sentence is a row of vectors, as many as it has words: how can a network label each of them
-# by the words around it?** Let's write a grammar in which one word is a verb here and a noun
-# there, and give it to a layer that sees one word, to one that sees a window, and to
-# self-attention; then turn the N outputs into one label, and into M of them. Run time: about 20 s.
+# **A sentence is a row of vectors, one per word: how can a network label each of them by the words
+# around it?** Let's write a grammar in which one word is a verb here and a noun there, and give it
+# to a layer that sees one word, to one that sees a window, and to self-attention; then turn the N
+# outputs into one label, and into M of them. Run time: about 20 s.
 #
 # *In plain words:* what a word is depends on its neighbors, so a network that labels words has to
-# look around. One that sees a few neighbors is blind beyond them; attention looks everywhere. It,
-# the encoder block around it and the positions are black boxes here: chapters 3 to 8 open them.
+# look around. One that sees a few neighbors is blind beyond them; attention looks everywhere.
+# Attention, the encoder block around it and the positions are black boxes here: chapters 3 to 8
+# open them.
 #
 # *Paper: the opening of section 3, and section 4. Géron: chapter 15, "Input and Output Sequences",
 # and chapter 16, "Sentiment Analysis" and "An Encoder–Decoder Network for Neural Machine
@@ -400,7 +401,7 @@ figures.record(0.08, attention=accuracy["attention"][:FARTHEST].mean())
 # ## In short
 #
 # - Equal words in, equal vectors out: neither a layer per word nor attention alone can distinguish
-#   the two "saw". It takes neighbors with an order.
+#   the two "saw". It takes neighbors, and their order.
 # - A window is right as far as it reaches and a coin toss beyond; its parameters grow with its
 #   width, those of attention do not.
 # - N vectors become N labels, one label by pooling, or M words by a decoder.

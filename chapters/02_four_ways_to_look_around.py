@@ -6,9 +6,9 @@
 # the way, train all four on a task in which only the distance matters, and measure the time. Run
 # time: about 35 s.
 #
-# *In plain words:* news can travel from person to person, in small groups, or by a call to all.
-# A recurrent layer is the first, a convolution the second, attention the third. The more stations
-# on the way, the longer it takes and the less arrives.
+# *In plain words:* news can travel from person to person, in small groups, or by a shout to
+# everyone. A recurrent layer is the first, a convolution the second, attention the third. The more
+# hands it passes through, the longer it takes and the less arrives.
 #
 # *Paper: section 4 and Table 1. Géron: chapter 15, "Handling Long Sequences", and chapter 16,
 # "Bidirectional RNNs". Articles: 000, 002 and 004.*
@@ -132,9 +132,9 @@ fades = influence["recurrent"][-1, 0] / influence["recurrent"][-1, -2]
 assert fades < 0.2
 
 # %% [markdown]
-# In the recurrent layer the first word has to pass through every state on the way, and fades.
-# The fully connected layer has another weakness: its weights belong to places, so it takes one
-# length and no other. The rest take any; let's try it beside a convolution:
+# In the recurrent layer the first word has to pass through every state on the way, and fades. The
+# fully connected layer has another weakness: its weights belong to places, so it takes sentences of
+# one length only; the others take any; let's try it beside a convolution:
 
 # %%
 refused = []
@@ -375,7 +375,7 @@ bar.set_ticklabels(["0", "chance", "25", "50", "75", "100"])
 figures.show(figure, "02_who_finds_it")
 
 # %% [markdown]
-# The picture of who sees whom has come true. One surprise: the fully connected network sees
+# Each layer learns exactly what it can see. One surprise: the fully connected network sees
 # everything and knows its training sentences by heart, and is right on only about half of others.
 # It has to learn the eight letters again at each of 32 places, where the others have one set of
 # weights for all. (This is what article 004 calls overfitting; chapter 13 goes into it.)
@@ -411,7 +411,7 @@ figures.show(figure, "02_near_first")
 #
 # ## Time
 #
-# Dependent steps are what no machine can do at once. We can count multiplications, from the
+# No machine can do dependent steps at the same time. We can count multiplications, from the
 # weights, and measure the time: what a layer does in one large product runs faster than the same
 # amount in many small ones, even on a single core. (Of the weights we count the matrices with one
 # row per input; the biases of a GRU are also a matrix.)

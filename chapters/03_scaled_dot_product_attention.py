@@ -33,7 +33,7 @@ rng = np.random.default_rng(3)
 # Each word (or *token*: a word, a part of one, a digit) is a vector, and three trained matrices
 # make three vectors of it: a *query*, what it asks for; a *key*, by which it is found; a *value*,
 # what it hands over. They are the rows of $Q$, $K$ and $V$. There are as many values as keys, but
-# those who ask may be others than those who answer (chapter 7): below, four ask six. Query and key
+# the tokens that ask need not be those that answer (chapter 7): below, four ask six. Query and key
 # have one width, $d_k$. (Here we draw all of them at random; the last section asks what the
 # matrices are for.)
 #
@@ -59,9 +59,9 @@ by_hand = np.stack([attention_of_one(q, K, V) for q in Q])
 print(by_hand.round(3))
 
 # %% [markdown]
-# Four queries asked six keys, and each got back three numbers: as long as a *value* is wide,
-# whatever the width of queries and keys. Now all queries at once, with `einsum`, and then the
-# package's function, on Keras tensors:
+# Four queries asked six keys, and each got back three numbers, the width of a *value*, whatever the
+# width of queries and keys. Now all queries at once, with `einsum`, and then the package's
+# function, on Keras tensors:
 
 # %%
 weights = softmax(np.einsum("qd,kd->qk", Q, K) / np.sqrt(8))
@@ -382,8 +382,8 @@ assert max(errors["scaled_dot_256"]) < 0.1 and min(errors["dot_256_small_start"]
 #
 # ## What Q and K are for
 #
-# Article 001 gives three reasons for projecting $X$ to $Q = XW^Q$ and $K = XW^K$: it settles
-# that sentences differ in length, saves computation, and learns nonlinear features. Let's check
+# Article 001 gives three reasons for projecting $X$ to $Q = XW^Q$ and $K = XW^K$: it copes with
+# sentences of different lengths, saves computation, and learns nonlinear features. Let's check
 # each, and a fourth:
 
 # %%

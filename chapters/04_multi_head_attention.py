@@ -109,7 +109,7 @@ assert multiplications(100, 128, 8, key_dim=128) == 8 * counts[8][1]
 # ## Where Q, K and V come from
 #
 # The paper's model translates: an *encoder* reads the source sentence, and a *decoder* writes the
-# target, one word after the other. While it writes, a word must not look at those behind it, so
+# target, one word after the other. While it writes, a word must not look at the words after it, so
 # they are masked (chapter 6), and it looks at what the encoder has made of the source, the *memory*
 # (chapter 7).
 #
@@ -184,7 +184,7 @@ figures.show(figure, "04_sources")
 # Why heads at all? Several heads can look at several places at once; "with a single attention head,
 # averaging inhibits this", says section 3.2.2, and article 003 on its sentence: one head must
 # squeeze all that 他 (he) has to do with into one set of weights. Let's take the sentence's
-# thirteen words, draw rows of thirteen at random, close each row to a ring, and ask at every
+# thirteen words, draw thirteen of them for each row, join its ends, and ask at every
 # position for two words: the one before and the one after. ("Before" means nothing to attention
 # itself. So a trained vector for each place is added to the word, which is chapter 5.)
 

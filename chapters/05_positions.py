@@ -384,8 +384,8 @@ figures.show(figure, "05_order")
 # ## Answers
 #
 # 1\. Each pair adds $\sin^2 + \cos^2 = 1$: a position has length $\sqrt{d_{model}/2}$. The numbers
-# of an embedding start with standard deviation $1/\sqrt{d_{model}}$, a word with length 1: without
-# the factor the position would drown it.
+# of an embedding start with standard deviation $1/\sqrt{d_{model}}$, so a word has length 1:
+# without the factor the position would drown it.
 
 # %%
 words = array(kt.TokenEmbedding(1000, d_model)(np.arange(1000)[None]))

@@ -7,8 +7,8 @@
 # is too good to be true. Run time: about 25 s.
 #
 # *In plain words:* in training the whole answer lies on the table. The mask is the hand that covers
-# what comes next, so that all words can be asked at once and none can be copied. A loss that is too
-# good is a sign that the hand has slipped.
+# what comes next, so that every word can be asked for at once and none can be copied. A loss that
+# is too good is a sign that the hand has slipped.
 #
 # *Paper: sections 3.1 (the shift) and 3.2.3 (the mask). Géron: chapter 16, "Multi-head attention"
 # (its padding and causal masks) and "An Encoder–Decoder Network for Neural Machine Translation"
@@ -94,7 +94,7 @@ for way, weights in three_ways(scores).items():
 
 # %% [markdown]
 # Weights set to 0 *after* the softmax leave rows that do not sum to 1, and they leak: the future is
-# still in the denominator. Scores set to 0 hand the future a good part of the weight ("ahead"), and
+# still in the denominator. Scores set to 0 give the future a good part of the weight ("ahead"), and
 # with it the values of words not yet written.
 #
 # ## −10⁹, −∞, and a row without any key

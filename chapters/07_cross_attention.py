@@ -1,10 +1,10 @@
 # %% [markdown]
 # # 7 · Cross-attention aligns
 #
-# **How does a decoder know which word of the source to translate next?**
-# Let's build cross-attention small, make up a language pair whose alignment we know, train a tiny
-# translator on it, and compare where it looks with where it should; then we shuffle what it looks
-# at, and take it away. Run time: about 40 s.
+# **How does a decoder know which word of the source to translate next?** Let's build a small
+# cross-attention, make up a language pair whose alignment we know, train a tiny translator on it,
+# and compare where it looks with where it should; then we shuffle what it looks at, and take it
+# away. Run time: about 40 s.
 #
 # *In plain words:* the encoder leaves one vector for every word of the source on a shelf. For each
 # word that it writes, the decoder walks along the shelf and takes what it needs. Where it stops is
@@ -250,7 +250,7 @@ assert accuracy > 0.97
 # %% [markdown]
 # Where the next word is right at every position, given the right words before it, a model that
 # writes word by word, always the most probable one (*greedy* decoding, chapter 11), would write the
-# whole sentence. So it would for the article's two:
+# whole sentence. The article's two come out whole:
 
 # %%
 english = {i: word for word, i in target_ids.items()} | {END: "</s>"}
@@ -348,8 +348,8 @@ print(", ".join(f"{kind} {weight:.2f}" for kind, weight in it.items()))
 assert it["the day"] < 0.25
 
 # %% [markdown]
-# Not at the day, although here a day of the past would do as a sign: it comes with the weather
-# alone. It looks at 雨 or 很大, or rests on `</s>`. What the model *needs* is another question than
+# Not at the day, although here a past day would give it away: only sentences about the weather have
+# one. It looks at 雨 or 很大, or rests on `</s>`. What the model *needs* is another question than
 # where it looks, and can be asked:
 
 # %%

@@ -348,8 +348,8 @@ figures.show(figure, "08_post_or_pre")
 # %% [markdown]
 # At this rate pre-norm learns at once, and post-norm lags behind; how far, differs from start to
 # start. Xiong et al. (2020) put it down to large gradients near the output at initialization. The
-# paper's own remedy, to begin with tiny steps, does help: with it post-norm is sooner there, but
-# not as soon as pre-norm, which needs no warm-up.
+# paper's own remedy, to begin with tiny steps, does help: with it post-norm gets there sooner,
+# though not as soon as pre-norm, which needs no warm-up.
 #
 # ## The feed-forward network
 #

@@ -266,8 +266,8 @@ figures.show(plots.plot_history(history), "10_history")
 # ## Save, load, use, on any backend
 #
 # A `Translator` is the model with its tokenizer, text in and text out, in one `.keras` file. Let's
-# load it here; and in a second process, on another backend, which works while we continue. We ask
-# for dates that neither has seen, and for some of them in CAPITALS:
+# load it here; and in a second process, on another backend, which runs in the meantime. We ask for
+# dates that neither has seen, and for some of them in CAPITALS:
 
 # %%
 path = pathlib.Path(tempfile.mkdtemp()) / "dates.keras"

@@ -197,8 +197,8 @@ assert sum(np.prod(part.shape) for part in parts) == 2 * 10 * 32  # K and V, tok
 # ## Beam search
 #
 # Is what greedy wrote the best? Look at the list: *it rained hard* has 0.180, *heavy rain* 0.360.
-# *It* is the better first word because many sentences begin with it; greedy counts them all, and
-# can then write but one. A beam keeps several beginnings. Each step ranks the extensions of all by
+# *It* is the better first word because many sentences begin with it; greedy counts them all, but
+# can write only one. A beam keeps several beginnings. Each step ranks the extensions of all by
 # log-probability; those among the first `beams` that end are put aside as finished, and the best
 # `beams` that do not end live on.
 #

@@ -58,9 +58,9 @@ np.testing.assert_allclose(by_hand, convolved[0], atol=1e-5)
 # %% [markdown]
 # Can the package's layer do it, with a softmax? Its weights must then come from positions alone, so
 # let the sinusoids be query and key, and `x` the value. $PE_{t+\delta}$ is a rotation of $PE_t$:
-# that is $W^Q_h$, times a number that makes the softmax sharp. $W^K_h$ and $W^V_h$ are identities,
-# and $W^O$ is the kernel, laid flat. (A head must be as wide as the model here: the rank of
-# $W^V_h W^O_h$ is at most the width of a head.)
+# that is $W^Q_h$, times a large number, so that the softmax becomes sharp. $W^K_h$ and $W^V_h$ are
+# identities, and $W^O$ is the kernel, laid flat. (A head must be as wide as the model here: the
+# rank of $W^V_h W^O_h$ is at most the width of a head.)
 
 
 # %%
@@ -306,7 +306,7 @@ print("neighbors of a pixel, itself included, and the number of such pixels:", s
 assert sorted(seen) == [4, 6, 9]
 
 # %% [markdown]
-# Attention on a chain is the mean filter, but for the ends, where it divides by 2 and the
+# Attention on a chain is the mean filter except at the ends, where it divides by 2 and the
 # convolution by 3. And the quoted text continues that in an image "each pixel has a set number of
 # neighboring elements": at the border it has fewer, and it is the zero padding that hides this.
 #

@@ -249,8 +249,8 @@ print(f"sums drawn at random: the best of 20,000 is right in {share.max():.2f} o
 assert share.max() > 0.5
 
 # %% [markdown]
-# An architecture generalizes where its assumption is true: here, that a neighborhood means the same
-# wherever it stands.
+# A network generalizes where what it assumes is true; the convolution assumes that a neighborhood
+# means the same wherever it stands.
 #
 # ## Who learns by heart?
 #

@@ -75,7 +75,7 @@ print(len(sentences), "sentences, such as", *(" ".join(s) + ";" for s in sentenc
 #
 # A word that is asked for must not be seen, or there is nothing to learn; but all words may see
 # both sides. So BERT hides words in the *input*: of the 15 % that it chooses, 80 % become a mask,
-# 10 % another word, and 10 % stay (in use there are no masks, so it must also have an opinion of
+# 10 % another word, and 10 % stay (in use there are no masks, so it must also have an opinion about
 # visible words). Only the chosen words have a label. All others get `kt.PADDING`, which
 # `kt.TokenCrossEntropy` leaves out.
 

@@ -76,7 +76,7 @@ def short(sentences, number):
 splits = generated_english.tagged_sentences(num_train=4000, num_valid=0, num_test=1000)
 seen, test = short(splits.train, 1536), short(splits.test, 256)
 tags = sorted({tag for sentence in seen.tags for tag in sentence})
-# of a longer word the first and the last letters are kept, 8 in all
+# longer words keep their first and last letters, 8 in all
 vocabulary = kt.WordVocabulary.learn(seen.words, max_characters=8)
 word_ids, character_ids = vocabulary.encode(seen.words)
 tag_ids = [np.array([1 + tags.index(tag) for tag in sentence]) for sentence in seen.tags]

@@ -6,7 +6,7 @@
 # what a vocabulary costs and saves on real text, and see what becomes of Chinese, which has no
 # spaces. (British spelling: tokenisation.) Run time: about 5 s.
 #
-# *In plain words:* a model has a row of numbers for each thing it can read. With letters the rows
+# *In plain words:* a model keeps one vector for each thing that it can read. With letters the rows
 # are few, but texts are long; with words, texts are short, but some words it has never met. Pieces
 # are the compromise: frequent words stay whole, rare ones fall apart into parts that are known.
 #

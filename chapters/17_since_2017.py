@@ -8,7 +8,7 @@
 #
 # *In plain words:* the plan of 2017 still stands. What has changed are the parts: positions that
 # turn instead of add, a norm with less to compute, a network that multiplies, fewer keys to keep.
-# Most of it saves something; only one part changes much of what a model learns in a minute.
+# Most of it saves something; only one of them changes much within a minute of training.
 #
 # *Paper: sections 3.2, 3.3 and 3.5, which these replace. Géron: chapter 16, "An Avalanche of
 # Transformer Models". Articles: none, they end with the paper.*
@@ -65,8 +65,8 @@ np.testing.assert_allclose(scores, later)  # not the place,
 assert np.abs(scores - scores.T).max() > 0.1  # and the side counts
 
 # %% [markdown]
-# Of two positions a score sees how far apart they are, and on which side, and nothing else; no
-# vector gets longer. The value is not rotated: position says where to look, not what is found.
+# A score sees only how far apart two positions are, and which comes first; no vector gets longer.
+# The value is not rotated: position says where to look, not what is found.
 #
 # ## RMSNorm
 #
@@ -425,7 +425,7 @@ figures.record(0.15, paper=of_paper, all_five=nats["all five"])
 # ## In short
 #
 # - Rotary positions turn queries and keys, so that of two positions a score knows only how far
-#   apart they are, and on which side; in this small model they are the change that is worth most.
+#   apart they are, and on which side; in this small model they pay most.
 # - RMSNorm, grouped keys and fewer biases change little and save parameters and memory; a gated
 #   network may be a little better for the same weights.
 # - Compare a difference with the difference of two starts, or it may mean nothing.
