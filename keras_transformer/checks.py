@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import importlib
 import numbers
 from collections.abc import Iterable
 from typing import Any, Self
@@ -31,6 +32,26 @@ def check(holds: Any, expected: str, **received: Any) -> None:
     if not holds:
         values = ", ".join(f"{name}={value!r}" for name, value in received.items())
         raise ValueError(f"{expected}; received {values}.")
+
+
+def imported(name: str, purpose: str, package: str | None = None) -> Any:
+    """A library that is not always installed.
+
+    Args:
+        name: str, of the module.
+        purpose: str, what needs it, the beginning of the error.
+        package: str, its name for pip, or several; None: that of the module.
+
+    Raises:
+        ImportError: It is not installed.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise ImportError(
+            f"{purpose} needs the package {name.partition('.')[0]} ({error}); install it with "
+            f"pip install {package or name.partition('.')[0]}."
+        ) from None
 
 
 def check_at_least(smallest: int, **numbers: int) -> None:

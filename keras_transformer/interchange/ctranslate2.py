@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from ..checks import imported
 from ..generation.constraints import IMPOSSIBLE
 from ..ids import END, PADDING, START, UNKNOWN
 from ..layers.positions import sinusoids
 from ..models import LanguageModel, Transformer
 from ..tasks import Task, Translator
 from .files import float32_array
-from .tracing import imported
 from .vocabularies import write_vocabularies
 
 MAX_LENGTH = 1024  # rows of the sinusoid table, since CTranslate2 stores a table, not a formula
@@ -115,7 +115,7 @@ def generator_spec(
 
 def _specs_and_options(config):
     """CTranslate2's module of specifications, and the options of its stacks."""
-    specs = imported("ctranslate2", "CTranslate2").specs
+    specs = imported("ctranslate2", "The export to CTranslate2").specs
     names = {"silu": "SWISH", "gelu_tanh": "GELUTanh"}
     activation = names.get(str(config.activation), str(config.activation).upper())
     if activation not in specs.Activation.__members__:

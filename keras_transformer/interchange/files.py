@@ -9,7 +9,6 @@ import json
 import math
 import os
 import pathlib
-import pickle
 import re
 import zipfile
 from collections.abc import Callable, Iterator
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from ..checks import check
+from ..checks import check, imported
 from ..tasks.saved_files import first_line
 
 SAFETENSORS, SHARDS, PICKLE = (
@@ -35,8 +34,7 @@ ACTIVATIONS = {  # Hugging Face's names, and ours
     "tanh": "tanh",
 }
 UNWRITTEN = -100.0  # logit of ids that they lack: probability 0, and no harm to label smoothing
-NUMBERS = ("F64", "F32", "F16", "BF16")  # safetensors' names of what is converted to float32
-MAX_BYTES_OF_JSON = 2**28
+NUMBERS = ("float64", "float32", "float16", "bfloat16")  # are converted to float32
 
 
 def check_folder(folder: str | os.PathLike) -> pathlib.Path:
@@ -56,8 +54,8 @@ def check_folder(folder: str | os.PathLike) -> pathlib.Path:
     return folder
 
 
-def read_bytes(path: pathlib.Path) -> bytes:
-    """The content of a file.
+def check_is_file(path: pathlib.Path) -> pathlib.Path:
+    """The path of a file.
 
     Raises:
         FileNotFoundError: There is no such file.
@@ -67,7 +65,7 @@ def read_bytes(path: pathlib.Path) -> bytes:
         raise ValueError(f"Expected a file; received the folder {path}.")
     if not path.is_file():
         raise FileNotFoundError(f"There is no {path}. Download all files of the model.")
-    return path.read_bytes()
+    return path
 
 
 def read_json(path: pathlib.Path) -> dict[str, Any]:
@@ -77,12 +75,9 @@ def read_json(path: pathlib.Path) -> dict[str, Any]:
         FileNotFoundError: There is no such file.
         ValueError: It is a folder, or not a JSON object in UTF-8.
     """
-    content = read_bytes(path)
-    check(len(content) <= MAX_BYTES_OF_JSON, f"{path} is too large", bytes=len(content))
-    try:
-        content = json.loads(content)
-    except (ValueError, RecursionError):
-        content = None
+    content = None
+    with contextlib.suppress(ValueError, RecursionError):
+        content = json.loads(check_is_file(path).read_bytes())
     if not isinstance(content, dict):
         raise ValueError(
             f"{path} must hold one JSON object in UTF-8; it does not. Download it again."
@@ -108,8 +103,8 @@ class Settings:
             ValueError: It is missing or anything else.
         """
         value: Any = self.values.get(key)
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        self._check(key, whole and value >= smallest, f"an integer of at least {smallest}")
+        holds = type(value) is int and value >= smallest
+        self._check(key, holds, f"an integer of at least {smallest}")
         return value
 
     def number(self, key: str, default: float) -> float:
@@ -119,8 +114,8 @@ class Settings:
             ValueError: It is anything else.
         """
         value = self.values.get(key, default)
-        real = isinstance(value, (int, float)) and not isinstance(value, bool)
-        self._check(key, real and 0 <= value < math.inf, "a number of at least 0")
+        holds = type(value) in (int, float) and 0 <= value < math.inf
+        self._check(key, holds, "a number of at least 0")
         return float(value)
 
     def is_one_of(self, key: str, *allowed: Any, default: Any = None) -> Any:
@@ -131,8 +126,13 @@ class Settings:
         """
         value = self.values.get(key, default)
         holds = any(type(value) is type(each) and value == each for each in allowed)
-        self._check(key, holds, " or ".join(json.dumps(each) for each in allowed))
+        self._check(key, holds, " or ".join(map(json.dumps, allowed)))
         return value
+
+    def are(self, fixed: dict[str, Any]) -> None:
+        """Checks that keys have these values, or are missing."""
+        for key, value in fixed.items():
+            self.is_one_of(key, value, default=value)
 
     def _check(self, key, holds, expected):
         if not holds:
@@ -158,7 +158,7 @@ class Weights:
         return name in self._readers
 
     def take(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
-        """A tensor, which is then no longer among `names`.
+        """A tensor, which is then no longer among them.
 
         Args:
             name: str.
@@ -173,150 +173,121 @@ class Weights:
         """
         if name not in self._readers:
             raise ValueError(f"{self.path} must hold the weight {name}; it does not.")
-        with one_sentence(self.path):
+        with naming(self.path):
             array = self._readers.pop(name)()
-        if array.shape != shape:
-            raise ValueError(
-                f"{self.path}: expected {name} of shape {shape}, as config.json says; received "
-                f"{array.shape}."
-            )
-        array = np.array(array, "float32")
-        if not np.isfinite(array).all():
-            raise ValueError(f"{self.path}: expected finite numbers; {name} holds others.")
+            kind, size = array.dtype.name, array.shape
+            check(kind in NUMBERS, f"expected floating-point numbers in {name}", dtype=kind)
+            check(size == shape, f"expected {name} of the shape {shape} of config.json", shape=size)
+            array = np.array(array, "float32")
+            check(np.isfinite(array).all(), "expected finite numbers", weights=name)
         return array
 
-    @property
-    def names(self) -> list[str]:
-        """List of str, the tensors that were not taken."""
-        return sorted(self._readers)
+    def take_shared(self, names: tuple[str, ...], shape: tuple[int, ...]) -> np.ndarray:
+        """The one tensor that has several names, of which a file may hold some.
+
+        Raises:
+            ValueError: They differ, or `take` does not accept one.
+        """
+        first, *others = [name for name in names if name in self] or names[:1]
+        array = self.take(first, shape)
+        for other in others:
+            if not np.array_equal(self.take(other, shape), array):
+                raise ValueError(
+                    f"{self.path}: expected one matrix for embeddings and logits; {other} differs "
+                    f"from {first}."
+                )
+        return array
+
+    def check_all_taken(self, model: str) -> None:
+        """Raises a ValueError if tensors are left that a model has no place for."""
+        for name in self._readers:
+            raise ValueError(
+                f"{self.path}: expected the weights of a {model}; it also holds {name:.100}."
+            )
 
 
-def open_weights(folder: pathlib.Path, left_out: str | None = None) -> Weights:
+def open_weights(folder: pathlib.Path, left_out: str = "") -> Weights:
     """The weights in a folder.
 
     Args:
         folder: pathlib.Path.
-        left_out: str, a regular expression: names of tensors that are not weights; None: all are
-            weights.
+        left_out: str, a regular expression: names of tensors that are not weights.
 
     Raises:
         FileNotFoundError: There are no weights, or a shard is missing.
         ImportError: safetensors or PyTorch is needed and not installed.
         ValueError: A file is damaged, or holds anything but tensors.
     """
-    kinds = {SAFETENSORS: _safetensors, SHARDS: _shards, PICKLE: _pickle}
-    for name, readers_of in kinds.items():
-        if (folder / name).exists():
-            pattern = re.compile(left_out or r"(?!)")
-            return Weights(folder / name, readers_of(folder / name, pattern))
+    for name, readers_of in {SAFETENSORS: _safetensors, SHARDS: _shards, PICKLE: _pickle}.items():
+        path = folder / name
+        if path.exists():
+            readers = readers_of(check_is_file(path))
+            names = [name for name in readers if not re.fullmatch(left_out, name)]
+            return Weights(path, {name: readers[name] for name in names})
     raise FileNotFoundError(f"There is neither {SAFETENSORS} nor {PICKLE} in {folder}.")
 
 
-def _safetensors(path, left_out):
-    try:
-        import ml_dtypes  # noqa: F401  gives NumPy bfloat16
-        from safetensors import safe_open
-    except ImportError:
-        raise ImportError(
-            f"Reading {path} needs the package safetensors; install it with "
-            "pip install safetensors."
-        ) from None
-    if path.is_dir():
-        raise ValueError(f"Expected a file; received the folder {path}.")
-    with one_sentence(path):
-        file = safe_open(str(path), framework="numpy")
-        names = [name for name in file.keys() if not left_out.fullmatch(name)]  # noqa: SIM118
-        kinds = {name: file.get_slice(name).get_dtype() for name in names}
-    for name, kind in kinds.items():
-        if kind not in NUMBERS:
-            raise ValueError(f"{path}: expected floating-point numbers; {name} is of type {kind}.")
-    return {name: lambda name=name: file.get_tensor(name) for name in kinds}
+def _safetensors(path):
+    imported("ml_dtypes", f"Reading {path}")  # gives NumPy bfloat16
+    library = imported("safetensors", f"Reading {path}")
+    with naming(path):
+        file = library.safe_open(str(path), framework="numpy")
+        return {name: lambda n=name: file.get_tensor(n) for name in file.keys()}  # noqa: SIM118
 
 
-def _shards(index, left_out):
+def _shards(index):
     """The readers of all shards that an index names."""
-    names = read_json(index).get("weight_map")
-    if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
-        raise ValueError(f"{index} must map weights to files in weight_map; it does not.")
-    readers = {}
-    for name in sorted(set(names.values())):
-        plain = pathlib.PurePath(name).name == name and name.endswith(".safetensors")
-        if not plain:
-            raise ValueError(
-                f"{index} must name .safetensors files in its folder; received {name!r:.100}."
-            )
-        if not (index.parent / name).exists():
-            raise FileNotFoundError(f"There is no {index.parent / name}, which {index} names.")
-        readers |= _safetensors(index.parent / name, left_out)
-    listed = {name for name in names if not left_out.fullmatch(name)}
-    if readers.keys() != listed:
-        differing = min(readers.keys() ^ listed)
+    files: Any = read_json(index).get("weight_map")
+    plain = isinstance(files, dict) and all(
+        re.fullmatch(r"[^/\\]+\.safetensors", str(name)) for name in files.values()
+    )
+    if not plain:
         raise ValueError(
-            f"{index} must list the weights of its files; it differs in {differing:.100}."
+            f"{index} must map weights to .safetensors files in its folder; received "
+            f"weight_map={files!r:.100}."
+        )
+    readers = {}
+    for name in sorted(set(files.values())):
+        readers |= _safetensors(check_is_file(index.parent / name))
+    differing = readers.keys() ^ files.keys()
+    if differing:
+        raise ValueError(
+            f"{index} must list the weights of its files; it differs in {min(differing):.100}."
         )
     return readers
 
 
-def _pickle(path, left_out):
+def _pickle(path):
     """The tensors of a `pytorch_model.bin`; what would run code is refused by PyTorch."""
-    try:
-        import torch
-    except ImportError:
-        raise ImportError(
-            f"Reading {path} needs PyTorch; install it, or convert the file to {SAFETENSORS}."
-        ) from None
-    if path.is_dir():
-        raise ValueError(f"Expected a file; received the folder {path}.")
-    with one_sentence(path):
+    torch = imported("torch", f"Reading {path}")
+    with naming(path):
         mapped = zipfile.is_zipfile(path)  # files of before PyTorch 1.6 cannot be
         tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
-    if not isinstance(tensors, dict):
-        raise ValueError(f"{path} must hold tensors by name; received a {type(tensors).__name__}.")
-    for name, tensor in tensors.items():
-        if not (isinstance(name, str) and isinstance(tensor, torch.Tensor)):
-            raise ValueError(f"{path} must hold tensors by name; {name!r:.100} is not a tensor.")
-        if not tensor.dtype.is_floating_point and not left_out.fullmatch(name):
-            kind = tensor.dtype
-            raise ValueError(f"{path}: expected floating-point numbers; {name} is of type {kind}.")
+        items = tensors.items() if isinstance(tensors, dict) else [(None, tensors)]
+        for name, tensor in items:
+            holds = isinstance(name, str) and isinstance(tensor, torch.Tensor)
+            check(holds, "expected tensors by name", type=type(tensor).__name__)
     return {
-        name: lambda t=tensor: t.float().numpy()
+        name: lambda t=tensor: (t.float() if t.is_floating_point() else t).numpy()
         for name, tensor in tensors.items()
-        if not left_out.fullmatch(name)
     }
 
 
 @contextlib.contextmanager
 def naming(path: pathlib.Path) -> Iterator[None]:
-    """Puts the name of a file before the text of a `ValueError`."""
+    """Raises the errors of a block, as of a library that reads it, as a `ValueError` of its file.
+
+    Args:
+        path: the file.
+    """
     try:
         yield
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+    except (FileNotFoundError, ImportError):
+        raise
+    except Exception as error:
+        raise ValueError(f"{path}: {first_line(error)}.") from None
 
 
 def float32_array(x: Any) -> np.ndarray:
     """A tensor as a contiguous float32 array."""
     return np.ascontiguousarray(ops.convert_to_numpy(ops.cast(x, "float32")))
-
-
-@contextlib.contextmanager
-def one_sentence(path: pathlib.Path) -> Iterator[None]:
-    """Raises the errors of a library that reads a damaged file as a `ValueError` that names it.
-
-    Args:
-        path: the file.
-    """
-    from_libraries = (
-        ArithmeticError, AttributeError, EOFError, ImportError, LookupError, MemoryError, OSError,
-        RuntimeError, TypeError, ValueError, pickle.UnpicklingError, zipfile.BadZipFile,
-    )  # fmt: skip
-    try:
-        yield
-    except Exception as error:
-        safetensors_error = type(error).__name__ == "SafetensorError"
-        if not (isinstance(error, from_libraries) or safetensors_error):
-            raise
-        raise ValueError(
-            f"{path} cannot be read as weights: {first_line(error)}. It is damaged or not a file "
-            "of weights."
-        ) from None

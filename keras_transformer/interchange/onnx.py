@@ -12,9 +12,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ..checks import imported
 from ..tasks import Task, Translator
 from .graphs import encoder_and_step, graphs_of, in_float32
-from .tracing import imported, quiet, traced
+from .tracing import quiet, traced
 from .vocabularies import write_vocabularies
 
 OPSET = 18
@@ -36,10 +37,10 @@ def write(task: Task, folder: pathlib.Path, quantization: str | None = None) -> 
         ValueError: The format cannot hold the task.
     """
     with same_environment():  # it sets TF_CPP_MIN_LOG_LEVEL
-        tf2onnx = imported("tf2onnx.convert", "ONNX", "tf2onnx onnx")
-    onnx = imported("onnx", "ONNX")
+        tf2onnx = imported("tf2onnx.convert", "The export to ONNX", "tf2onnx onnx")
+    onnx = imported("onnx", "The export to ONNX")
     if quantization:
-        imported("onnxruntime.quantization", "ONNX in int8", "onnxruntime")
+        imported("onnxruntime.quantization", "The export to ONNX in int8", "onnxruntime")
     task = in_float32(task)
     graphs = graphs_of(task)
     if isinstance(task, Translator):

@@ -6,11 +6,11 @@ import keras
 import numpy as np
 from keras import ops
 
+from ..checks import imported
 from ..ids import END, PADDING, START, UNKNOWN
 from ..tasks import Task
 from ..tokenizers.base import Tokenizer
 from ..tokenizers.words import MASK
-from .tracing import imported
 from .vocabularies import write_json
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
@@ -73,7 +73,7 @@ def save_weights(folder: pathlib.Path, weights: dict[str, np.ndarray]) -> None:
     Raises:
         ImportError: safetensors is not installed.
     """
-    save_file = imported("safetensors.numpy", "safetensors", "safetensors").save_file
+    save_file = imported("safetensors.numpy", "The export to safetensors", "safetensors").save_file
     arrays = {name: np.ascontiguousarray(array) for name, array in weights.items()}
     save_file(arrays, folder / WEIGHTS, metadata={"format": "pt"})  # which Hugging Face asks for
 

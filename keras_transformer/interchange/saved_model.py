@@ -8,12 +8,13 @@ import functools
 import hashlib
 import pathlib
 
+from ..checks import imported
 from ..ids import END, PADDING, UNKNOWN
 from ..tasks import Classifier, MaskFiller, Tagger, Task, TextGenerator, Translator
 from ..tokenizers.normal_forms import INVISIBLE
 from ..tokenizers.words import FIRST, MASK, MASKED, SEGMENTATIONS
 from . import graphs
-from .tracing import imported, quiet, save, traced
+from .tracing import quiet, save, traced
 from .vocabularies import sentencepiece_model
 
 BLANK = r"[\t-\r\x1c-\x20\x{85}\p{Z}]*"  # \s of Python, as RE2 knows it
@@ -38,8 +39,8 @@ def write(task: Task, folder: pathlib.Path, quantization: str | None = None) -> 
         ImportError: A package that the format needs is not installed.
         ValueError: The format cannot hold the task.
     """
-    tf = imported("tensorflow", "SavedModel")
-    imported("tensorflow_text", "SavedModel", "tensorflow-text")
+    tf = imported("tensorflow", "The export to SavedModel")
+    imported("tensorflow_text", "The export to SavedModel", "tensorflow-text")
     task, module = graphs.in_float32(task), tf.Module()
     with quiet():
         make = next(make for kind, make in _SIGNATURES.items() if isinstance(task, kind))

@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import importlib
 import logging
 import os
 import re
@@ -17,26 +16,6 @@ from .graphs import Graph
 
 # "W0000 00:00:17.8 12 name.cc:364] ...", as absl writes it, or "name.cc(51) LOG(INFO) ..."
 WARNING_OF_CPP = re.compile(rb"[IW]\d{4} .*\.cc:\d+\] |\w+\.cc\(\d+\) LOG\((INFO|WARNING)\) ")
-
-
-def imported(name: str, engine: str, package: str | None = None) -> Any:
-    """A library that an export needs.
-
-    Args:
-        name: str, of the module.
-        engine: str, the engine that needs it.
-        package: str, its name for pip, or several; None: that of the module.
-
-    Raises:
-        ImportError: it is not installed.
-    """
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise ImportError(
-            f"The export to {engine} needs the package {name.partition('.')[0]} ({error}); install "
-            f"it with pip install {package or name}."
-        ) from None
 
 
 def traced(graph: Graph) -> Any:

@@ -8,16 +8,25 @@ import contextlib
 import json
 from typing import Any, NamedTuple
 
-from ..checks import check
+from ..checks import check, imported
 from ..ids import END, PADDING, START, UNKNOWN
 
 SPECIAL_TOKENS = {PADDING: "<pad>", UNKNOWN: "\u2047", START: "<s>", END: "</s>"}
-NEUTRAL = {  # options of the library's BPE with the values that GPT-2 has
-    "dropout": (None, 0),
-    "continuing_subword_prefix": (None, ""),
-    "end_of_word_suffix": (None, ""),
-    "byte_fallback": (None, False),
-    "ignore_merges": (None, False),
+OPTIONS: dict[str, dict[str, tuple]] = {  # of GPT-2: the default of each, and what is allowed
+    "model": {
+        "type": ("BPE", ["BPE"]),
+        "dropout": (None, [None, 0]),
+        "continuing_subword_prefix": (None, [None, ""]),
+        "end_of_word_suffix": (None, [None, ""]),
+        "byte_fallback": (None, [None, False]),
+        "ignore_merges": (None, [None, False]),
+    },
+    "pre_tokenizer": {
+        "type": (None, ["ByteLevel"]),
+        "add_prefix_space": (True, [False]),
+        "use_regex": (True, [True]),
+    },
+    "decoder": {"type": (None, ["ByteLevel"])},
 }
 
 
@@ -67,25 +76,14 @@ def byte_pairs_of(description: dict[str, Any]) -> BytePairs:
     Raises:
         ValueError: It describes anything but byte-level BPE as GPT-2 has it.
     """
-    model = _object(description, "model")
-    check(model.get("type", "BPE") == "BPE", "Expected a model of type BPE", type=model.get("type"))
-    for name, neutral in NEUTRAL.items():
-        check(
-            model.get(name) in neutral, f"Expected no {name} of the BPE", **{name: model.get(name)}
-        )
+    for part, options in OPTIONS.items():
+        for name, (default, allowed) in options.items():
+            value = _object(description, part).get(name, default)
+            expected = f"Expected {name} of the {part} to be {json.dumps(allowed[0])}"
+            check(value in allowed, expected, **{name: value})
     normalizer = description.get("normalizer")
     check(normalizer is None, "Expected no normalizer", normalizer=normalizer)
-    for name in ("pre_tokenizer", "decoder"):
-        kind = _object(description, name).get("type")
-        check(kind == "ByteLevel", f"Expected a {name} of type ByteLevel", type=kind)
-    options = description["pre_tokenizer"]
-    for name, expected in (("add_prefix_space", False), ("use_regex", True)):
-        value = options.get(name, True)  # the library's default of both
-        check(
-            value is expected,
-            f"Expected {name} of the pre_tokenizer to be {json.dumps(expected)}",
-            **{name: value},
-        )
+    model = description["model"]
     ids = {**_object(model, "vocab"), **added_tokens_of(description)}
     return BytePairs(tokens_in_order(ids), pairs_in(model.get("merges")))
 
@@ -163,14 +161,8 @@ def library_of(pairs: BytePairs) -> Any:
         ValueError: A byte has no token, a token is duplicated, is not of byte-level BPE or has no
             merge, or a merge is not of tokens.
     """
-    try:
-        import tokenizers
-        from tokenizers import decoders, models, pre_tokenizers
-    except ImportError:
-        raise ImportError(
-            "Byte-level BPE needs the package tokenizers; install it with pip install tokenizers."
-        ) from None
-    alphabet = set(pre_tokenizers.ByteLevel.alphabet())
+    tokenizers = imported("tokenizers", "Byte-level BPE")
+    alphabet = set(tokenizers.pre_tokenizers.ByteLevel.alphabet())
     missing = sorted(alphabet.difference(pairs.tokens))
     check(not missing, "Every byte must have a token", bytes_without_one=len(missing))
     for token in pairs.tokens:
@@ -195,7 +187,7 @@ def library_of(pairs: BytePairs) -> Any:
         "Every token must be one byte, or the result of a merge; some merges are missing",
         tokens_without_a_merge=len(unmade),
     )
-    library = tokenizers.Tokenizer(models.BPE(vocab=ids, merges=pairs.merges))
-    library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    library.decoder = decoders.ByteLevel()
+    library = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=ids, merges=pairs.merges))
+    library.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    library.decoder = tokenizers.decoders.ByteLevel()
     return library

@@ -16,6 +16,12 @@ from .weights import EMBEDDING, HEAD, MASKS, PREFIX, gpt2_weights
 
 OF_TANH = dict.fromkeys(("gelu_new", "gelu_fast", "gelu_pytorch_tanh"), "gelu_tanh")
 ACTIVATIONS = files.ACTIVATIONS | OF_TANH
+FIXED = {  # values in config.json; ours has no other
+    "scale_attn_weights": True,
+    "tie_word_embeddings": True,
+    "scale_attn_by_inverse_layer_idx": False,
+    "add_cross_attention": False,
+}
 EMBEDDINGS, LOGITS_BIAS = "embedding/embeddings", "logits_bias/bias"
 
 
@@ -65,10 +71,7 @@ def from_gpt2(folder: str | os.PathLike, dtype: Any = None) -> TextGenerator:
 def _model_config(settings):
     """The `TransformerConfig` that config.json describes."""
     settings.is_one_of("model_type", "gpt2")
-    settings.is_one_of("scale_attn_weights", True, default=True)
-    settings.is_one_of("tie_word_embeddings", True, default=True)
-    settings.is_one_of("scale_attn_by_inverse_layer_idx", False, default=False)
-    settings.is_one_of("add_cross_attention", False, default=False)
+    settings.are(FIXED)
     d_model = settings.integer("n_embd")
     dropout = settings.number("resid_pdrop", 0.1)
     of_embedding = settings.number("embd_pdrop", 0.1)
@@ -106,25 +109,11 @@ def _read_weights(weights, config, rows):
     size = max(rows) + 1
     values = {}
     for each in gpt2_weights(config, size):
-        array = weights.take(prefix + each.theirs, each.shape)
-        if each.theirs == EMBEDDING:
-            _check_head(weights, array)
+        others = (HEAD,) if each.theirs == EMBEDDING else ()
+        array = weights.take_shared((prefix + each.theirs, *others), each.shape)
         values |= each.to_ours(array)
-    if weights.names:
-        raise ValueError(
-            f"{weights.path}: expected the weights of a GPT2LMHeadModel; it also holds "
-            f"{weights.names[0]:.100}."
-        )
+    weights.check_all_taken("GPT2LMHeadModel")
     bias = np.zeros(len(rows), "float32")
     # Their logit is that of END, and this: logits may be far from 0, since only differences count.
     bias[[PADDING, UNKNOWN, START]] = files.UNWRITTEN
     return {**values, EMBEDDINGS: values[EMBEDDINGS][rows], LOGITS_BIAS: bias}
-
-
-def _check_head(weights, embedding):
-    """Refuses a matrix of the logits that is not the embedding."""
-    if HEAD in weights and not np.array_equal(weights.take(HEAD, embedding.shape), embedding):
-        raise ValueError(
-            f"{weights.path}: expected one matrix for embeddings and logits; {HEAD} differs from "
-            f"{EMBEDDING}."
-        )

@@ -12,7 +12,7 @@ from ...tokenizers.byte_pairs import (
     pairs_in,
     tokens_in_order,
 )
-from ..files import naming, read_bytes, read_json
+from ..files import check_is_file, naming, read_json
 
 TOKENIZER, VOCABULARY, MERGES = "tokenizer.json", "vocab.json", "merges.txt"
 VERSION = "#version"  # begins a header line
@@ -46,14 +46,19 @@ def read_vocabulary(folder: pathlib.Path, separator: int) -> Vocabulary:
         ImportError: tokenizers is not installed.
         ValueError: A file is damaged, or is not the byte-level BPE of GPT-2.
     """
-    path = folder / TOKENIZER
+    path, added = folder / TOKENIZER, {}
     if path.exists():
         description = read_json(path)
         with naming(path):
             pairs, added = byte_pairs_of(description), added_tokens_of(description)
     else:
-        path, added = folder / VOCABULARY, {}
-        pairs = _read_two_files(path, folder / MERGES)
+        path, merges = folder / VOCABULARY, folder / MERGES
+        ids = read_json(path)
+        with naming(merges):
+            lines = check_is_file(merges).read_text("utf-8").splitlines()
+            pairs_of_merges = pairs_in([line for line in lines if not line.startswith(VERSION)])
+        with naming(path):
+            pairs = BytePairs(tokens_in_order(ids), pairs_of_merges)
     with naming(path):
         check(
             separator < len(pairs.tokens),
@@ -67,21 +72,7 @@ def read_vocabulary(folder: pathlib.Path, separator: int) -> Vocabulary:
             "Expected no added tokens but the one that separates texts",
             added_tokens=", ".join(others)[:100],
         )
-        tokens = [token for id, token in enumerate(pairs.tokens) if id != separator]
+        rows = [id for id in range(len(pairs.tokens)) if id != separator]
+        tokens = [pairs.tokens[id] for id in rows]
         tokenizer = ByteLevelTokenizer.of_pairs(BytePairs(tokens, pairs.merges))
-    ids = range(len(pairs.tokens))
-    return Vocabulary(tokenizer, [separator] * 4 + [id for id in ids if id != separator])
-
-
-def _read_two_files(vocabulary, merges):
-    ids, content = read_json(vocabulary), read_bytes(merges)
-    with naming(vocabulary):
-        tokens = tokens_in_order(ids)
-    try:
-        lines = content.decode().removesuffix("\n").split("\n")
-    except UnicodeDecodeError:
-        raise ValueError(f"{merges} must be in UTF-8; it is not. Download it again.") from None
-    if lines[0].startswith(VERSION):
-        lines = lines[1:]
-    with naming(merges):
-        return BytePairs(tokens, pairs_in([line.removesuffix("\r") for line in lines]))
+    return Vocabulary(tokenizer, [separator] * 4 + rows)

@@ -11,10 +11,25 @@ from ..files import ACTIVATIONS, CONFIG, GENERATION_CONFIG, float32_array
 from ..safetensors import save_weights
 from ..vocabularies import SETTINGS, sentencepiece_model, text_form, write_json
 from .vocabulary import END_TOKEN, PADDING_TOKEN, SOURCE, TARGET, UNKNOWN_TOKEN, VOCABULARY
-from .weights import EMBEDDINGS, LENGTH_PENALTY_RATIO, LOGITS_BIAS, in_halves, marian_weights
+from .weights import (
+    EMBEDDINGS,
+    FIXED,
+    LENGTH_PENALTY_RATIO,
+    LOGITS_BIAS,
+    SIZES,
+    THEIR_BIAS,
+    THEIR_EMBEDDINGS,
+    in_halves,
+    marian_weights,
+)
 
 MAX_LENGTH = 1024  # rows of the sinusoid table that their model makes
 FIRST_TOKEN = END + 1  # our id of the first token that is not special
+INEXPRESSIBLE = {  # options of a model, and why they must be off
+    "norm_first": "Marian normalizes after each sublayer",
+    "max_length": "Marian has sinusoids for positions",
+    "rotary": "Marian has sinusoids for positions",
+}
 
 
 def write(translator: Translator, folder: pathlib.Path, quantization: str | None = None) -> None:
@@ -44,44 +59,77 @@ def write(translator: Translator, folder: pathlib.Path, quantization: str | None
     rows = [END, UNKNOWN, *range(FIRST_TOKEN, size), START]
     tokens = [END_TOKEN, UNKNOWN_TOKEN, *target.tokens(range(FIRST_TOKEN, size)), PADDING_TOKEN]
     write_json(folder / VOCABULARY, {token: id for id, token in enumerate(tokens)})
-    write_json(folder / CONFIG, _config(translator.transformer, len(rows)))
-    write_json(folder / GENERATION_CONFIG, _generation_config(translator.config, len(rows)))
-    write_json(
-        folder / "tokenizer_config.json",
-        {
-            "tokenizer_class": "MarianTokenizer",
-            "eos_token": END_TOKEN,
-            "unk_token": UNKNOWN_TOKEN,
-            "pad_token": PADDING_TOKEN,
-            "model_max_length": MAX_LENGTH,
-            "separate_vocabs": False,
-        },
-    )
+    padding = len(rows) - 1
+    special_ids = {
+        "eos_token_id": 0,
+        "forced_eos_token_id": 0,
+        "pad_token_id": padding,
+        "decoder_start_token_id": padding,
+    }
+    config, search = translator.transformer.config, translator.config
+    sizes = {
+        f"{side}_{key}": getattr(config, name)
+        for side in ("encoder", "decoder")
+        for key, name in SIZES.items()
+    }
+    (activation, *_) = (theirs for theirs, ours in ACTIVATIONS.items() if ours == config.activation)
+    settings = {
+        "architectures": ["MarianMTModel"],
+        "model_type": "marian",
+        "d_model": config.d_model,
+        **sizes,
+        **FIXED,
+        "activation_function": activation,
+        "dropout": config.dropout,
+        "attention_dropout": config.attention_dropout,
+        "activation_dropout": 0.0,
+        "encoder_layerdrop": 0.0,
+        "decoder_layerdrop": 0.0,
+        "vocab_size": len(rows),
+        "decoder_vocab_size": len(rows),
+        "max_position_embeddings": MAX_LENGTH,
+        "scale_embedding": True,
+        "torch_dtype": "float32",
+        **special_ids,
+    }
+    write_json(folder / CONFIG, settings)
+    settings = {
+        "num_beams": search.beams,
+        "length_penalty": search.length_penalty / LENGTH_PENALTY_RATIO,
+        "max_length": MAX_LENGTH // 2,
+        "bad_words_ids": [[padding]],
+        **special_ids,
+    }
+    write_json(folder / GENERATION_CONFIG, settings)
+    settings = {
+        "tokenizer_class": "MarianTokenizer",
+        "eos_token": END_TOKEN,
+        "unk_token": UNKNOWN_TOKEN,
+        "pad_token": PADDING_TOKEN,
+        "model_max_length": MAX_LENGTH,
+        "separate_vocabs": False,
+    }
+    write_json(folder / "tokenizer_config.json", settings)
     write_json(folder / SETTINGS, text_form(translator))
-    save_weights(folder, _weights(translator.transformer, rows))
+    ours = {each.path: float32_array(each) for each in translator.transformer.weights}
+    weights = {each.theirs: each.to_theirs(ours[each.ours]) for each in marian_weights(config)}
+    weights[THEIR_EMBEDDINGS[0]] = in_halves(ours[EMBEDDINGS][rows], 1)
+    weights[THEIR_BIAS] = ours.get(LOGITS_BIAS, np.zeros(size, "float32"))[np.newaxis, rows]
+    save_weights(folder, weights)
 
 
 def _check_expressible(translator):
     """Refuses a model that a MarianMTModel cannot express."""
     transformer, config = translator.transformer, translator.transformer.config
-    shared = transformer.source_embedding is transformer.target_embedding
     check(
-        shared,
+        transformer.source_embedding is transformer.target_embedding,
         "Marian needs one vocabulary for both languages; train without a second one",
         source_vocabulary_size=transformer.source_vocabulary_size,
         target_vocabulary_size=transformer.target_vocabulary_size,
     )
-    check(
-        not config.norm_first,
-        "Marian normalizes after each sublayer; train without norm_first",
-        norm_first=config.norm_first,
-    )
-    check(
-        config.max_length is None and not config.rotary,
-        "Marian has sinusoids for positions; train without max_length and rotary",
-        max_length=config.max_length,
-        rotary=config.rotary,
-    )
+    for name, reason in INEXPRESSIBLE.items():
+        value = getattr(config, name)
+        check(not value, f"{reason}; train without {name}", **{name: value})
     check(
         config.activation in ACTIVATIONS.values(),
         f"Marian needs one of the activations {', '.join(sorted(set(ACTIVATIONS.values())))}",
@@ -92,70 +140,3 @@ def _check_expressible(translator):
         "MarianTokenizer cannot lowercase; do it yourself, and set translator.lowercase to False",
         lowercase=translator.lowercase,
     )
-
-
-def _config(transformer, size):
-    """Their config.json."""
-    config = transformer.config
-    (activation, *_) = (theirs for theirs, ours in ACTIVATIONS.items() if ours == config.activation)
-    of_both = {
-        "layers": config.num_layers,
-        "attention_heads": config.num_heads,
-        "ffn_dim": config.d_ff,
-        "layerdrop": 0.0,
-    }
-    return {
-        "architectures": ["MarianMTModel"],
-        "model_type": "marian",
-        "is_encoder_decoder": True,
-        "d_model": config.d_model,
-        **{f"{side}_{key}": n for side in ("encoder", "decoder") for key, n in of_both.items()},
-        "activation_function": activation,
-        "dropout": config.dropout,
-        "attention_dropout": config.attention_dropout,
-        "activation_dropout": 0.0,
-        "vocab_size": size,
-        "decoder_vocab_size": size,
-        "max_position_embeddings": MAX_LENGTH,
-        "scale_embedding": True,
-        "share_encoder_decoder_embeddings": True,
-        "tie_word_embeddings": True,
-        "torch_dtype": "float32",
-        **_ids(size),
-    }
-
-
-def _generation_config(config, size):
-    """Their generation_config.json."""
-    return {
-        "num_beams": config.beams,
-        "length_penalty": config.length_penalty / LENGTH_PENALTY_RATIO,
-        "max_length": MAX_LENGTH // 2,
-        "bad_words_ids": [[size - 1]],
-        **_ids(size),
-    }
-
-
-def _ids(size):
-    padding = size - 1
-    return {
-        "eos_token_id": 0,
-        "forced_eos_token_id": 0,
-        "pad_token_id": padding,
-        "decoder_start_token_id": padding,
-    }
-
-
-def _weights(transformer, rows):
-    """The weights by their names."""
-    size, layer = transformer.target_vocabulary_size, transformer.logits_bias
-    bias = float32_array(layer.bias) if layer else np.zeros(size, "float32")
-    embedding = float32_array(transformer.source_embedding.embeddings)
-    return {
-        EMBEDDINGS[0]: in_halves(embedding[rows], 1),
-        LOGITS_BIAS: bias[np.newaxis, rows],
-        **{
-            each.theirs: each.to_theirs(float32_array(each.variable(transformer)))
-            for each in marian_weights(transformer.config)
-        },
-    }

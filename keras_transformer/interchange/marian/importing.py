@@ -7,6 +7,7 @@ import numpy as np
 from keras import ops
 
 from ...generation.configuration import GenerationConfig
+from ...ids import PADDING
 from ...layers.positions import sinusoids
 from ...models import Transformer
 from ...models.configuration import TransformerConfig
@@ -15,9 +16,13 @@ from .. import files
 from .vocabulary import read_joint_vocabulary
 from .weights import (
     EMBEDDINGS,
+    FIXED,
     LENGTH_PENALTY_RATIO,
     LOGITS_BIAS,
     POSITIONS,
+    SIZES,
+    THEIR_BIAS,
+    THEIR_EMBEDDINGS,
     alternating,
     in_halves,
     marian_weights,
@@ -70,8 +75,8 @@ def from_marian(folder: str | os.PathLike, dtype: Any = None) -> Translator:
     )
     values = _read_weights(files.open_weights(folder), settings, config, vocabulary)
     transformer = Transformer(len(vocabulary.rows), config=config, dtype=dtype)
-    for variable, value in zip(_variables(transformer), values, strict=True):
-        variable.assign(value)
+    for variable in transformer.weights:
+        variable.assign(values.pop(variable.path))
     return Translator(
         transformer,
         vocabulary.source_tokenizer,
@@ -83,29 +88,12 @@ def from_marian(folder: str | os.PathLike, dtype: Any = None) -> Translator:
 def _model_config(settings):
     """The `TransformerConfig` that config.json describes."""
     settings.is_one_of("model_type", "marian")
-    for key in (
-        "normalize_before",
-        "normalize_embedding",
-        "add_final_layer_norm",
-        "add_bias_logits",
-    ):
-        settings.is_one_of(key, False, default=False)
-    for key in (
-        "static_position_embeddings",
-        "share_encoder_decoder_embeddings",
-        "tie_word_embeddings",
-        "is_encoder_decoder",
-    ):
-        settings.is_one_of(key, True, default=True)
+    settings.are(FIXED)
     settings.is_one_of("scale_embedding", True)
     settings.is_one_of("activation_dropout", 0, 0.0, default=0.0)
     settings.is_one_of("decoder_vocab_size", None, settings.integer("vocab_size"))
     sizes = {}
-    for name, key in (
-        ("num_layers", "layers"),
-        ("num_heads", "attention_heads"),
-        ("d_ff", "ffn_dim"),
-    ):
+    for key, name in SIZES.items():
         sizes[name] = settings.integer(f"encoder_{key}")
         settings.is_one_of(f"decoder_{key}", sizes[name])  # ours has one size for both
     activation = settings.is_one_of("activation_function", *files.ACTIVATIONS)
@@ -130,35 +118,22 @@ def _generation_config(settings, padding):
 
 
 def _read_weights(weights, settings, config, vocabulary):
-    """The values of `_variables`, in their order; nothing may be left over.
+    """The values of our variables by their paths; nothing may be left over.
 
     They are read before a model is made, so that no size is believed that the file does not have.
     """
     shape = settings.integer("vocab_size"), config.d_model
-    name = next((each for each in EMBEDDINGS if each in weights), EMBEDDINGS[0])
-    embedding = weights.take(name, shape)
-    for tied in EMBEDDINGS:
-        if tied in weights and not np.array_equal(weights.take(tied, shape), embedding):
-            raise ValueError(
-                f"{weights.path}: expected one matrix for embeddings and logits; {tied} differs "
-                f"from {name}."
-            )
-    bias = weights.take(LOGITS_BIAS, (1, shape[0]))[0]
-    embedding, bias = alternating(embedding, 1)[vocabulary.rows], bias[vocabulary.rows]
+    embedding = alternating(weights.take_shared(THEIR_EMBEDDINGS, shape), 1)[vocabulary.rows]
+    bias = weights.take(THEIR_BIAS, (1, shape[0]))[0][vocabulary.rows]
     bias[vocabulary.unwritten] = files.UNWRITTEN
-    embedding[vocabulary.unwritten[0]] = 0.0  # padding
-    values = [embedding, bias]
-    values += [
-        each.to_ours(weights.take(each.theirs, each.shape)) for each in marian_weights(config)
-    ]
+    embedding[PADDING] = 0.0
+    values = {EMBEDDINGS: embedding, LOGITS_BIAS: bias}
+    for each in marian_weights(config):
+        values[each.ours] = each.to_ours(weights.take(each.theirs, each.shape))
     for name in POSITIONS:  # in old files
         if name in weights:
             _check_positions(weights, name, settings.integer("max_position_embeddings"), config)
-    if weights.names:
-        raise ValueError(
-            f"{weights.path}: expected the weights of a MarianMTModel; it also holds "
-            f"{weights.names[0]}."
-        )
+    weights.check_all_taken("MarianMTModel")
     return values
 
 
@@ -168,11 +143,3 @@ def _check_positions(weights, name, length, config):
     expected = in_halves(ops.convert_to_numpy(sinusoids(length, config.d_model)), 1)
     if not np.allclose(table, expected, atol=1e-2):
         raise ValueError(f"{weights.path}: expected {name} to be sinusoids; it was trained.")
-
-
-def _variables(transformer):
-    """The weights of a `Transformer`: embedding, bias of the logits, then all of the table."""
-    yield transformer.source_embedding.embeddings
-    yield transformer.logits_bias.bias
-    for each in marian_weights(transformer.config):
-        yield each.variable(transformer)

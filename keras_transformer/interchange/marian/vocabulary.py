@@ -4,11 +4,12 @@ import pathlib
 import re
 from typing import NamedTuple
 
-from ...checks import check
+from ...checks import check, imported
 from ...ids import END, PADDING, START, UNKNOWN
+from ...tokenizers.byte_pairs import tokens_in_order
 from ...tokenizers.sampling import SPACE_MARK
 from ...tokenizers.sentencepiece import SentencePieceTokenizer
-from ..files import read_bytes, read_json
+from ..files import check_is_file, naming, read_json
 
 VOCABULARY, SOURCE, TARGET = "vocab.json", "source.spm", "target.spm"
 END_TOKEN, UNKNOWN_TOKEN, PADDING_TOKEN = "</s>", "<unk>", "<pad>"
@@ -53,23 +54,26 @@ def read_joint_vocabulary(folder: pathlib.Path, end: int, padding: int) -> Joint
     Source: SentencePiece, `SetVocabulary`.
     """
     path = folder / VOCABULARY
-    ids = _read_ids(path)
-    for token, id in ((END_TOKEN, end), (PADDING_TOKEN, padding)):
-        check(
-            ids.get(token) == id,
-            f"{path}: expected {token} to have its id of config.json, {id}",
-            id=ids.get(token),
-        )
-    check(UNKNOWN_TOKEN in ids, f"{path}: expected a token {UNKNOWN_TOKEN}", number=len(ids))
+    ids = read_json(path)
+    with naming(path):
+        ordered = tokens_in_order(ids)
+        for token in ordered:  # UTF-8 has no half of a surrogate pair
+            check(token and b"\0" not in token.encode(), "Expected valid tokens", token=token[:50])
+        for token, id in {END_TOKEN: end, PADDING_TOKEN: padding}.items():
+            expected = f"Expected {token} to have its id of config.json, {id}"
+            check(ids.get(token) == id, expected, id=ids.get(token))
+        check(UNKNOWN_TOKEN in ids, f"Expected a token {UNKNOWN_TOKEN}", number=len(ids))
     source, target = (_read_model(folder / name) for name in (SOURCE, TARGET))
 
     special = [""] * 4
     special[PADDING], special[UNKNOWN], special[END] = PADDING_TOKEN, UNKNOWN_TOKEN, END_TOKEN
     special[START] = "<s>" if "<s>" not in ids else "<start>"
-    rest = [token for token in sorted(ids, key=ids.__getitem__) if token not in special]
+    rest = [token for token in ordered if token not in special]
     in_source = {token: SPACE_MARK + token for token in rest if LANGUAGE.fullmatch(token)}
     known = {*special, *rest, *in_source.values()}
-    unknown = [p.piece for p in source.pieces if p.type in _text_types() and p.piece not in known]
+    types = source.SentencePiece
+    of_texts = types.NORMAL, types.USER_DEFINED, types.BYTE
+    unknown = [p.piece for p in source.pieces if p.type in of_texts and p.piece not in known]
     tokens = [*special, *rest, *unknown]
 
     target.trainer_spec.unk_surface = ""  # what Marian writes for it
@@ -83,55 +87,15 @@ def read_joint_vocabulary(folder: pathlib.Path, end: int, padding: int) -> Joint
     )
 
 
-def _read_ids(path):
-    """The ids of vocab.json: 0, 1, 2, ... in any order."""
-    ids = read_json(path)
-    plain = all(type(id) is int for id in ids.values())
-    if not plain or sorted(ids.values()) != list(range(len(ids))):
-        raise ValueError(
-            f"{path} must give every token an id of its own, from 0 to {len(ids) - 1}."
-        )
-    for token in ids:
-        whole = not any(0xD800 <= ord(character) < 0xE000 for character in token)
-        check(
-            token and whole and "\0" not in token,
-            f"{path} must hold tokens of valid characters",
-            token=token[:50],
-        )
-    return ids
-
-
-def _protos():
-    """SentencePiece's own format, by protobuf."""
-    try:
-        import google.protobuf  # noqa: F401
-        from sentencepiece import sentencepiece_model_pb2
-    except ImportError:
-        raise ImportError(
-            "Joining two SentencePiece models needs the package protobuf; install it with "
-            "pip install protobuf."
-        ) from None
-    return sentencepiece_model_pb2
-
-
-def _text_types():
-    """The types of the pieces that a text may be segmented into."""
-    types = _protos().ModelProto.SentencePiece
-    return types.NORMAL, types.USER_DEFINED, types.BYTE
-
-
 def _read_model(path):
-    """The parsed SentencePiece model in a file."""
-    protos, content = _protos(), read_bytes(path)
-
-    from google.protobuf.message import DecodeError
-
-    try:
+    """The SentencePiece model in a file, parsed by protobuf."""
+    imported("google.protobuf", "Joining two SentencePiece models", "protobuf")
+    protos = imported("sentencepiece.sentencepiece_model_pb2", "Reading a SentencePiece model")
+    content = check_is_file(path).read_bytes()
+    with naming(path):
         model = protos.ModelProto.FromString(content)
-    except DecodeError:
-        model = None
-    if model is None or not model.pieces or not model.HasField("trainer_spec"):
-        raise ValueError(f"{path} must hold a SentencePiece model; it does not. Download it again.")
+        whole = model.pieces and model.HasField("trainer_spec")
+        check(whole, "Expected a SentencePiece model", bytes=len(content))
     return model
 
 
@@ -145,7 +109,7 @@ def _rewritten(model, tokens, path, renamed=(), hidden=()):
         renamed: dict, other names of some tokens, which are then pieces that nothing splits.
         hidden: set of str, tokens that no text may contain.
     """
-    kinds = _protos().ModelProto.SentencePiece
+    kinds = model.SentencePiece
     of_model = {each.piece: each for each in model.pieces}
     new = type(model)(trainer_spec=model.trainer_spec, normalizer_spec=model.normalizer_spec)
     for id, token in enumerate(tokens):
@@ -170,8 +134,5 @@ def _rewritten(model, tokens, path, renamed=(), hidden=()):
             f"{path} must be of type unigram, or contain every token of {VOCABULARY}; received "
             f"type {spec.ModelType.Name(spec.model_type).lower()}."
         )
-    try:
+    with naming(path):
         return SentencePieceTokenizer(new.SerializeToString(deterministic=True))
-    except (RuntimeError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise ValueError(f"{path} cannot be joined with {VOCABULARY}: {reason:.150}.") from None

@@ -5,34 +5,37 @@ the paper's, and ours, alternate. Attention and feed-forward networks do not car
 features, so whatever reads or writes the residual stream is permuted, and the model is the same.
 """
 
+import itertools
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from ...models import Transformer
 from ...models.configuration import TransformerConfig
 
-EMBEDDINGS = (  # names of one matrix
+THEIR_EMBEDDINGS = (  # names of one matrix
     "model.shared.weight",
     "model.encoder.embed_tokens.weight",
     "model.decoder.embed_tokens.weight",
     "lm_head.weight",
 )
 POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
-LOGITS_BIAS = "final_logits_bias"
+THEIR_BIAS = "final_logits_bias"
+EMBEDDINGS, LOGITS_BIAS = "embedding/embeddings", "logits_bias/bias"
 LENGTH_PENALTY_RATIO = 1.25  # (5 + 20) / 20: the same slope at 20 tokens, see `from_marian`
+SIZES = {"layers": "num_layers", "attention_heads": "num_heads", "ffn_dim": "d_ff"}  # of a stack
+FIXED = {  # values in config.json; ours has no other
+    "normalize_before": False,
+    "normalize_embedding": False,
+    "add_final_layer_norm": False,
+    "add_bias_logits": False,
+    "static_position_embeddings": True,
+    "share_encoder_decoder_embeddings": True,
+    "tie_word_embeddings": True,
+    "is_encoder_decoder": True,
+}
 
-_ATTENTION = {
-    "q_proj": "query",
-    "k_proj": "key",
-    "v_proj": "value",
-    "out_proj": "output_projection",
-}
-_SUBLAYERS = {
-    "self_attn": ("self_attention", "self_attn_layer_norm"),
-    "encoder_attn": ("cross_attention", "encoder_attn_layer_norm"),
-}
+_ATTENTION = {"q_proj": "query", "k_proj": "key", "v_proj": "value", "out_proj": "output"}
 
 
 class MarianWeight(NamedTuple):
@@ -40,7 +43,7 @@ class MarianWeight(NamedTuple):
 
     Args:
         theirs: str, its name in Hugging Face's model.
-        ours: str, where it is in a `Transformer`.
+        ours: str, the path of the variable of a `Transformer`.
         shape: ints, theirs: (outputs, inputs) of a kernel, (outputs,) of a bias or norm.
         stream: int, the axis of `shape` that is the residual stream, if there is one.
     """
@@ -52,21 +55,11 @@ class MarianWeight(NamedTuple):
 
     def to_ours(self, array: np.ndarray) -> np.ndarray:
         """The weight as our layer stores it: (inputs, outputs)."""
-        if self.stream is not None:
-            array = alternating(array, self.stream)
-        return array.T
+        return (array if self.stream is None else alternating(array, self.stream)).T
 
     def to_theirs(self, array: np.ndarray) -> np.ndarray:
         """The inverse of `to_ours`."""
-        array = array.T
-        return array if self.stream is None else in_halves(array, self.stream)
-
-    def variable(self, transformer: Transformer) -> Any:
-        """The keras.Variable of a `Transformer`."""
-        found: Any = transformer
-        for part in self.ours.split("."):
-            found = found[int(part)] if part.isdecimal() else getattr(found, part)
-        return found
+        return array.T if self.stream is None else in_halves(array.T, self.stream)
 
 
 def alternating(array: np.ndarray, axis: int) -> np.ndarray:
@@ -92,33 +85,30 @@ def marian_weights(config: TransformerConfig) -> Iterator[MarianWeight]:
         config: `TransformerConfig`.
     """
     d_model, d_ff = config.d_model, config.d_ff
-    for stack in ("encoder", "decoder"):
-        for number in range(config.num_layers):
-            theirs, ours = f"model.{stack}.layers.{number}", f"{stack}.blocks.{number}"
-            for name, (attention, norm) in _SUBLAYERS.items():
-                if name == "encoder_attn" and stack == "encoder":
-                    continue
+    attentions = {"self_attn": "self_attention", "encoder_attn": "cross_attention"}
+    for stack, number in itertools.product(("encoder", "decoder"), range(config.num_layers)):
+        theirs, ours = f"model.{stack}.layers.{number}", f"{stack}/block_{number + 1}"
+        for name, attention in attentions.items():
+            if (stack, name) != ("encoder", "encoder_attn"):
                 for projection, of_ours in _ATTENTION.items():
-                    reads = projection != "out_proj"
-                    yield from _dense(
+                    yield from _weights(
                         f"{theirs}.{name}.{projection}",
-                        f"{ours}.{attention}.{of_ours}",
+                        f"{ours}/{attention}/{of_ours}",
                         (d_model, d_model),
-                        reads,
+                        reads=projection != "out_proj",
                     )
-                yield from _norm(f"{theirs}.{norm}", f"{ours}.{attention}_add_norm.norm", d_model)
-            feed_forward = f"{ours}.feed_forward"
-            yield from _dense(f"{theirs}.fc1", f"{feed_forward}.inner", (d_ff, d_model), True)
-            yield from _dense(f"{theirs}.fc2", f"{feed_forward}.outer", (d_model, d_ff), False)
-            yield from _norm(f"{theirs}.final_layer_norm", f"{feed_forward}_add_norm.norm", d_model)
+                norm = f"{ours}/{attention}_add_norm/norm"
+                yield from _weights(f"{theirs}.{name}_layer_norm", norm, (d_model,))
+        feed_forward = f"{ours}/feed_forward"
+        yield from _weights(f"{theirs}.fc1", f"{feed_forward}/inner", (d_ff, d_model), reads=True)
+        yield from _weights(f"{theirs}.fc2", f"{feed_forward}/outer", (d_model, d_ff))
+        yield from _weights(
+            f"{theirs}.final_layer_norm", f"{feed_forward}_add_norm/norm", (d_model,)
+        )
 
 
-def _dense(theirs, ours, shape, reads):
-    """A layer that reads the residual stream, or else writes it."""
-    yield MarianWeight(f"{theirs}.weight", f"{ours}.kernel", shape, 1 if reads else 0)
-    yield MarianWeight(f"{theirs}.bias", f"{ours}.bias", shape[:1], None if reads else 0)
-
-
-def _norm(theirs, ours, width):
-    yield MarianWeight(f"{theirs}.weight", f"{ours}.gamma", (width,), 0)
-    yield MarianWeight(f"{theirs}.bias", f"{ours}.beta", (width,), 0)
+def _weights(theirs, ours, shape, reads=False):
+    """The two weights of a dense layer or norm that reads the residual stream, or writes it."""
+    names = ("kernel", "bias") if len(shape) == 2 else ("gamma", "beta")
+    yield MarianWeight(f"{theirs}.weight", f"{ours}/{names[0]}", shape, int(reads))
+    yield MarianWeight(f"{theirs}.bias", f"{ours}/{names[1]}", shape[:1], None if reads else 0)
