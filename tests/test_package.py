@@ -304,7 +304,9 @@ def test_the_lean_requirements_are_the_dependencies_without_tensorflow():
 DISTRIBUTIONS = {  # where the name of an import says another one, or comes with another one
     "google": "protobuf",
     "keras_hub": "keras-nlp",
+    "pydantic": "fastapi",
     "sklearn": "scikit-learn",
+    "starlette": "fastapi",
     "tensorflow_text": "keras-nlp",
 }
 

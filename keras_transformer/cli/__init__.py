@@ -29,6 +29,7 @@ COMMANDS = (
     "check",
     "grade",
     "prepare",
+    "serve",
 )
 
 

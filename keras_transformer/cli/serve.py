@@ -1,0 +1,90 @@
+r"""Serve saved models over HTTP: translate, tag, classify, fill, generate; a page that shows how.
+
+  keras-transformer serve dates shakespeare
+  curl -s localhost:8000/api/translate -H 'Content-Type: application/json' \
+      -d '{"texts": ["April 22, 2019"]}'
+
+It needs pip install "keras3-transformer[serve]". /docs describes all requests; a model is named as
+NAME=FILE, or by its file or folder. It listens to this machine alone, unless --host names another
+address. SIGTERM and Control-C end it after it has answered what it has accepted.
+"""
+
+import argparse
+import dataclasses
+import logging
+import os
+import socket
+import sys
+
+from .files import MODEL
+
+KEY = "KERAS_TRANSFORMER_API_KEY"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options to a parser."""
+    add = parser.add_argument
+    add("models", nargs="+", metavar="MODEL", help=f"{MODEL}; or NAME=FILE")
+    add("--host", default="127.0.0.1", help="address to listen to (default: 127.0.0.1)")
+    add("--port", type=int, default=8000, help="port; 0: any that is free (default: 8000)")
+    add("--api-key", metavar="KEY", help=f"key that clients must send (default: ${KEY}, or none)")
+    origin = "web site whose pages may ask, or '*' (default: the server's own page alone)"
+    add("--cors", action="append", default=[], metavar="ORIGIN", help=origin)
+    add = parser.add_argument_group("limits").add_argument
+    add("--max-body", type=int, default=2**20, metavar="BYTES", help="bytes per request")
+    add("--max-texts", type=int, default=128, metavar="N", help="texts per request")
+    add("--max-tokens", type=int, default=512, metavar="N", help="tokens per text")
+    add("--max-queue", type=int, default=1024, metavar="N", help="waiting texts per model")
+    add("--max-streams", type=int, default=4, metavar="N", help="streamed answers per model")
+    add("--max-batch", type=int, default=32, metavar="N", help="texts answered together")
+    add("--timeout", type=float, default=60.0, metavar="SECONDS", help="seconds per request")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Serves until a signal ends it."""
+    try:
+        import uvicorn
+
+        from ..serving.app import make_app
+        from ..serving.limits import Limits
+        from ..serving.models import load_models
+    except ImportError as error:
+        sys.exit(f'{error}. Install it: pip install "keras3-transformer[serve]".')
+    try:
+        names = [field.name for field in dataclasses.fields(Limits)]
+        given = {name: getattr(options, f"max_{name}", options.timeout) for name in names}
+        limits = Limits(**given)
+        listening = listen(options.host, options.port)
+        models = load_models(options.models)
+    except (ValueError, OSError) as error:
+        sys.exit(f"{error}")
+    log = logging.getLogger("keras_transformer.serving")
+    log.addHandler(logging.StreamHandler())  # the root's may be a library's
+    log.handlers[-1].setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    log.setLevel(logging.INFO)
+    log.propagate = False
+    app = make_app(models, limits, options.api_key or os.environ.get(KEY), options.cors)
+    host, port = listening.getsockname()[:2]
+    print(f"Serving {', '.join(models)} at http://{host}:{port} (see /docs)", flush=True)
+    config = uvicorn.Config(app, log_config=None, log_level="warning", access_log=False)
+    uvicorn.Server(config).run(sockets=[listening])
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens.
+
+    Raises:
+        OSError: The port is taken, or the address is not one of this machine.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listening = socket.socket(family, kind, protocol)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or f"{error}"
+        cure = "Choose another --port or --host."
+        raise OSError(f"Cannot listen to port {port} of {host}: {reason}. {cure}") from None
+    return listening

@@ -1,0 +1,1 @@
+"""An HTTP server for saved models; needs the extra `serve`."""

@@ -1,0 +1,263 @@
+"""Dynamic batching: texts of several requests that wait for a model are answered together."""
+
+import asyncio
+import collections
+import dataclasses
+import threading
+import time
+from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+from .. import backend, tasks
+from ..checks import TextError
+from ..data.lengths import bucket_length
+from .limits import Limits, Refused, busy
+from .metrics import Metrics
+
+METHODS = {  # of a task, by the name of its class
+    "Translator": "translate",
+    "Tagger": "tag",
+    "Classifier": "classify",
+    "MaskFiller": "fill",
+    "TextGenerator": "generate",
+}
+
+
+class Call(NamedTuple):
+    """A method of a task with options; texts of equal calls may share a batch.
+
+    Args:
+        method: str.
+        options: tuple of (name, value).
+    """
+
+    method: str
+    options: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclasses.dataclass(eq=False)
+class Item:
+    """A text that waits for its answer.
+
+    Args:
+        call: `Call`.
+        text: str.
+        number: int from 0, its place in the request.
+        own: dict, the options of this text alone: the method takes a list of them.
+        answer: asyncio.Future.
+    """
+
+    call: Call
+    text: str
+    number: int
+    own: dict[str, Any]
+    answer: asyncio.Future
+
+
+class Batcher:
+    """A task, with the texts that wait for it.
+
+    A batch takes the text that has waited longest, and all with the same call behind it, as many
+    as fit. Nothing waits for a batch to become full: texts gather while another one is computed.
+
+    Args:
+        name: str, of the model.
+        task: `Task`.
+        limits: `Limits`.
+        metrics: `Metrics`.
+    """
+
+    def __init__(self, name: str, task: "tasks.Task", limits: Limits, metrics: Metrics):
+        self.name, self.task, self.limits, self.metrics = name, task, limits, metrics
+        self.kind = type(task).__name__
+        self.ready = False
+        self._waiting: collections.deque[Item] = collections.deque()
+        self._arrived = asyncio.Event()
+        self._thread = ThreadPoolExecutor(1, f"batches of {name}")
+        self._streams = ThreadPoolExecutor(limits.streams, f"streams of {name}")
+        self._num_streams = 0
+        metrics.waiting.labels(name).set_function(lambda: len(self._waiting))
+
+    async def ask(
+        self, call: Call, texts: Sequence[str], own: Sequence[dict[str, Any]] | None = None
+    ) -> list:
+        """The answers to texts, each computed in a batch with others.
+
+        Args:
+            call: `Call`.
+            texts: list of str.
+            own: a dict per text, see `Item`; None: no options of single texts.
+
+        Returns:
+            list, what the method returns for each text.
+
+        Raises:
+            Refused: The model is not ready, the queue is full, or a text has no answer.
+        """
+        await self.check(texts)
+        if len(self._waiting) + len(texts) > self.limits.queue:
+            raise busy(f"{self.limits.queue} texts may wait for {self.name}. Try again soon.")
+        loop = asyncio.get_running_loop()
+        items = [
+            Item(call, text, number, of_text, loop.create_future())
+            for number, (text, of_text) in enumerate(
+                zip(texts, own or [{}] * len(texts), strict=True)
+            )
+        ]
+        self._waiting.extend(items)
+        self._arrived.set()
+        # Cancelled, it cancels them all, and `_take` leaves them out.
+        answers = await asyncio.gather(*(item.answer for item in items), return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+        return answers
+
+    async def check(self, texts: Sequence[str]) -> None:
+        """Refuses texts that are too long, and all while programs are being compiled."""
+        if not self.ready:
+            raise busy(f"The programs of {self.name} are being compiled. Try again soon.", 503)
+        try:
+            lengths = await asyncio.to_thread(self.lengths, texts)
+        except ValueError as error:
+            raise _for_client(error) from None
+        most = min(self.limits.tokens, self.task.longest_input)
+        if self.kind == "TextGenerator":  # which reads the last of a long prompt
+            most = self.limits.tokens
+        for number, length in enumerate(lengths):
+            if length > most:
+                limit = f"Text {number} must have at most {most} tokens; received {length}."
+                raise Refused(422, f"{limit} Split it.")
+        self.metrics.tokens.labels(self.name).inc(sum(lengths))
+
+    def lengths(self, texts: Sequence[str]) -> list[int]:
+        """int, (texts,): the tokens of each text, END included."""
+        task: Any = self.task
+        if self.kind in ("Translator", "TextGenerator"):
+            tokenizer = task.source_tokenizer if self.kind == "Translator" else task.tokenizer
+            return [len(ids) + 1 for ids in tokenizer.encode(task.normalized(texts))]
+        return [len(task.vocabulary.split(text)) for text in texts]
+
+    async def stream(self, text: str, options: dict[str, Any]) -> AsyncIterator[str]:
+        """The pieces of one answer, while they are written.
+
+        Args:
+            text: str.
+            options: of the task's method `stream`.
+
+        Raises:
+            Refused: Too many are streamed already, or the text has no answer.
+        """
+        await self.check([text])
+        if self._num_streams >= self.limits.streams:
+            raise busy(f"{self.name} streams {self._num_streams} answers. Try again soon.")
+        loop, pieces, left = asyncio.get_running_loop(), asyncio.Queue(), threading.Event()
+        task: Any = self.task
+
+        def write():
+            end: Any = None
+            try:
+                for piece in task.stream(text, **options):
+                    if left.is_set():
+                        break
+                    loop.call_soon_threadsafe(pieces.put_nowait, piece)
+            except Exception as error:
+                end = _for_client(error)
+            loop.call_soon_threadsafe(pieces.put_nowait, end)
+
+        self._num_streams += 1
+        writing = loop.run_in_executor(self._streams, write)
+        writing.add_done_callback(self._streamed)
+        try:
+            while isinstance(piece := await pieces.get(), str):
+                yield piece
+            if piece is not None:
+                raise piece
+        finally:
+            left.set()
+
+    def _streamed(self, _):
+        self._num_streams -= 1
+
+    async def run(self) -> None:
+        """Compiles the programs, then answers what arrives, until it is cancelled."""
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.run_in_executor(self._thread, self.compile)
+            self.ready = True
+            while True:
+                await self._arrived.wait()
+                batch = self._take()
+                if not batch:
+                    self._arrived.clear()
+                    continue
+                answers = await loop.run_in_executor(self._thread, self._answer, batch)
+                for item, answer in zip(batch, answers, strict=True):
+                    if item.answer.done():  # cancelled
+                        continue
+                    if isinstance(answer, Exception):
+                        item.answer.set_exception(answer)
+                    else:
+                        item.answer.set_result(answer)
+        finally:
+            self._thread.shutdown(wait=False, cancel_futures=True)
+            self._streams.shutdown(wait=False, cancel_futures=True)
+
+    def compile(self) -> None:
+        """Answers texts of every shape that requests may have, so that none waits for XLA."""
+        call = Call(METHODS[self.kind])
+        for text in self._texts_of_each_length():
+            rows = 1
+            while rows <= self.limits.batch:
+                getattr(self.task, call.method)([text] * rows)
+                rows *= 2
+
+    def _texts_of_each_length(self):
+        """A text for each length of batches; one on PyTorch, which compiles nothing."""
+        word = "[MASK]" if self.kind == "MaskFiller" else "1"
+        if backend.name() == "torch":
+            return [word]
+        texts, text = {}, word
+        most = min(self.limits.tokens, self.task.longest_input)
+        while (length := self.lengths([text])[0]) <= most:
+            texts[bucket_length(length, self.task.longest_input)] = text
+            text += " 1"
+        return list(texts.values())
+
+    def _take(self):
+        """The next batch, without texts whose request is over."""
+        batch, rest = [], collections.deque()
+        for item in self._waiting:
+            if item.answer.done():
+                continue
+            fits = len(batch) < self.limits.batch and (not batch or item.call == batch[0].call)
+            (batch if fits else rest).append(item)
+        self._waiting = rest
+        return batch
+
+    def _answer(self, batch):
+        """The answer, or the exception, of each item."""
+        start, answers, left = time.perf_counter(), {}, list(batch)
+        while left:
+            call = left[0].call
+            own = {name: [item.own[name] for item in left] for name in left[0].own}
+            texts = [item.text for item in left]
+            try:
+                found = getattr(self.task, call.method)(texts, **dict(call.options), **own)
+                answers |= dict(zip(left, found, strict=True))
+                break
+            except TextError as error:  # the others are answered
+                item = left.pop(error.number)
+                answers[item] = Refused(422, f"{error.name} {item.number} {error.problem}")
+            except Exception as error:
+                answers |= dict.fromkeys(left, _for_client(error))
+                break
+        self.metrics.batches.labels(self.name).observe(len(batch))
+        self.metrics.computing.labels(self.name).observe(time.perf_counter() - start)
+        return [answers[item] for item in batch]
+
+
+def _for_client(error):
+    """A refusal that says what is wrong with an option; other errors are the server's."""
+    return Refused(422, f"{error}") if isinstance(error, ValueError) else error

@@ -1,0 +1,97 @@
+"""The models of a server, by name."""
+
+import pathlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from .. import tasks
+from ..checks import check
+from ..tasks import saved_files
+from .batching import Batcher
+from .limits import Refused
+
+
+def load_models(names: Iterable[str]) -> dict[str, "tasks.Task"]:
+    """Loads models.
+
+    Args:
+        names: list of str: a .keras file, a name in `tasks.pretrained`, or NAME=FILE. A file
+            without a name has that of its folder if it is called model.keras, else its own.
+
+    Returns:
+        dict from a name to a `Task`, in the same order.
+
+    Raises:
+        FileNotFoundError, ValueError: See `tasks.saved_files.load`; or two have the same name.
+    """
+    models: dict[str, Any] = {}
+    for each in names:
+        name, _, file = each.rpartition("=")
+        path = pathlib.Path(file).resolve()
+        name = name or (path.parent.name if path.name == "model.keras" else path.stem)
+        check(name not in models, "Models must have different names, as NAME=FILE", name=name)
+        models[name] = saved_files.load(file)
+    return models
+
+
+class Models:
+    """Finds the model that a request means.
+
+    Args:
+        batchers: dict from a name to a `Batcher`.
+    """
+
+    def __init__(self, batchers: Mapping[str, Batcher]):
+        self.batchers = batchers
+
+    def find(self, name: str | None, kind: str) -> Batcher:
+        """The model of a name, or the first of its kind.
+
+        Args:
+            name: str; None: the first one.
+            kind: str, the class of its task.
+
+        Raises:
+            Refused: There is no such model, or it has another task.
+        """
+        of_kind = [each for each in self.batchers.values() if each.kind == kind]
+        if name is None and of_kind:
+            return of_kind[0]
+        known = ", ".join(each.name for each in of_kind) or "none"
+        if name is None or name not in self.batchers:
+            named = "" if name is None else f" {name!r:.60}"
+            raise Refused(404, f"There is no {kind}{named} here; expected one of: {known}.")
+        found = self.batchers[name]
+        if found.kind != kind:
+            raise Refused(422, f"{name} is a {found.kind}; expected a {kind}, one of: {known}.")
+        return found
+
+    def pairs(self) -> dict[tuple[str, str], Batcher]:
+        """The translators whose names are a pair of languages, such as zh-en."""
+        pairs = {}
+        for name, batcher in self.batchers.items():
+            source, dash, target = name.partition("-")
+            if batcher.kind == "Translator" and dash and 2 <= len(source) <= 3:
+                pairs[source, target] = batcher
+        return pairs
+
+    def describe(self) -> list[dict[str, Any]]:
+        """The name, task, sizes and options of each model."""
+        return [_described(each) for each in self.batchers.values()]
+
+
+def _described(batcher):
+    model, task = batcher.task.model, batcher.task
+    config = model.config
+    return {
+        "name": batcher.name,
+        "task": batcher.kind,
+        "ready": batcher.ready,
+        "layers": config.num_layers,
+        "heads": config.num_heads,
+        "d_model": config.d_model,
+        "d_ff": config.d_ff,
+        "parameters": model.count_params(),
+        "longest_input": task.longest_input,
+        "labels": list(task.labels) if batcher.kind in ("Tagger", "Classifier") else None,
+    }

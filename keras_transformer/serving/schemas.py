@@ -1,0 +1,97 @@
+"""The JSON of requests, checked; the OpenAPI page shows it with examples that run."""
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+MOST_BEAMS = 16
+MOST_NEW_TOKENS = 2048
+MOST_SEED = 2**63 - 1
+
+Texts = Annotated[list[str], Field(min_length=1)]
+Temperature = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
+Probability = Annotated[float, Field(gt=0, le=1)]
+Seed = Annotated[int, Field(ge=0, le=MOST_SEED)]
+NewTokens = Annotated[int, Field(ge=1, le=MOST_NEW_TOKENS)]
+
+
+def _strict(**example):
+    return ConfigDict(extra="forbid", json_schema_extra={"examples": [example]})
+
+
+class Question(BaseModel):
+    """Texts for a model."""
+
+    model_config = _strict(texts=["April 22, 2019"])
+
+    model: str | None = Field(None, description="Name of a model; null: the first of its task.")
+    texts: Texts
+
+    def options(self) -> dict[str, Any]:
+        """The options of the task's method that the request gives."""
+        return self.model_dump(exclude={"model", "texts"}, exclude_none=True)
+
+
+class Translate(Question):
+    """Texts to translate."""
+
+    model_config = _strict(texts=["April 22, 2019"], beams=4, n_best=2, scores=True)
+
+    beams: int | None = Field(None, ge=1, le=MOST_BEAMS, description="Beam width; 1: greedy.")
+    length_penalty: float | None = Field(None, ge=0, le=10, allow_inf_nan=False)
+    n_best: int | None = Field(None, ge=1, le=MOST_BEAMS, description="Answers per text.")
+    scores: bool = Field(False, description="Whether each answer has its score, in nats.")
+
+
+class Fill(Question):
+    """Texts with one [MASK] each."""
+
+    model_config = _strict(texts=["The [MASK] barks."], number=3)
+
+    number: int = Field(5, ge=1, le=1000, description="Words per text.")
+
+
+class Generate(Question):
+    """Prompts to continue."""
+
+    model_config = _strict(texts=["ROMEO:"], max_tokens=20, temperature=0.8, seed=1)
+
+    max_tokens: NewTokens = 100
+    temperature: Temperature = 1.0
+    top_k: int | None = Field(None, ge=1, le=1000)
+    top_p: Probability = 1.0
+    seed: Seed = 0
+    stream: bool = Field(False, description="Whether one text arrives in server-sent events.")
+
+
+class Completion(BaseModel):
+    """A request of OpenAI's completions; other fields of theirs are ignored."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"model": "shakespeare", "prompt": "ROMEO:"}]}
+    )
+
+    model: str
+    prompt: str | Texts
+    max_tokens: NewTokens | None = 16
+    temperature: Temperature | None = 1.0
+    top_p: Probability | None = 1.0
+    n: int | None = Field(1, ge=1, le=128, description="Completions per prompt.")
+    seed: Seed | None = Field(None, description="Random seed; null: another one each time.")
+    stop: str | Annotated[list[str], Field(max_length=4)] | None = None
+    echo: bool | None = False
+    stream: bool | None = False
+
+
+class LibreTranslate(BaseModel):
+    """A request of LibreTranslate, as JSON or as a form; other fields of theirs are ignored."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"q": "你好。", "source": "zh", "target": "en"}]}
+    )
+
+    q: str | Texts
+    source: str = "auto"
+    target: str
+    alternatives: int = Field(0, ge=0, lt=MOST_BEAMS)
+    api_key: str = ""
