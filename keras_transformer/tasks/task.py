@@ -1,7 +1,7 @@
 """Base classes of the tasks: text in, text out, and one .keras file with all that this needs."""
 
 import pathlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -11,10 +11,12 @@ from ..atomic import atomic_write, named
 from ..checks import check
 from ..data.lengths import LONGEST, check_lengths, group_by_length, pad
 from ..generation import Decoding
-from ..tokenizers.base import checked_texts
+from ..tokenizers.base import Tokenizer, checked_texts
 from ..tokenizers.normal_forms import normalized
 from ..tokenizers.sentencepiece import SentencePieceTokenizer
 from .saved_files import FORMAT_VERSION, add_checksums, check_version
+
+REPLACEMENT_CHARACTER = "\N{REPLACEMENT CHARACTER}"  # half a character decodes to it
 
 
 class Task(keras.Model):
@@ -190,6 +192,27 @@ class WritingTask(Task):
         batches = group_by_length(range(len(targets)), lengths, *sizes)
         for scored in backend.map_batches(score, batches):
             yield from scored
+
+
+def whole_characters(
+    stream: Iterable[int], tokenizer: Tokenizer, ids: Iterable[int] = ()
+) -> Iterator[str]:
+    """The text of an answer that is being written, whole characters at a time.
+
+    Args:
+        stream: ints, its ids.
+        tokenizer: `Tokenizer`.
+        ids: list of int that precede the answer.
+    """
+    ids = list(ids)
+    (written,) = (now,) = tokenizer.decode([ids])
+    for next_id in stream:
+        ids.append(next_id)
+        (now,) = tokenizer.decode([ids])
+        if not now.endswith(REPLACEMENT_CHARACTER):
+            yield now[len(written) :]
+            written = now
+    yield now[len(written) :]
 
 
 def _from_version_1(config):

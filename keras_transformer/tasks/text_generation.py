@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -17,7 +17,7 @@ from ..ids import END, PADDING
 from ..models import LanguageModel
 from ..tokenizers.base import Tokenizer
 from ..tokenizers.normal_forms import check_form
-from .task import WritingTask
+from .task import WritingTask, whole_characters
 
 CODE_POINTS = 0x110000 - 2048  # characters that Unicode can have: without the surrogates
 
@@ -121,8 +121,8 @@ class TextGenerator(WritingTask):
         temperature: float = 1.0,
         top_k: int | None = None,
         top_p: float = 1.0,
-        seed: int = 0,
-        first: int = 0,
+        seed: int | Sequence[int] = 0,
+        first: int | Sequence[int] = 0,
     ) -> list[str]:
         """Continues each prompt.
 
@@ -133,9 +133,10 @@ class TextGenerator(WritingTask):
             max_tokens: int from 1, maximum number of new tokens per prompt.
             temperature: float from 0; 0: greedy decoding. See `SamplingConfig`.
             top_k, top_p: see `SamplingConfig`.
-            seed: int from 0. The continuation of prompt n depends on the prompt and (seed, n)
-                alone, not on the rest of its batch.
-            first: int from 0, the n of the first prompt, for a list that is given in parts.
+            seed: int from 0, or one per prompt. The continuation of prompt n depends on the prompt
+                and (seed, n) alone, not on the rest of its batch.
+            first: int from 0, the n of the first prompt, for a list that is given in parts; or the
+                n of each prompt.
 
         Returns:
             list of str, each prompt with its continuation, in the same order and in the normal form
@@ -145,22 +146,70 @@ class TextGenerator(WritingTask):
             ValueError: A prompt is not text, or an option is out of range.
         """
         check_at_least(1, max_tokens=max_tokens)
-        check_at_least(0, seed=seed, first=first)
-        check_from_0(temperature=temperature)
-        sampling = SamplingConfig(temperature, top_k, top_p) if temperature else None
+        sampling = _sampling(temperature, top_k, top_p)
         prompts = self.normalized(prompts)
         prompt_ids = self._encode(prompts)
+        number = len(prompts)
+        pairs = zip(
+            _of_each("seed", seed, number), _of_each("first", first, number, step=1), strict=True
+        )
         continuations = [
-            _Continuation(n, ids, max_tokens) for n, ids in enumerate(prompt_ids, first)
+            _Continuation(pair, ids, max_tokens)
+            for pair, ids in zip(pairs, prompt_ids, strict=True)
         ]
-        self._continue(continuations, sampling, seed)
+        self._continue(continuations, sampling)
         # The prompt is not taken from its ids: they lack the characters that have none.
         before = self.tokenizer.decode(prompt_ids)
         after = self.tokenizer.decode([continuation.ids for continuation in continuations])
         texts = zip(prompts, before, after, strict=True)
         return [prompt + text[len(start) :] for prompt, start, text in texts]
 
-    def _continue(self, continuations, sampling, seed):
+    def stream(
+        self,
+        prompt: str,
+        max_tokens: int = 100,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float = 1.0,
+        seed: int = 0,
+    ) -> Iterator[str]:
+        """Continues one prompt while the caller reads.
+
+        Args:
+            prompt: str; "" is also a prompt.
+            max_tokens: int from 1, maximum number of new tokens.
+            temperature: float from 0; 0: greedy decoding. See `SamplingConfig`.
+            top_k, top_p: see `SamplingConfig`.
+            seed: int from 0.
+
+        Returns:
+            Iterator of str, whole characters; joined they are what `generate` writes after the
+            prompt.
+
+        Raises:
+            ValueError: The prompt is not text, or an option is out of range.
+        """
+        check_at_least(1, max_tokens=max_tokens)
+        check_at_least(0, seed=seed)
+        sampling = _sampling(temperature, top_k, top_p)
+        (ids,) = self._encode(self.normalized([prompt]))
+        written = self._stream_ids(_Continuation((seed, 0), ids, max_tokens), sampling)
+        return whole_characters(written, self.tokenizer, ids)
+
+    def _stream_ids(self, continuation, sampling):
+        """The ids that extend a continuation, one after the other."""
+        for window in itertools.count():
+            if continuation.done:
+                return
+            prefix = continuation.context(self.longest_input)
+            request = self._request([continuation], [prefix], 1, sampling, window)
+            for ids in itertools.islice(
+                self._decoding.stream(**request._asdict()), len(prefix), None
+            ):
+                continuation.ids.append(int(ids[0]))
+                yield continuation.ids[-1]
+
+    def _continue(self, continuations, sampling):
         """Extends the continuations, window by window, until all are done."""
         rows = next_power_of_two(max(1, len(continuations)), self.batch_size)
         for window in itertools.count():
@@ -172,7 +221,7 @@ class TextGenerator(WritingTask):
                 return
             contexts = [[each.context(self.longest_input) for each in batch] for batch in batches]
             requests = (
-                self._request(batch, prefixes, rows, sampling, seed, window)
+                self._request(batch, prefixes, rows, sampling, window)
                 for batch, prefixes in zip(batches, contexts, strict=True)
             )
             for batch, prefixes, answers in zip(
@@ -181,7 +230,7 @@ class TextGenerator(WritingTask):
                 for each, prefix, ids in zip(batch, prefixes, answers, strict=False):
                     each.ids.extend(int(i) for i in ids[len(prefix) :] if i != PADDING)
 
-    def _request(self, continuations, prefixes, rows, sampling, seed, window):
+    def _request(self, continuations, prefixes, rows, sampling, window):
         """A `Request` for the next window of a batch of continuations."""
         lengths = [
             min(len(prefix) + each.missing, self.longest_input)
@@ -197,7 +246,7 @@ class TextGenerator(WritingTask):
         )
         if sampling is None:
             return Request(GreedySearch(), **batch)
-        seeds = [(seed, each.number, window) for each in continuations] + [(seed, 0, 0)] * spare
+        seeds = [(*each.seed, window) for each in continuations] + [(0, 0, 0)] * spare
         return Request(Sampling(seeds, *dataclasses.astuple(sampling)), **batch)
 
     def score(self, texts: Iterable[str], overlap: float = 0.5) -> list[TextScore]:
@@ -271,6 +320,23 @@ class TextGenerator(WritingTask):
         return self.tokenizer.encode(texts)
 
 
+def _sampling(temperature, top_k, top_p):
+    """`SamplingConfig`; None: greedy decoding."""
+    check_from_0(temperature=temperature)
+    return SamplingConfig(temperature, top_k, top_p) if temperature else None
+
+
+def _of_each(name, values, number, step=0):
+    """One int from 0 per prompt: the values given, or an int that rises by `step`."""
+    several = isinstance(values, Sequence)
+    for value in values if several else [values]:
+        check_at_least(0, **{name: value})
+    if not several:
+        return [values + step * n for n in range(number)]
+    check(len(values) == number, f"{name} must be an int, or one per prompt", **{name: values})
+    return values
+
+
 class _Window(NamedTuple):
     """A part of a text that is scored at once."""
 
@@ -282,8 +348,8 @@ class _Window(NamedTuple):
 class _Continuation:
     """A prompt and the tokens written after it."""
 
-    def __init__(self, number, prompt_ids, max_tokens):
-        self.number = number  # of the prompt
+    def __init__(self, seed, prompt_ids, max_tokens):
+        self.seed = seed  # with the number of the prompt
         self.ids = list(prompt_ids)
         self.goal = len(self.ids) + max_tokens
 

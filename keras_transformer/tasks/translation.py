@@ -17,9 +17,8 @@ from ..models import Transformer
 from ..tokenizers.base import Tokenizer
 from ..tokenizers.normal_forms import check_form
 from .attention_maps import AttentionMaps, cross_attention_weights
-from .task import WritingTask
+from .task import WritingTask, whole_characters
 
-REPLACEMENT_CHARACTER = "\N{REPLACEMENT CHARACTER}"  # half a character decodes to it
 OF_BEAMS = ("beams", "length_penalty")  # fields of `GenerationConfig`
 OF_LENGTHS = ("beams", "min_length_ratio", "max_length_ratio")
 
@@ -216,7 +215,8 @@ class Translator(WritingTask):
         prefixes = None if prefix is None else [prefix]
         batches = self._batches(self.normalized([text]), prefixes, config)  # none if it is blank
         streams = [self._decoding.stream(**batch, search=search) for _, batch in batches]
-        pieces = (_whole_characters(stream, self.target_tokenizer) for stream in streams)
+        written = ((int(ids[0]) for ids in stream) for stream in streams)
+        pieces = (whole_characters(ids, self.target_tokenizer) for ids in written)
         return itertools.chain.from_iterable(pieces)
 
     def score(
@@ -364,15 +364,3 @@ class Translator(WritingTask):
         model = self.transformer
         self._check_tokenizer(self.source_tokenizer, model.source_vocabulary_size)
         self._check_tokenizer(self.target_tokenizer, model.target_vocabulary_size)
-
-
-def _whole_characters(stream, tokenizer):
-    """The text of one answer, whole characters at a time."""
-    ids, written = [], ""
-    for next_ids in stream:
-        ids.append(int(next_ids[0]))
-        (now,) = tokenizer.decode([ids])
-        if not now.endswith(REPLACEMENT_CHARACTER):
-            yield now[len(written) :]
-            written = now
-    yield now[len(written) :]

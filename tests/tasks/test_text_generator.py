@@ -90,6 +90,31 @@ def test_a_sampled_continuation_depends_on_seed_and_number_alone(generator):
     assert len(set(same)) == 4
 
 
+def test_prompts_may_have_seeds_and_numbers_of_their_own(generator):
+    options = dict(max_tokens=12, temperature=2.0)
+    one = generator.generate(PROMPTS[:2], seed=1, **options)
+    other = generator.generate(PROMPTS[2:4], seed=7, **options)
+    mixed = generator.generate(PROMPTS[:4], seed=[1, 1, 7, 7], first=[0, 1, 0, 1], **options)
+    assert mixed == one + other
+    assert generator.generate(PROMPTS[:4], seed=1, **options)[2:] != other
+
+
+@pytest.mark.parametrize("options", [dict(temperature=0), dict(seed=3), dict(seed=5, top_k=4)])
+def test_the_pieces_of_a_stream_join_to_the_continuation(generator, options):
+    prompt, max_tokens = "a small cat sees", 20  # three windows
+    (text,) = generator.generate([prompt], max_tokens, **options)
+    pieces = list(generator.stream(prompt, max_tokens, **options))
+    assert prompt + "".join(pieces) == text and len(pieces) > 10
+
+
+def test_a_stream_ends_where_its_text_ends(with_ends):
+    options = dict(max_tokens=40, temperature=3.0)
+    texts = with_ends.generate([""] * 4, seed=[0, 1, 2, 3], first=[0] * 4, **options)
+    assert min(map(len, texts)) < 40
+    streamed = ["".join(with_ends.stream("", seed=seed, **options)) for seed in range(4)]
+    assert streamed == texts
+
+
 @pytest.mark.slow
 def test_sampling_from_one_token_is_greedy_decoding(generator):
     options = dict(max_tokens=10)
@@ -220,6 +245,12 @@ def test_a_saved_generator_writes_and_scores_the_same(generator, tmp_path):
         (lambda g: g.generate(["a"], top_k=0), "top_k must be an integer of at least 1"),
         (lambda g: g.generate(["a"], top_p=0), "top_p must be above 0"),
         (lambda g: g.generate(["a"], seed=-1), "seed must be an integer of at least 0"),
+        (lambda g: g.generate(["a"], seed=[1, 2]), r"seed must be .* one per prompt; .*\[1, 2\]"),
+        (lambda g: g.generate(["a"], first=[-1]), "first must be an integer of at least 0"),
+        (lambda g: g.stream("a", max_tokens=0), "max_tokens must .* received max_tokens=0"),
+        (lambda g: g.stream("a", temperature=-1), "temperature must be at least 0"),
+        (lambda g: g.stream("a", seed=-1), "seed must be an integer of at least 0"),
+        (lambda g: g.stream(7), "item 0 is of type int"),
         (lambda g: g.score("text"), "list of texts; received one str"),
         (lambda g: g.score(None), "list of texts; received one NoneType"),
         (lambda g: g.score([None]), "item 0 is of type NoneType"),
