@@ -17,8 +17,8 @@ from ..ids import END, PADDING, START, check_ids, int_rows
 class Tokenizer(keras.layers.Layer):
     """Interface of the tokenizers: 0 is padding, 1 unknown, 2 start, 3 end.
 
-    A subclass has the methods `encode`, `unknown_characters` and `vocabulary_size`, and, to read a
-    vocabulary, `_read`, `_texts` and `_token`.
+    A subclass has the methods `vocabulary_size`, `_read`, `_encode`, `_texts` and `_token`, and, if
+    it can, `unknown_characters` and `_sample`.
 
     Args:
         serialized: bytes, the vocabulary as its library writes it; None: `load_assets` will provide
@@ -44,12 +44,32 @@ class Tokenizer(keras.layers.Layer):
         alpha: float = 0.1,
         seed: int | Sequence[int] = 0,
     ) -> list[list[int]]:
-        """The ids of each text, without START, END or padding; see the subclass."""
-        raise NotImplementedError
+        """The ids of each text, without START, END or padding.
+
+        Args:
+            texts: Iterable of str. An empty text gives an empty list.
+            sample: bool, whether to draw a random segmentation of each text (subword
+                regularization); possible for SentencePiece's "bpe" and "unigram".
+            alpha: float in [0, 1]. For "bpe", the probability that a merge is left out
+                (BPE-dropout). For "unigram", a segmentation is drawn with a probability
+                proportional to its own to the power of alpha.
+            seed: int from 0, or several. The same seed and texts give the same ids, in
+                every process.
+
+        Returns:
+            List of lists of int, one per text.
+
+        Raises:
+            ValueError: An item is not text (its position and type are named), alpha is out of
+                range, or the vocabulary has one segmentation per text.
+        """
+        self._ready()
+        texts = checked_texts(texts)
+        return self._sample(texts, alpha, seed) if sample else self._encode(texts)
 
     def unknown_characters(self, texts: Iterable[str]) -> list[int]:
         """How many characters of each text are read as unknown; a run of them may be one id."""
-        raise NotImplementedError
+        return [0] * len(checked_texts(texts))
 
     def unknown_share(self, texts: Iterable[str]) -> float:
         """The fraction of the characters of texts that are read as unknown, in [0, 1]."""
@@ -129,6 +149,17 @@ class Tokenizer(keras.layers.Layer):
     def _read(self, serialized):
         """The library's object of a serialized vocabulary; a ValueError if it has other ids."""
         raise NotImplementedError
+
+    def _encode(self, texts):
+        """The ids of each text."""
+        raise NotImplementedError
+
+    def _sample(self, texts, alpha, seed):
+        """The ids of a random segmentation of each text."""
+        raise ValueError(
+            "Byte-level BPE has one segmentation per text; subword regularization needs a "
+            "SentencePieceTokenizer; received sample=True."
+        )
 
     def _texts(self, rows):
         """The text of each list of ids, among which is neither padding, START nor END."""

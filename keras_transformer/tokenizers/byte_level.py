@@ -1,11 +1,8 @@
 """Text to ids and back by byte-level BPE, the vocabulary of GPT-2."""
 
-from collections.abc import Iterable, Sequence
-
 import keras
 
-from ..checks import check
-from .base import Tokenizer, checked_texts
+from .base import Tokenizer
 from .byte_pairs import BytePairs, library_of, read_library
 
 
@@ -43,46 +40,16 @@ class ByteLevelTokenizer(Tokenizer):
         """
         return cls(library_of(pairs).to_str().encode())
 
-    def encode(
-        self,
-        texts: Iterable[str],
-        sample: bool = False,
-        alpha: float = 0.1,
-        seed: int | Sequence[int] = 0,
-    ) -> list[list[int]]:
-        """The ids of each text, without START, END or padding.
-
-        Args:
-            texts: Iterable of str. An empty text gives an empty list.
-            sample, alpha, seed: for `SentencePieceTokenizer` alone, whose segmentation can be
-                drawn from a seed.
-
-        Returns:
-            List of lists of int, one per text.
-
-        Raises:
-            ValueError: An item is not text (its position and type are named), or `sample` is True.
-        """
-        library = self._ready()
-        check(
-            not sample,
-            "Byte-level BPE has one segmentation per text; subword regularization needs a "
-            "SentencePieceTokenizer",
-            sample=sample,
-        )
-        found = library.encode_batch_fast(checked_texts(texts), add_special_tokens=False)
-        return [each.ids for each in found]
-
-    def unknown_characters(self, texts: Iterable[str]) -> list[int]:
-        """0 for each text: no character is unknown."""
-        return [0] * len(checked_texts(texts))
-
     def vocabulary_size(self) -> int:
         """int, number of ids, the four special ones included."""
         return self._ready().get_vocab_size()
 
     def _read(self, serialized):
         return read_library(serialized)
+
+    def _encode(self, texts):
+        found = self._processor.encode_batch_fast(texts, add_special_tokens=False)
+        return [each.ids for each in found]
 
     def _texts(self, rows):
         return self._processor.decode_batch(rows, skip_special_tokens=False)

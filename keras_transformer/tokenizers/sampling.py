@@ -9,7 +9,6 @@ is remembered. Without Keras, as `processor`.
 
 import bisect
 import collections
-import dataclasses
 import functools
 import heapq
 import itertools
@@ -117,47 +116,24 @@ class Sampler:
             known.clear()
             self._num_nodes = 0
         ids: list[int] = []
-        for word in re.findall(f"{SPACE_MARK}[^{SPACE_MARK}]*|^[^{SPACE_MARK}]+", self._form(text)):
+        text = self._processor.normalize(text)  # with marks for spaces
+        for word in re.findall(f"{SPACE_MARK}[^{SPACE_MARK}]*|^[^{SPACE_MARK}]+", text):
             self._extend(ids, word, alpha, known, generator)
         if UNKNOWN not in ids:
             return ids
-        previous = [0, *ids]  # SentencePiece joins unknown characters that follow each other
-        return [
-            id
-            for before, id in zip(previous, ids, strict=False)
-            if id != UNKNOWN or before != UNKNOWN
-        ]
-
-    def _form(self, text):
-        """The text as the vocabulary sees it, with marks for spaces."""
-        return self._processor.normalize(text)
+        # SentencePiece joins unknown characters that follow each other.
+        runs = itertools.groupby(ids)
+        return [id for first, run in runs for id in ([first] if first == UNKNOWN else run)]
 
     def _extend(self, ids, word, alpha, known, generator):
         """Adds the ids of a word."""
         raise NotImplementedError
 
     def _ids_of(self, piece):
-        found = self._ids.get(piece)
-        if found:
-            return [found[0]]
+        if piece in self._ids:
+            return [self._ids[piece][0]]
         values = [self._processor.piece_to_id(f"<0x{byte:02X}>") for byte in piece.encode()]
         return [UNKNOWN] if UNKNOWN in values else values
-
-
-@dataclasses.dataclass(slots=True)
-class _Word:
-    """A word after some of its merges have been drawn.
-
-    Args:
-        draws: tuple of bool, whether each was left out.
-        ids: list of int, the word's; None: one more draw is needed.
-        kept, left_out: the word after the next draw; None: not met yet.
-    """
-
-    draws: tuple
-    ids: list[int] | None
-    kept: "_Word | None" = None
-    left_out: "_Word | None" = None
 
 
 class BPEDropout(Sampler):
@@ -172,41 +148,41 @@ class BPEDropout(Sampler):
         if len(word) > LONG:
             ids += self._merged(word, lambda: draw() < alpha)
             return
-        drawn = known.get(word)
-        if drawn is None:
-            drawn = known[word] = self._after(word, ())
-        while drawn.ids is None:
-            if draw() < alpha:
-                if drawn.left_out is None:
-                    drawn.left_out = self._after(word, (*drawn.draws, True))
-                drawn = drawn.left_out
-            else:
-                if drawn.kept is None:
-                    drawn.kept = self._after(word, (*drawn.draws, False))
-                drawn = drawn.kept
-        ids += drawn.ids
+        draws: list[bool] = []  # whether to leave each merge out
+        node = known.get(word)
+        if node is None:
+            node = known[word] = self._node(word, draws)
+        while node[2] is None:
+            left_out = draw() < alpha
+            draws.append(left_out)
+            if node[left_out] is None:
+                node[left_out] = self._node(word, draws)
+            node = node[left_out]
+        ids += node[2]
 
-    def _after(self, word, draws):
+    def _node(self, word, draws):
+        """A word after some draws: the nodes after a merge that is kept or left out, and its ids.
+
+        None: not met yet, or one more draw is needed.
+        """
         self._num_nodes += 1
-        return _Word(draws, self._merged(word, functools.partial(next, iter(draws), None)))
+        return [None, None, self._merged(word, functools.partial(next, iter(draws), None))]
 
     def _merged(self, word, draw):
         """The ids of a word where `draw` says whether to leave a merge out; None where it does."""
-        symbols, parts = list(word), {}  # a symbol that was merged into its left one is ""
-        following = [*range(1, len(word)), None]
-        preceding = [None, *range(len(word) - 1)]
+        # A symbol that was merged into its left one is "". No piece has a surrogate, as both ends.
+        symbols, parts = ["\ud800", *word, "\ud800"], {}
+        following, preceding = [*range(1, len(symbols))], [*range(-1, len(word) + 1)]
         agenda: list[tuple[float, int, int, str]] = []
 
         def propose(left, right):
-            if left is None or right is None:
-                return
             piece = symbols[left] + symbols[right]
             if piece in self._ids:
                 if piece in self._unused:
                     parts[piece] = symbols[left], symbols[right]
                 heapq.heappush(agenda, (-self._ids[piece][1], left, right, piece))
 
-        for left in range(len(word) - 1):
+        for left in range(1, len(word)):
             propose(left, left + 1)
         while agenda:
             _, left, right, piece = heapq.heappop(agenda)
@@ -219,8 +195,7 @@ class BPEDropout(Sampler):
                 continue
             symbols[left], symbols[right] = piece, ""
             following[left] = following[right]
-            if following[right] is not None:
-                preceding[following[right]] = left
+            preceding[following[right]] = left
             propose(preceding[left], left)
             propose(left, following[left])
 
@@ -229,7 +204,7 @@ class BPEDropout(Sampler):
                 return [id for part in parts[piece] for id in ids_of(part)]
             return self._ids_of(piece)
 
-        return [id for symbol in symbols if symbol for id in ids_of(symbol)]
+        return [id for symbol in symbols[1:-1] if symbol for id in ids_of(symbol)]
 
 
 class UnigramSampler(Sampler):
@@ -240,10 +215,9 @@ class UnigramSampler(Sampler):
 
     def __init__(self, processor: Any, scores: list[float]):
         super().__init__(processor, scores)
-        pieces = {p: (id, s) for p, (id, s) in self._ids.items() if p not in self._unused}
-        self._ids = pieces
-        self._longest = max(map(len, pieces))
-        self._of_unknown = min(score for _, score in pieces.values()) - UNKNOWN_PENALTY
+        self._ids = {p: found for p, found in self._ids.items() if p not in self._unused}
+        self._longest = max(map(len, self._ids))
+        self._of_unknown = min(score for _, score in self._ids.values()) - UNKNOWN_PENALTY
 
     def _extend(self, ids, word, alpha, known, generator):
         ends = known.get(word) or self._ends(word, alpha)
@@ -256,8 +230,7 @@ class UnigramSampler(Sampler):
             chosen = bisect.bisect(shares, generator.random())
             end, piece_ids = pieces[min(chosen, len(pieces) - 1)]  # shares add up to 1 - 1e-16
             found.append(piece_ids)
-        for piece_ids in reversed(found):
-            ids += piece_ids
+        ids += itertools.chain.from_iterable(reversed(found))
 
     def _ends(self, word, alpha):
         """Per end, the pieces that may stand there: cumulative probabilities, (start, ids)."""
@@ -267,10 +240,9 @@ class UnigramSampler(Sampler):
             found = []
             for start in range(max(0, end - self._longest), end):
                 piece = word[start:end]
-                if piece in self._ids:
-                    found.append((totals[start] + alpha * self._ids[piece][1], start, piece))
-                elif start == end - 1:
-                    found.append((totals[start] + alpha * self._of_unknown, start, piece))
+                if piece in self._ids or start == end - 1:
+                    _, score = self._ids.get(piece, (UNKNOWN, self._of_unknown))
+                    found.append((totals[start] + alpha * score, start, piece))
             most = max(score for score, *_ in found)
             total = most + math.log(sum(math.exp(score - most) for score, *_ in found))
             shares = itertools.accumulate(math.exp(score - total) for score, *_ in found)

@@ -1,13 +1,12 @@
 """Text to ids and back by SentencePiece, and how to learn its vocabulary."""
 
-import contextlib
 import io
 import logging
-import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import keras
+import numpy as np
 
 from ..checks import check
 from ..ids import END, PADDING, START, UNKNOWN
@@ -35,7 +34,8 @@ class SentencePieceTokenizer(Tokenizer):
     Raises:
         ValueError: The vocabulary has other special ids.
 
-    Source: Kudo and Richardson 2018.
+    Source: Kudo and Richardson 2018; Provilkov et al. 2020 (sampling for bpe, alpha = 0.1); Kudo
+        2018 (for unigram).
     """
 
     vocabulary_file = "vocabulary.spm"
@@ -47,40 +47,6 @@ class SentencePieceTokenizer(Tokenizer):
     def proto(self) -> bytes | None:
         """bytes, the serialized SentencePiece model, once there is a vocabulary."""
         return self.serialized
-
-    def encode(
-        self,
-        texts: Iterable[str],
-        sample: bool = False,
-        alpha: float = 0.1,
-        seed: int | Sequence[int] = 0,
-    ) -> list[list[int]]:
-        """The ids of each text, without START, END or padding.
-
-        Args:
-            texts: Iterable of str. An empty text gives an empty list.
-            sample: bool, whether to draw a random segmentation of each text (subword
-                regularization); possible for "bpe" and "unigram".
-            alpha: float in [0, 1]. For "bpe", the probability that a merge is left out
-                (BPE-dropout). For "unigram", a segmentation is drawn with a probability
-                proportional to its own to the power of alpha.
-            seed: int from 0, or several. The same seed and texts give the same ids, in
-                every process.
-
-        Returns:
-            List of lists of int, one per text.
-
-        Raises:
-            ValueError: An item is not text (its position and type are named), alpha is out of
-                range, or the vocabulary is of characters and cannot be sampled from.
-
-        Source: Provilkov et al. 2020 (bpe, alpha = 0.1); Kudo 2018 (unigram).
-        """
-        processor = self._ready()
-        texts = checked_texts(texts)
-        if sample:
-            return sampling.sample(processor, texts, alpha, seed)
-        return encode(processor, texts)
 
     def unknown_characters(self, texts: Iterable[str]) -> list[int]:
         """How many characters of each text are read as unknown; a run of them may be one id."""
@@ -112,6 +78,12 @@ class SentencePieceTokenizer(Tokenizer):
 
     def _read(self, serialized):
         return make_processor(serialized)
+
+    def _encode(self, texts):
+        return encode(self._processor, texts)
+
+    def _sample(self, texts, alpha, seed):
+        return sampling.sample(self._processor, texts, alpha, seed)
 
     def _texts(self, rows):
         return [self._processor.decode(ids) for ids in rows]
@@ -159,10 +131,21 @@ def train_tokenizer(
             "train_tokenizer needs at least one text that is not empty; "
             f"received {len(texts)} texts, none with a character. Check the corpus."
         )
-    characters = _characters(texts) if model_type != "byte" else set()
+    # SentencePiece would skip a whole sentence for one reserved character, and miss characters that
+    # occur only in "<s>" or at the end of a line, so we name the characters ourselves.
+    characters = set().union(*texts) - {" ", SPACE_MARK, RESERVED, "\0"}
+    if model_type == "byte":
+        characters = set()
     needed = len(characters) + 5 + 256 * (model_type == "byte")  # four special ids and the space
     if vocabulary_size is not None:
-        vocabulary_size = _checked_size(vocabulary_size, needed, model_type)
+        smallest = min(6, needed) if model_type == "char" else needed  # "char" may drop rare ones
+        whole = isinstance(vocabulary_size, (int, np.integer)) and vocabulary_size >= smallest
+        check(
+            whole,
+            f"vocabulary_size must be an integer of at least {smallest} for these texts and "
+            f"model_type={model_type!r} (four special ids, the space, the characters), or None",
+            vocabulary_size=vocabulary_size,
+        )
     default_size = needed if model_type in ("char", "byte") else max(DEFAULT_SIZE, needed)
     proto = _train(texts, vocabulary_size or default_size, model_type, characters)
     tokenizer = SentencePieceTokenizer(proto)
@@ -174,28 +157,6 @@ def train_tokenizer(
             vocabulary_size,
         )
     return tokenizer
-
-
-def _characters(texts):
-    """The characters that need an id.
-
-    SentencePiece would skip a whole sentence for one reserved character, and miss characters that
-    occur only in "<s>" or at the end of a line, so we name the characters ourselves.
-    """
-    return set().union(*texts) - {" ", SPACE_MARK, RESERVED, "\0"}
-
-
-def _checked_size(size, needed, model_type):
-    smallest = min(6, needed) if model_type == "char" else needed  # "char" may drop rare ones
-    with contextlib.suppress(TypeError):  # 8e3: refused below
-        size = operator.index(size)
-    if not isinstance(size, int) or size < smallest:
-        raise ValueError(
-            f"vocabulary_size must be an integer of at least {smallest} for these texts and "
-            f"model_type={model_type!r} (four special ids, the space, the characters); "
-            f"received vocabulary_size={size!r}. Raise it, or leave it None."
-        )
-    return size
 
 
 def _train(texts, vocabulary_size, model_type, characters):
