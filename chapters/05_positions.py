@@ -206,6 +206,8 @@ print(f"bare: {bare[97]:.1f} at -3, {bare[103]:.1f} at +3;", end=" ")
 print(f"rotated: {rotated[97]:.1f} at -3, {rotated[103]:.1f} at +3")
 assert np.isclose(bare[97], bare[103])
 assert rotated.argmax() == 97 and rotated[97] > rotated[103] + 20
+back = (PE[3:] @ rotation(-3).T @ PE.T).argmax(axis=-1)
+assert (back == np.arange(len(back))).all()  # three before, from every position
 
 # %% [markdown]
 # Each position now scores highest at the one three places *before* it: a head can learn to look
@@ -429,7 +431,7 @@ figures.record(0.25, beyond=after)
 # - Without positions attention cannot distinguish 狗咬人 from 人咬狗; the waves give each place a
 #   pattern of its own at any length.
 # - The dot product of two patterns knows their distance, and behind $W^Q$ and $W^K$ the direction.
-# - Adding costs nothing in width and, in training, nothing in accuracy; but no kind of position
-#   makes a model work at lengths on which it was not trained.
+# - Adding costs nothing in width and, in training, nothing in accuracy; but neither of the two
+#   kinds of position made a model work at lengths on which it was not trained.
 #
 # **Next**: the decoder must not see all places. [Chapter 6](06_masks.py) hides some.

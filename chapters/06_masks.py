@@ -99,10 +99,11 @@ for way, weights in three_ways(scores).items():
 #
 # ## −10⁹, −∞, and a row without any key
 #
-# Many programs put $-10^9$ in its place, others add it to the score. The result is the same to the
-# last bit, with one exception: a row in which nothing may be seen. Such rows exist: the sentences
-# of a batch are filled up to one length with *padding*, a token that nobody may see, and the
-# package fills up the last batch of an epoch with whole sentences of it.
+# Many programs put $-10^9$ in its place, others add it to the score. In float32 the result is the
+# same to the last bit (in float16 −10⁹ is −∞), with one exception: a row in which nothing may be
+# seen. Such rows exist: the sentences of a batch are filled up to one length with *padding*, a
+# token that nobody may see, and the package fills up the last batch of an epoch with whole
+# sentences of it.
 
 # %%
 nothing = np.zeros((1, 4), bool)
@@ -310,11 +311,12 @@ for name, look_ahead in (("with the mask", True), ("without", False)):
         shares[name].append((written == test).all(axis=-1).mean())
     line = " ".join(vocabulary[i] for i in written[0, 1:])
     print(f"{name:13}: loss {losses[name][-1]:.2f}, {shares[name][-1]:.0%} right, such as {line}")
-assert losses["with the mask"][-1] > 0.97 * floor > 0.3 * floor > losses["without"][-1]
+assert 0.97 * floor < losses["with the mask"][-1] < 1.2 * floor
+assert losses["without"][-1] < 0.3 * floor
 assert shares["with the mask"][-1] > 0.7 > 0.5 > shares["without"][-1]
 
 # %% [markdown]
-# The model without the mask wins on the loss by far and cannot do the task. The other comes down to
+# The model without the mask wins on the loss by far and cannot do the task. The other comes near
 # the floor, and sorts. So beware of a loss that is better than the data allow. How does the cheat
 # work? Let's look at the question, whose four digits were drawn at random, and at how much
 # attention each place pays to the next one: `kt.attention_scores` returns the weights of every

@@ -483,7 +483,7 @@ assert surest > min(by_head)
 figures.record(0.12, aligned=aligned_share)
 figures.record(0.1, untrained=aligned(untrained[:, 0]))
 figures.record(0.03, diagonal=diagonal)
-figures.record(0.2, the_day=the_day)
+figures.record(0.1, the_day=the_day)
 
 # %% [markdown]
 # ## In short

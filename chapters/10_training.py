@@ -426,13 +426,13 @@ right_panel.legend()
 figures.show(figure, "10_ablation")
 
 # %% [markdown]
-# The factor $\sqrt{d_{model}}$ counts most: without it the positions drown the characters at first.
-# Without warm-up the first epoch is no worse, but what the first large steps have spoiled shows
-# later. (With four blocks it delays the learning: chapter 8.) Label smoothing makes the model less
-# sure, so its perplexity is no better for it; what it buys, if anything, is accuracy. And dropout
-# has nothing to do here, where no date is learned by heart; chapter 18 has a text on which it keeps
-# the validation loss from rising again. One run of each, on one small task: enough to see what a
-# part is *for*, not to rank recipes.
+# The factor $\sqrt{d_{model}}$ counts most in this start (in another it may be warm-up): without it
+# the positions drown the characters at first. Without warm-up the first epoch is no worse, but the
+# later ones are. (With four blocks it delays the learning: chapter 8.) Label smoothing makes the
+# model less sure, so its perplexity is no better for it; what it buys, if anything, is accuracy.
+# And dropout has nothing to do here, where no date is learned by heart; chapter 18 has a text on
+# which it keeps the validation loss from rising again. One run of each, on one small task: enough
+# to see what a part is *for*, not to rank recipes.
 #
 # By now the other backend has answered:
 
