@@ -27,6 +27,7 @@ from .kernels import (
     slot_indices,
     write_slots,
 )
+from .observation import observed_heads, observer_of_heads
 from .platform import (
     Tensor,
     name,
@@ -75,6 +76,8 @@ __all__ = [
     "map_batches",
     "name",
     "num_cores",
+    "observed_heads",
+    "observer_of_heads",
     "on_accelerator",
     "one_by_one",
     "portable",

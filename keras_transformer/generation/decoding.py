@@ -17,7 +17,7 @@ from ..checks import check
 from ..ids import PADDING, START, id_matrix
 from ..layers.cache import Cache
 from ..losses import token_cross_entropy
-from .beam_search import BeamSearch, Hypotheses
+from .beam_search import BeamSearch, BeamState, Hypotheses
 from .constraints import Constraints
 from .requests import FIRST_LENGTH, Batch, Request, checked_batch
 from .sampling import GreedySearch, Sampling
@@ -195,6 +195,23 @@ class Decoding:
         batch = checked_batch(request, self.model)
         states = self._compiled(search).run(batch, range(1, batch.length + 1))
         return (ops.convert_to_numpy(state.ids)[:, 0] for state, _ in states)
+
+    def beam_states(self, search: BeamSearch, **batch: Any) -> Iterator[BeamState]:
+        """The states of a beam search, one position at a time.
+
+        Args:
+            search: `BeamSearch`.
+            **batch: source_ids, max_length, min_length, prefix, see `Request`.
+
+        Yields:
+            `BeamState` after each position, with NumPy arrays for tensors and without its cache.
+
+        Raises:
+            ValueError: An argument is out of range, or a prefix is longer than its max_length.
+        """
+        checked = checked_batch(Request(search, **batch), self.model)
+        for state, _ in self._compiled(search).run(checked, range(1, checked.length + 1)):
+            yield keras.tree.map_structure(ops.convert_to_numpy, state._replace(decoded=()))
 
     def graph(self, search: Any, source_ids: Any, constraints: Constraints) -> Any:
         """A whole search as operations on tensors, to be traced for another engine.

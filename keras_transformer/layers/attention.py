@@ -1,6 +1,5 @@
 """Scaled dot-product attention and its heads: sections 3.2.1 and 3.2.2."""
 
-import contextvars
 from collections.abc import Callable
 from typing import Any
 
@@ -11,9 +10,6 @@ from .. import backend
 from ..checks import check, check_at_least, check_optional, check_rates
 from .masks import add_look_ahead, per_head
 from .positions import apply_rotary_embedding
-
-# The weights by path, where `attention_scores` asks for them: each thread has its own.
-_scores = contextvars.ContextVar[dict | None]("attention_scores", default=None)
 
 
 def scaled_dot_product_attention(
@@ -155,8 +151,8 @@ class MultiHeadAttention(keras.layers.Layer):
         else:
             k, v = cache.keys_and_values(self, value)
 
-        asked = _scores.get()
-        needs_weights = return_attention_scores or asked is not None or (training and self.dropout)
+        observe = backend.observer_of_heads()
+        needs_weights = return_attention_scores or observe or (training and self.dropout)
         fused = backend.has_fused_attention(q.dtype) and cache is None and not needs_weights
         mask, is_causal = per_head(attention_mask), use_causal_mask and cache is None
         if is_causal and not (fused and mask is None):  # the kernel has a look-ahead mask itself
@@ -165,8 +161,8 @@ class MultiHeadAttention(keras.layers.Layer):
             heads, weights = backend.fused_attention(q, k, v, mask, is_causal), None
         else:
             heads, weights = scaled_dot_product_attention(q, k, v, mask, self.weights_dropout)
-        if asked is not None:
-            asked[self.path] = weights
+        if observe:
+            heads = observe(self.path, heads, weights)
         output = self.output_projection(self.join_heads(heads))
         return (output, weights) if return_attention_scores else output
 
@@ -240,9 +236,11 @@ def attention_scores(layer: keras.layers.Layer, *args: Any, **kwargs: Any) -> di
         float, (batch, num_heads, target length, source length).
     """
     scores: dict[str, Any] = {}
-    token = _scores.set(scores)
-    try:
+
+    def keep(path, heads, weights):
+        scores[path] = weights
+        return heads
+
+    with backend.observed_heads(keep):
         layer(*args, **kwargs)
-    finally:
-        _scores.reset(token)
     return scores

@@ -1,4 +1,5 @@
 from .attention_maps import AttentionMaps
+from .beam_tree import Branch
 from .task import Task
 from .text_generation import TextGenerator, TextScore
 from .translation import Hypothesis, Translator
@@ -6,6 +7,7 @@ from .word_tasks import Classifier, MaskFiller, Prediction, Tagger
 
 __all__ = [
     "AttentionMaps",
+    "Branch",
     "Classifier",
     "Hypothesis",
     "MaskFiller",

@@ -17,6 +17,7 @@ from ..models import Transformer
 from ..tokenizers.base import Tokenizer
 from ..tokenizers.normal_forms import check_form
 from .attention_maps import AttentionMaps, cross_attention_weights
+from .beam_tree import Branch, beam_tree
 from .task import WritingTask, whole_characters
 
 OF_BEAMS = ("beams", "length_penalty")  # fields of `GenerationConfig`
@@ -277,6 +278,28 @@ class Translator(WritingTask):
             self.source_tokenizer.tokens(source),
             self.target_tokenizer.tokens(target),
         )
+
+    def beam_tree(self, text: str, *, n_best: int = 1, **changes: Any) -> list[list[Branch]]:
+        """The beam search for translations, as a tree.
+
+        Args:
+            text: str.
+            n_best: int from 1 to `beams`; the search ends when no others can be among the n best.
+            **changes: fields of `GenerationConfig`, such as `beams` or `length_penalty`.
+
+        Returns:
+            list of lists of `Branch`, per position: live hypotheses, best first, then those that
+            have just finished. A blank text has none.
+
+        Raises:
+            ValueError: `text` is not text, it has more tokens than the transformer has learned
+                positions, or an option does not exist or is out of range.
+        """
+        config = self._config_with(changes)
+        search = BeamSearch(config.beams, config.length_penalty, n_best)
+        batches = self._batches(self.normalized([text]), None, config)
+        states = (self._decoding.beam_states(search, **batch) for _, batch in batches)
+        return beam_tree(itertools.chain.from_iterable(states))
 
     def get_config(self) -> dict[str, Any]:
         config = {**super().get_config(), **dataclasses.asdict(self.config)}

@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 
 import oracle
+from keras_transformer import backend
 from keras_transformer.layers.attention import (
     MultiHeadAttention,
     attention_scores,
@@ -518,3 +519,23 @@ def test_key_and_value_of_different_lengths_are_an_error_that_names_both(normal,
 def test_dropout_outside_0_to_1_is_an_error(dropout):
     with pytest.raises(ValueError, match=rf"dropout must be in \[0, 1\); .* dropout={dropout}"):
         MultiHeadAttention(2, dropout=dropout)
+
+
+def test_an_observer_may_scale_heads_and_reads_their_weights(normal, numpy):
+    x, layer = normal(2, 3, 12), MultiHeadAttention(3, name="observed")
+    layer.build(x.shape, x.shape)
+    layer.set_weights([normal(*w.shape) for w in layer.get_weights()])
+    before, weights = numpy(layer(x, x, return_attention_scores=True))
+    factors, seen = np.array([1, 0, 0.5], "float32"), {}
+
+    def scale(path, heads, weights):
+        seen[path] = weights
+        return keras.ops.multiply(heads, factors.reshape(1, 3, 1, 1))
+
+    with backend.observed_heads(scale):
+        scaled = numpy(layer(x, x))
+    np.testing.assert_allclose(numpy(seen["observed"]), weights, atol=1e-6)
+    kernel = numpy(layer.output_projection.kernel)
+    layer.output_projection.kernel.assign(kernel * np.repeat(factors, 4).reshape(-1, 1))
+    np.testing.assert_allclose(scaled, numpy(layer(x, x)), atol=1e-5)
+    assert np.abs(scaled - before).max() > 0.01
