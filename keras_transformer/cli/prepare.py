@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from .. import data
+from ..data.files import check_one_stdin
 from ..data.prepared import DEFAULT_SAMPLE
 from ..ids import UNKNOWN
 from ..tokenizers.processor import MODEL_TYPES
@@ -149,8 +150,7 @@ def _input(options):
                 f"{len(sides[0])} and {len(sides[1])}."
             )
         paths = [*sides[0], *sides[1]]
-        if paths.count("-") > 1:
-            raise ValueError("The standard input can be one file only; received it twice.")
+        check_one_stdin(paths)
         return _chain(data.iterate_files, list(zip(*sides, strict=True))), "pairs", paths
     paths = data.expand_files(options.pairs)
     given = [(path, options.sides or (), options.json_lines) for path in paths]

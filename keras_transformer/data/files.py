@@ -13,6 +13,7 @@ standard input where the path is "-".
 """
 
 import bz2
+import codecs
 import collections
 import contextlib
 import glob
@@ -33,12 +34,14 @@ from ..tokenizers.normal_forms import normalized
 from .records import Examples, LabeledTexts, TaggedSentences, collect, collect_complete
 
 CONLLU_COLUMNS = "ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC".split()
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 TREEBANK, JSON_LINES = "a treebank", "JSON Lines"
-FORMATS = {".conllu": TREEBANK, ".conll": TREEBANK}
+FORMATS = dict.fromkeys((".conllu", ".conll"), TREEBANK)
 FORMATS |= dict.fromkeys((".jsonl", ".ndjson", ".json"), JSON_LINES)
 _MAY_BE_BLANK = "FORM LEMMA FEATS DEPS MISC".split()  # where "_" is a value like others
 _FEWEST_ROWS = 10  # of a table whose header can be told by the rows below it
+NOT_THERE = "{}: no such file. Check its name and folder."
+RIGHT_FILE = "Check that this is the right file."
+SEPARATE = "Separate columns with one TAB, write no TAB within one, or choose other columns."
 
 # How a file begins, what unpacks it, and the command that does so.
 _COMPRESSED: dict[str, tuple[bytes, Any, str]] = {
@@ -87,8 +90,7 @@ def iterate_files(source: PathLike, target: PathLike) -> Iterator[tuple[str, str
     """The pairs of `read_files` one by one, blank ones included."""
     for path in (source, target):
         _check_format(path, "whose sentences have no translations in another file")
-    if source == target == "-":
-        raise ValueError("The standard input can be one file only; received it twice.")
+    check_one_stdin((source, target))
     exist = os.path.exists(source) and os.path.exists(target)  # else the error comes later
     if exist and os.path.samefile(source, target):
         logging.getLogger(__name__).warning(
@@ -119,7 +121,7 @@ def read_pairs(path: PathLike, source: int | str = 1, target: int | str = 2) -> 
     Args:
         path: PathLike of the file.
         source: int from 1, the column to translate from; or str, its name in the first line.
-        target: The same for the column to translate into. With two numbers the first line is an
+        target: int or str, the column to translate into. With two numbers the first line is an
             example like others.
 
     Returns:
@@ -176,7 +178,7 @@ def read_json_lines(path: PathLike, source: str = "source", target: str = "targe
         Examples.
 
     Raises:
-        ValueError: A line is no JSON object or has no text in one of the fields, or no complete
+        ValueError: A line is not a JSON object or has no text in one of the fields, or no complete
             pair is left.
     """
     return collect_complete(Examples, iterate_json_lines(path, source, target), str(path))
@@ -188,18 +190,16 @@ def iterate_json_lines(
     """The pairs of `read_json_lines` one by one, blank ones included."""
     check(source != target, "Source and target must be two fields", source=source, target=target)
     for number, line in enumerate(iterate_lines(path), start=1):
-        if not line.strip():
-            yield "", ""
-            continue
+        place = f"{path}, line {number}"
         try:
-            fields = json.loads(line)
+            fields = json.loads(line) if line.strip() else None
         except (ValueError, RecursionError):
-            raise ValueError(
-                f"{path}, line {number}: expected a JSON object, received {line!r:.60}. Write one "
-                "object per line."
-            ) from None
-        one, other = (_json_text(fields, name, path, number) for name in (source, target))
-        yield one, other
+            cure = "Write one object per line."
+            raise _bad(place, "a JSON object", f"{line!r:.60}", cure) from None
+        if line.strip():
+            yield _json_text(fields, source, place), _json_text(fields, target, place)
+        else:
+            yield "", ""
 
 
 def read_labeled(path: PathLike, text: int | str = 1, label: int | str = 2) -> LabeledTexts:
@@ -212,7 +212,7 @@ def read_labeled(path: PathLike, text: int | str = 1, label: int | str = 2) -> L
     Args:
         path: PathLike of the file.
         text: int from 1, the column of the text; or str, its name in the first line.
-        label: The same for the label.
+        label: int or str, the column of the label.
 
     Returns:
         LabeledTexts.
@@ -225,10 +225,8 @@ def read_labeled(path: PathLike, text: int | str = 1, label: int | str = 2) -> L
     rows = []
     for number, row in _table(path, text=text, label=label):
         if row[0] and not row[1]:
-            raise ValueError(
-                f"{path}, line {number}: expected a label in column {label}, received none. "
-                "Label the text, or remove the line."
-            )
+            cure = "Label the text, or remove the line."
+            raise _bad(f"{path}, line {number}", f"a label in column {label}", "none", cure)
         rows.append(row)
     if not isinstance(text, str) and not isinstance(label, str):
         _check_first_label([label for _, label in rows], path)
@@ -261,18 +259,17 @@ def read_tagged_lines(path: PathLike) -> TaggedSentences:
         ValueError: The file contains no word, a line is not a word and its tag, or the first one
             names the columns.
     """
+    cure = (
+        "Separate the two with one TAB, and sentences with a blank line; the name of a treebank in "
+        "CoNLL-U must end in .conllu or .conll."
+    )
     sentences = []
     for block in _blocks(path):
-        for number, line in block:
-            fields = _columns(line, " ")
+        rows = [_columns(line, " ") for _, line in block]
+        for (number, line), fields in zip(block, rows, strict=True):
             if len(fields) != 2 or not all(fields):
-                raise ValueError(
-                    f"{path}, line {number}: expected word TAB tag, received {line!r:.60}. "
-                    "Separate the two with one TAB, and sentences with a blank line; the name of a "
-                    "treebank in CoNLL-U must end in .conllu or .conll."
-                )
-        words, tags = zip(*(_columns(line, " ") for _, line in block), strict=True)
-        sentences.append((list(words), list(tags)))
+                raise _bad(f"{path}, line {number}", "word TAB tag", f"{line!r:.60}", cure)
+        sentences.append(tuple(map(list, zip(*rows, strict=True))))
     _check_first_label([tag for _, tags in sentences for tag in tags], path)
     return _tagged(sentences, path)
 
@@ -315,10 +312,11 @@ def read_conllu(path: PathLike, column: str = "UPOS") -> TaggedSentences:
         sentences.append((words, tags))
     num_words = sum(len(words) for words, _ in sentences)
     if blank and (column not in _MAY_BE_BLANK or len(blank) == num_words):
-        raise ValueError(
-            f"{path}, line {blank[0]}: expected a tag in column {column}, received '_' (of "
-            f"{num_words} words, {len(blank)} have none). Fill it, remove the sentence, or choose "
-            "another column."
+        raise _bad(
+            f"{path}, line {blank[0]}",
+            f"a tag in column {column}",
+            f"'_' (of {num_words} words, {len(blank)} have none)",
+            "Fill it, remove the sentence, or choose another column.",
         )
     return _tagged([sentence for sentence in sentences if sentence[0]], path)
 
@@ -343,10 +341,9 @@ def iterate_conllu(path: PathLike) -> Iterator[str]:
     for block in _blocks(path):
         texts = [match[1] for _, line in block if (match := re.match(r"#\s*text\s*=(.*)", line))]
         if not texts and not all(line.startswith("#") for _, line in block):
-            raise ValueError(
-                f"{path}, line {block[0][0]}: expected a sentence with its text, '# text = ...', "
-                "received one without. Add it, or give the sentences as plain text."
-            )
+            expected = "a sentence with its text, '# text = ...'"
+            cure = "Add it, or give the sentences as plain text."
+            raise _bad(f"{path}, line {block[0][0]}", expected, "one without", cure)
         yield from (text.strip() for text in texts[:1])
 
 
@@ -359,10 +356,7 @@ def read_texts(path: PathLike) -> list[str]:
     lines = list(iterate_texts(path))
     texts = [line for line in lines if line.strip()]
     if not texts:
-        raise ValueError(
-            f"{path}: expected one text per line, received {len(lines)} blank lines. Check that "
-            "this is the right file."
-        )
+        raise _bad(path, "one text per line", f"{len(lines)} blank lines", RIGHT_FILE)
     if len(texts) < len(lines):
         logging.getLogger(__name__).warning(
             f"{path}: dropped {len(lines) - len(texts)} of {len(lines)} lines, blank."
@@ -389,25 +383,14 @@ def read_lines(path: PathLike) -> list[str]:
 
 def iterate_lines(path: PathLike) -> Iterator[str]:
     """The lines of a text file one by one, without their ends."""
-    number = 0
-    with _open(path) as file:
-        for number, line in enumerate(_unpacked(file, path), start=1):
-            if number == 1 and not (line := line.removeprefix(BYTE_ORDER_MARK)):
-                number = 0
-                break
-            line = line[:-2] if line.endswith(b"\r\n") else line.removesuffix(b"\n")
-            yield _decoded(line, path, number)
-    if not number:
-        raise _empty(path)
+    for number, line in enumerate(_lines(path), start=1):
+        line = line[:-2] if line.endswith(b"\r\n") else line.removesuffix(b"\n")
+        yield _decoded(line, path, number)
 
 
 def read_text(path: PathLike) -> str:
     """A whole text file; the line ends of Windows become newlines."""
-    with _open(path) as file:
-        data = b"".join(_unpacked(file, path)).removeprefix(BYTE_ORDER_MARK)
-    if not data:
-        raise _empty(path)
-    return _decoded(data, path, 1).replace("\r\n", "\n")
+    return _decoded(b"".join(_lines(path)), path, 1).replace("\r\n", "\n")
 
 
 def expand_files(patterns: Iterable[str]) -> list[str]:
@@ -423,9 +406,16 @@ def expand_files(patterns: Iterable[str]) -> list[str]:
     for pattern in patterns:
         found = [pattern] if pattern == "-" or os.path.exists(pattern) else glob.glob(pattern)
         if not found:
-            raise FileNotFoundError(f"{pattern}: no such file. Check its name and folder.")
+            raise FileNotFoundError(NOT_THERE.format(pattern))
         paths += sorted(found)
+    check_one_stdin(paths)
     return paths
+
+
+def check_one_stdin(paths: Iterable[PathLike]) -> None:
+    """Refuses files among which the standard input, "-", comes twice."""
+    if list(paths).count("-") > 1:
+        raise ValueError("The standard input can be one file only; received it twice.")
 
 
 def find_line(paths: Iterable[PathLike], text: str | list[str]) -> str | None:
@@ -457,19 +447,34 @@ def find_line(paths: Iterable[PathLike], text: str | list[str]) -> str | None:
     return None
 
 
+def _bad(place, expected, received, cure):
+    """The error of a file, or of a line in it."""
+    return ValueError(f"{place}: expected {expected}, received {received}. {cure}")
+
+
 def _open(path):
     if path == "-":
         return contextlib.nullcontext(sys.stdin.buffer)
     if os.path.isdir(path):
-        raise ValueError(f"{path}: expected a file, received a folder. Name a file in it.")
+        raise _bad(path, "a file", "a folder", "Name a file in it.")
     try:
         return open(path, "rb")
     except FileNotFoundError:
-        raise FileNotFoundError(f"{path}: no such file. Check its name and folder.") from None
+        raise FileNotFoundError(NOT_THERE.format(path)) from None
+
+
+def _lines(path):
+    """The lines of a file, plain or compressed, with their ends; the first one is not empty."""
+    with _open(path) as file:
+        lines = _unpacked(file, path)
+        first = next(lines, b"").removeprefix(codecs.BOM_UTF8)
+        if not first:
+            raise ValueError(f"{path}: expected lines of text, received an empty file.")
+        yield first
+        yield from lines
 
 
 def _unpacked(file, path):
-    """The lines of a file, plain or compressed, with their ends."""
     start = file.peek(10)
     name = next((name for name, (magic, *_) in _COMPRESSED.items() if re.match(magic, start)), None)
     if name is None:
@@ -477,17 +482,13 @@ def _unpacked(file, path):
         return
     _, unpack, command = _COMPRESSED[name]
     if unpack is None:
-        raise ValueError(
-            f"{path}: expected text, plain or compressed by gzip, bzip2 or xz, received a file of "
-            f"{name}. Unpack it with {command}."
-        )
+        expected = "text, plain or compressed by gzip, bzip2 or xz"
+        raise _bad(path, expected, f"a file of {name}", f"Unpack it with {command}.")
     try:
         yield from unpack(file)
     except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
-        raise ValueError(
-            f"{path}: expected a complete {name} file, received a truncated or damaged one "
-            f"({error}). Copy or download it again."
-        ) from None
+        expected, received = f"a complete {name} file", f"a truncated or damaged one ({error})"
+        raise _bad(path, expected, received, "Copy or download it again.") from None
 
 
 def _decoded(data, path, number):
@@ -501,26 +502,18 @@ def _decoded(data, path, number):
         if place < 0 or error.start < place:
             place, found = error.start, f"the invalid byte 0x{data[error.start]:02x}"
     number += data.count(b"\n", 0, place)
-    raise ValueError(
-        f"{path}, line {number}: expected UTF-8, received {found}. Save the file as UTF-8."
-    )
-
-
-def _empty(path):
-    return ValueError(f"{path}: expected lines of text, received an empty file.")
+    raise _bad(f"{path}, line {number}", "UTF-8", found, "Save the file as UTF-8.")
 
 
 def _check_format(path, why):
     """Refuses a file whose name is not that of plain text."""
     if found := format_of(path):
-        raise ValueError(
-            f"{path} is {found} by its name, {why}. "
-            + (
+        cure = "Write one text per line into a file of another name."
+        if found == TREEBANK:
+            cure = (
                 "It can be given as --texts of prepare, or to train a language model or a tagger."
-                if found == TREEBANK
-                else "Write one text per line into a file of another name."
             )
-        )
+        raise ValueError(f"{path} is {found} by its name, {why}. {cure}")
 
 
 def _columns(line, blanks=None):
@@ -541,7 +534,7 @@ def _table(path, **columns):
 
 def _rows(path, columns):
     lines = enumerate(iterate_lines(path), start=1)
-    first = header = None
+    first, header = None, []
     if any(isinstance(column, str) for column in columns.values()):
         first, line = next(lines)
         header = _columns(line)
@@ -549,36 +542,26 @@ def _rows(path, columns):
     check_at_least(1, **columns)
     numbers = list(columns.values())
     check(len(set(numbers)) == len(numbers), "The columns must differ", **columns)
-    width = header and len(header)
-    rows, names = 0, []  # the first two rows of single words, as the names of columns are
+    width, num_rows, names = len(header), 0, []  # names: the first two rows of single words
     for number, line in lines:
-        fields = _columns(line) if line.strip() else [""] * max(numbers)
-        row = tuple(fields[column - 1] for column in numbers if column <= len(fields))
-        if len(row) < len(numbers):
-            raise ValueError(
-                f"{path}, line {number}: expected columns {' and '.join(map(str, numbers))}, "
-                f"received {len(fields)} of them: {line!r:.60}. Separate columns with one TAB, or "
-                "choose other columns."
-            )
-        if line.strip():
-            first, width = first or number, width or len(fields)
-            if len(fields) != width:
-                raise ValueError(
-                    f"{path}, line {number}: expected {width} columns as in line {first}, received "
-                    f"{len(fields)}: {line!r:.60}. Separate columns with one TAB, and write no TAB "
-                    "within one."
-                )
-            if fields == header:
-                raise ValueError(
-                    f"{path}, line {number}: expected an example, received the names of the "
-                    "columns again. Remove the line."
-                )
-            rows += 1
-            if all(len(field.split()) == 1 for field in row):
-                names.append(rows)
-                del names[2:]
+        if not line.strip():
+            yield number, ("",) * len(numbers)
+            continue
+        fields, place = _columns(line), f"{path}, line {number}"
+        first, width, num_rows = first or number, width or len(fields), num_rows + 1
+        received = f"{len(fields)} of them: {line!r:.60}"
+        if max(numbers) > len(fields):
+            raise _bad(place, f"columns {' and '.join(map(str, numbers))}", received, SEPARATE)
+        if len(fields) != width:
+            raise _bad(place, f"{width} columns as in line {first}", received, SEPARATE)
+        if fields == header:
+            received = "the names of the columns again"
+            raise _bad(place, "an example", received, "Remove the line.")
+        row = tuple(fields[column - 1] for column in numbers)
+        if len(names) < 2 and all(len(field.split()) == 1 for field in row):
+            names.append(num_rows)
         yield number, row
-    if header is None and rows >= _FEWEST_ROWS and names == [1]:
+    if not header and num_rows >= _FEWEST_ROWS and names == [1]:
         logging.getLogger(__name__).warning(
             f"{path}: line {first} is the only one of single words. If it names the columns, give "
             "them by these names; now it is an example."
@@ -590,46 +573,45 @@ def _check_first_label(labels, path):
     counts = collections.Counter(label for label in labels if label)
     once = [label for label, count in counts.items() if count == 1]
     if len(labels) >= _FEWEST_ROWS and once == labels[:1]:
-        raise ValueError(
-            f"{path}, line 1: expected an example, received the names of the columns, it seems: "
-            f"{labels[0]!r} is the only label of {len(counts)} that occurs once. Remove the line, "
-            "give the columns by their names, or if it is an example, move it down."
+        raise _bad(
+            f"{path}, line 1",
+            "an example",
+            f"the names of the columns, it seems: {labels[0]!r} is the only label of {len(counts)} "
+            "that occurs once",
+            "Remove the line, give the columns by their names, or if it is an example, move it "
+            "down.",
         )
 
 
 def _number(column, header, path):
     """The number of a column that is given by its number or by its name."""
-    if isinstance(column, str) and column not in header:
-        raise ValueError(
-            f"{path}, line 1: expected a column named {column!r}, received "
-            f"{', '.join(map(repr, header))}. Choose one of these, or a number from 1."
-        )
-    if isinstance(column, str) and header.count(column) > 1:
-        raise ValueError(
-            f"{path}, line 1: expected one column named {column!r}, received "
-            f"{header.count(column)}. Choose it by its number, from 1."
-        )
-    return header.index(column) + 1 if isinstance(column, str) else column
+    if not isinstance(column, str):
+        return column
+    place, found = f"{path}, line 1", header.count(column)
+    if not found:
+        known, cure = ", ".join(map(repr, header)), "Choose one of these, or a number from 1."
+        raise _bad(place, f"a column named {column!r}", known, cure)
+    if found > 1:
+        cure = "Choose it by its number, from 1."
+        raise _bad(place, f"one column named {column!r}", found, cure)
+    return header.index(column) + 1
 
 
-def _json_text(fields, name, path, number):
+def _json_text(fields, name, place):
     """The text in a field of a JSON object."""
     value = fields
     for part in name.split("."):
         value = value.get(part) if isinstance(value, dict) else None
+    expected = f"text in the field {name!r}"
     if not isinstance(value, str):
-        known = ", ".join(map(repr, fields)) if isinstance(fields, dict) else ""
-        raise ValueError(
-            f"{path}, line {number}: expected text in the field {name!r}, received {value!r:.60} "
-            f"in an object with {known or 'no fields'}. Name the two fields that contain the pair."
-        )
+        known = isinstance(fields, dict) and ", ".join(map(repr, fields))
+        received = f"{value!r:.60} in an object with {known or 'no fields'}"
+        raise _bad(place, expected, received, "Name the two fields that contain the pair.")
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise ValueError(
-            f"{path}, line {number}: expected text in the field {name!r}, received "
-            f"{value[error.start]!r}, half of a surrogate pair. Write both halves, or remove it."
-        ) from None
+        received = f"{value[error.start]!r}, half of a surrogate pair"
+        raise _bad(place, expected, received, "Write both halves, or remove it.") from None
     return value.strip()
 
 
@@ -641,29 +623,21 @@ def _blocks(path):
             yield list(lines)
 
 
-def _check_conllu(fields, expected_id, column, where):
+def _check_conllu(fields, expected_id, column, place):
     if len(fields) != len(CONLLU_COLUMNS):
-        raise ValueError(
-            f"{where}: expected {len(CONLLU_COLUMNS)} columns separated by TAB, received "
-            f"{len(fields)}: {fields[0]!r:.60}. Check that the file is CoNLL-U."
-        )
+        expected = f"{len(CONLLU_COLUMNS)} columns separated by TAB"
+        received = f"{len(fields)}: {fields[0]!r:.60}"
+        raise _bad(place, expected, received, "Check that the file is CoNLL-U.")
     if fields[0] != str(expected_id):
-        raise ValueError(
-            f"{where}: expected word {expected_id} of its sentence, received the ID "
-            f"{fields[0]!r:.20}. Number the words from 1, with a blank line after a sentence."
-        )
+        cure = "Number the words from 1, with a blank line after a sentence."
+        received = f"the ID {fields[0]!r:.20}"
+        raise _bad(place, f"word {expected_id} of its sentence", received, cure)
     word, tag = fields[1], fields[CONLLU_COLUMNS.index(column)]
     if not word or not tag:
-        raise ValueError(
-            f"{where}: expected a word and its {column}, received {word!r} and {tag!r}. Fill "
-            "both columns."
-        )
+        raise _bad(place, f"a word and its {column}", f"{word!r} and {tag!r}", "Fill both columns.")
 
 
 def _tagged(sentences, path):
     if not sentences:
-        raise ValueError(
-            f"{path}: expected at least one sentence, received none. Check that this is the right "
-            "file."
-        )
+        raise _bad(path, "at least one sentence", "none", RIGHT_FILE)
     return collect(TaggedSentences, sentences)
