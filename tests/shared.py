@@ -330,7 +330,9 @@ def run_main(monkeypatch, capsys):
     """Calls the `main` of a program with a standard input: what a process of its own would give."""
 
     def run_main(main, command, stdin=b""):
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), "utf-8"))
+        monkeypatch.setattr(
+            sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(stdin)), "utf-8")
+        )
         capsys.readouterr()
         code = None
         try:

@@ -6,7 +6,6 @@ KERAS_BACKEND=tensorflow, jax or torch selects the backend; it need not be the o
 model.
 """
 
-import argparse
 import ast
 import importlib
 import os
@@ -19,18 +18,7 @@ from .parser import Parser
 from .streams import standard_streams
 
 # Modules of this package; each is imported when it runs, since Keras needs seconds to start.
-COMMANDS = (
-    "train",
-    "translate",
-    "predict",
-    "evaluate",
-    "average",
-    "export",
-    "check",
-    "grade",
-    "prepare",
-    "serve",
-)
+COMMANDS = "train translate predict evaluate average export check grade prepare serve".split()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -56,28 +44,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
             command.run(options)
         except KeyboardInterrupt:
             sys.exit(130)
+        except (ValueError, ImportError) as error:
+            if of_task:  # it says itself which ones its user can mend
+                raise
+            sys.exit(f"{error}")
 
 
 def _parse(arguments):
     """The module of a command, and its options."""
     folder = pathlib.Path(__file__).parent
     summaries = (f"  {name:11}{summary_of(folder / f'{name}.py')}" for name in COMMANDS)
-    parser = Parser(
-        prog="keras-transformer",
-        usage="%(prog)s COMMAND ...",
-        description=__doc__,
-        epilog="\n".join(["commands:", *summaries]),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = Parser("keras-transformer", __doc__, usage="%(prog)s COMMAND ...")
+    parser.epilog = "\n".join(["commands:", *summaries])
     one = "one of the commands below"
     parser.add_argument("command", choices=COMMANDS, metavar="COMMAND", help=one)
     name = parser.parse_args(arguments[:1]).command
     command = importlib.import_module(f".{name}", __name__)
-    parser = Parser(
-        prog=f"keras-transformer {name}",
-        description=command.__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = Parser(f"keras-transformer {name}", command.__doc__)
     parser.set_defaults(usage_error=parser.error)
     command.add_options(parser)
     try:

@@ -41,10 +41,7 @@ def run(options: argparse.Namespace) -> None:
         )
     paths = paths[-last:]
     output, model = options.output or folder / f"average-{last}.keras", folder / "model.keras"
-    try:
-        check_files({"--output": output}, {"the model of the run": model})
-    except (ValueError, OSError) as error:
-        sys.exit(f"{error}")
+    check_files({"--output": output}, {"the model of the run": model})
     task = load_task(model)
     try:
         training.average_checkpoints(_trained_model(task, folder), paths)
@@ -60,8 +57,7 @@ def _trained_model(task, folder):
     from .. import training
 
     arguments = training.run.read_settings(folder / "settings.json")["arguments"]
-    if arguments.get("r_drop"):
-        return training.RDrop(task.model, arguments["r_drop"])
-    if arguments.get("logits_in_pieces"):
-        return training.ChunkedLogits(task.model, arguments["logits_in_pieces"])
+    for name, wrapped in (("r_drop", "RDrop"), ("logits_in_pieces", "ChunkedLogits")):
+        if arguments.get(name):
+            return getattr(training, wrapped)(task.model, arguments[name])
     return task.model

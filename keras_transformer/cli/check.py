@@ -29,14 +29,11 @@ def run(options: argparse.Namespace) -> None:
             f"{options.model} is a program, not a saved model; to mark layers that you have "
             f"written: keras-transformer grade {options.model}"
         )
-    try:
-        summary = check_file(options.model)
-    except (ValueError, FileNotFoundError) as error:
-        sys.exit(f"{error}")
+    summary = dataclasses.asdict(check_file(options.model))
     if options.json:
-        print(json.dumps(dataclasses.asdict(summary)))
+        print(json.dumps(summary))
         return
-    for name, value in dataclasses.asdict(summary).items():
+    for name, value in summary.items():
         print(f"{name.replace('_', ' '):15} {_text(value)}")
 
 

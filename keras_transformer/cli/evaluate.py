@@ -54,11 +54,11 @@ def run(options: argparse.Namespace) -> None:
     check_outputs(options, ("json", "translations"), ("source", "reference"))
     try:
         evaluation.check_bleu_tokenizer(options.tokenize)
-        names = f"{options.source} and {options.reference}"
-        pairs = data.iterate_files(options.source, options.reference)
-        sources, references = collect_complete(data.Examples, pairs, names, drop=False)
-    except (ValueError, OSError, RuntimeError) as error:
+    except RuntimeError as error:
         sys.exit(f"{error}")
+    names = f"{options.source} and {options.reference}"
+    pairs = data.iterate_files(options.source, options.reference)
+    sources, references = collect_complete(data.Examples, pairs, names, drop=False)
     translator = load_task(options.model, "Translator")
     try:
         complete = [n for n, pair in enumerate(zip(sources, references, strict=True)) if all(pair)]
@@ -67,25 +67,21 @@ def run(options: argparse.Namespace) -> None:
             translator, [sources[n] for n in complete], [references[n] for n in complete]
         )
         numbers = range(len(sources))
-        translations, seconds = _timed_translations(translator, sources, options)
+        start = time.perf_counter()
+        search = {"beams": options.beams, "length_penalty": options.length_penalty}
+        translations = [one_line(text) for text in translator.translate(sources, **search)]
+        seconds = time.perf_counter() - start
     except TextError as error:
         path = options.reference if error.name == "Translation" else options.source
         sys.exit(f"{path}, line {numbers[error.number] + 1}: {error.problem}")
-    except ValueError as error:
-        sys.exit(f"{error}")
     bleu = evaluation.bleu(translations, references, options.tokenize, options.lowercase)
     chrf = evaluation.chrf(translations, references, options.lowercase)
     print(f"BLEU {bleu}")
     print(f"chrF {chrf}")
-    unknown = {
-        "source": translator.source_tokenizer.unknown_share(translator.normalized(sources)),
-        "reference": translator.target_tokenizer.unknown_share(translator.normalized(references)),
-    }
+    source = translator.source_tokenizer.unknown_share(translator.normalized(sources))
+    reference = translator.target_tokenizer.unknown_share(translator.normalized(references))
     print(f"Perplexity of the references: {perplexity:.3f} per token")
-    print(
-        f"Unknown characters: {unknown['source']:.2%} of the sources, "
-        f"{unknown['reference']:.2%} of the references"
-    )
+    print(f"Unknown characters: {source:.2%} of the sources, {reference:.2%} of the references")
     print(f"{len(sources)} sentences in {seconds:.1f} s, compilation included")
     _print_worst(complete, sources, references, translations, options)
     if options.translations is not None:
@@ -97,22 +93,13 @@ def run(options: argparse.Namespace) -> None:
             "chrf": chrf.value,
             "chrf_signature": chrf.signature,
             "perplexity": perplexity if math.isfinite(perplexity) else None,  # JSON has no NaN
-            "unknown_share": unknown,
+            "unknown_share": {"source": source, "reference": reference},
             "sentences": len(sources),
             "seconds": seconds,
             "sentences_per_second": len(sources) / seconds,
         }
         text = json.dumps(scores, indent=2, ensure_ascii=False, allow_nan=False)
         write_text(options.json, f"{text}\n")
-
-
-def _timed_translations(translator, sources, options):
-    """The translations, one line each, and the seconds that they took."""
-    start = time.perf_counter()
-    translations = translator.translate(
-        sources, beams=options.beams, length_penalty=options.length_penalty
-    )
-    return [one_line(text) for text in translations], time.perf_counter() - start
 
 
 def _perplexity_of(translator, sources, references):

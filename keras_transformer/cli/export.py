@@ -19,6 +19,7 @@ import argparse
 import os
 import subprocess
 import sys
+from typing import Any
 
 from .. import backend
 from ..atomic import check_folder
@@ -45,17 +46,13 @@ def run(options: argparse.Namespace) -> None:
     output = options.output
     if output is None:
         output = f"{options.model}.{options.format}"
-    try:
-        model = pretrained.find(options.model)
-        check_folder(output, "--output", options.overwrite, inputs=[model])
-        format = checked_format(options.format, options.quantize)
-        if format.backend not in (None, backend.name()):
-            _run_again(options, output, format)
-            return
-        task = load_task(options.model)
-        export(task, output, options.format, options.quantize, options.overwrite)
-    except (ValueError, ImportError) as error:
-        sys.exit(f"{error}")
+    model = pretrained.find(options.model)
+    check_folder(output, "--output", options.overwrite, inputs=[model])
+    format = checked_format(options.format, options.quantize)
+    if format.backend not in (None, backend.name()):
+        _run_again(options, output, format)
+        return
+    export(load_task(options.model), output, options.format, options.quantize, options.overwrite)
     print(f"{output} holds the model for {format.engine}.")
 
 
@@ -65,25 +62,17 @@ def _run_again(options, output, format):
     arguments += ["--quantize", options.quantize] if options.quantize else []
     arguments += ["--overwrite"] if options.overwrite else []
     environment = {**os.environ, "KERAS_BACKEND": format.backend, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    done = subprocess.run(
-        [sys.executable, "-c", AGAIN, *arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        errors="replace",
-    )
-    if done.returncode:
-        _check_installed(format)
-        reason = done.stderr.strip() or f"The process ended with {done.returncode}."
-        sys.exit(reason if "Traceback" in reason else reason.splitlines()[-1])
-    print(done.stdout.strip())
-
-
-def _check_installed(format):
-    test = f"import {format.backend}"
-    if subprocess.run([sys.executable, "-c", test], capture_output=True).returncode:
+    command = [sys.executable, "-c", AGAIN, *arguments]
+    text: Any = {"text": True, "encoding": "utf-8", "errors": "replace"}
+    done = subprocess.run(command, env=environment, capture_output=True, **text)
+    if not done.returncode:
+        print(done.stdout.strip())
+        return
+    test = [sys.executable, "-c", f"import {format.backend}"]
+    if subprocess.run(test, capture_output=True).returncode:
         sys.exit(
             f"The export for {format.engine} is written by TensorFlow, which is not installed; "
             "install it with pip install tensorflow."
         )
+    reason = done.stderr.strip() or f"The process ended with {done.returncode}."
+    sys.exit(reason if "Traceback" in reason else reason.splitlines()[-1])

@@ -13,13 +13,13 @@ MODEL, TRANSLATOR = (
     f".keras file, or one of {', '.join(names)}, which come with the package"
     for names in (pretrained.NAMES, ("dates", "zh-en"))
 )
-TRAINING = {
-    "Task": "keras-transformer train",
-    "Translator": "keras-transformer train translation",
-    "Tagger": "keras-transformer train tagging",
-    "Classifier": "keras-transformer train classification",
-    "TextGenerator": "keras-transformer train language-model",
-    "MaskFiller": "keras-transformer train words",
+TRAINED = {  # the name of each task in keras-transformer train
+    "Task": "",
+    "Translator": " translation",
+    "Tagger": " tagging",
+    "Classifier": " classification",
+    "TextGenerator": " language-model",
+    "MaskFiller": " words",
 }
 
 
@@ -33,7 +33,7 @@ def load_task(path: str | os.PathLike, kind: str = "Task") -> "tasks.Task":
     Raises:
         SystemExit: the file is missing, damaged or foreign, or holds another task.
     """
-    cure = f"Train one with {TRAINING[kind]}."
+    cure = f"Train one with keras-transformer train{TRAINED[kind]}."
     try:
         task = saved_files.load(path)
     except (ValueError, FileNotFoundError) as error:
@@ -62,7 +62,7 @@ def check_used(options: argparse.Namespace, unused: Mapping[str, str]) -> None:
 def check_outputs(
     options: argparse.Namespace, outputs: Sequence[str], inputs: Sequence[str] = ()
 ) -> None:
-    """Ends the process before the work if a file could not or must not be written after it.
+    """Refuses, before the work, a file that could not or must not be written after it.
 
     Args:
         options: those of the command; "model" is also an input.
@@ -70,11 +70,8 @@ def check_outputs(
         inputs: the names of those that name files to read.
 
     Raises:
-        SystemExit: see `atomic.check_files`.
+        ValueError, OSError: see `atomic.check_files`.
     """
     read = {f"--{name}": getattr(options, name) for name in inputs}
     read["the model"] = pretrained.find(options.model)
-    try:
-        check_files({f"--{name}": getattr(options, name) for name in outputs}, read)
-    except (ValueError, OSError) as error:
-        sys.exit(f"{error}")
+    check_files({f"--{name}": getattr(options, name) for name in outputs}, read)

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 
 from .. import tasks
 from ..checks import TextError
+from ..data.files import decoded_lines
 
 MAX_WAITING = 10_000  # lines read ahead of their answers
 LINE_ENDS = re.compile("[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")  # as in str.splitlines
@@ -41,7 +42,8 @@ def answer_lines(
             from 0, to the lines to print.
 
     Raises:
-        SystemExit: a line is not UTF-8, `answer` raises a ValueError, or a stream is closed.
+        ValueError: a line is not UTF-8, or of `answer`.
+        SystemExit: a stream is closed.
     """
     if sys.__stdout__ is None:
         sys.exit("The standard output is closed; open it (> FILE) for the answers.")
@@ -53,9 +55,8 @@ def answer_lines(
         try:
             lines = list(answer(batch, answered))
         except TextError as error:
-            sys.exit(f"{'TEXT' if texts else 'Line'} {answered + error.number + 1} {error.problem}")
-        except ValueError as error:
-            sys.exit(f"{error}")
+            name = "TEXT" if texts else "Line"
+            raise ValueError(f"{name} {answered + error.number + 1} {error.problem}") from None
         for line in lines:
             print(one_line(line))
         sys.stdout.flush()
@@ -101,42 +102,31 @@ def waiting_lines(stream: BinaryIO, most: int) -> Iterator[list[str]]:
         list of 1 to `most` str: the next line, once it is there, and those that wait behind it.
 
     Raises:
-        SystemExit: A line is not UTF-8 or cannot be read; those before it have been yielded.
+        ValueError, OSError: A line is not UTF-8 or cannot be read; those before it have been
+            yielded.
     """
-    lines = queue.Queue(MAX_WAITING)
+    lines: queue.Queue = queue.Queue(MAX_WAITING)
 
     def read():
         try:
-            for line in stream:
-                lines.put(line)
+            for line in decoded_lines(stream, "The input"):
+                lines.put(line.rstrip("\r"))
             lines.put(None)
         except OSError as error:  # nohup opens an input that cannot be read
+            problem = f"The input cannot be read ({error}); give TEXT, or open it (< FILE)."
+            lines.put(OSError(problem))
+        except Exception as error:
             lines.put(error)
 
     threading.Thread(target=read, daemon=True).start()
-    number = 0
-    while (line := lines.get()) is not None:
-        batch, problem = [], None
-        while line is not None:
-            if isinstance(line, OSError):
-                problem = f"The input cannot be read ({line}); give TEXT, or open it (< FILE)."
+    end: Any = ""  # until it is not a line
+    while isinstance(end, str):
+        batch = []
+        while isinstance(end := lines.get(), str):
+            batch.append(end)
+            if len(batch) == most or lines.empty():
                 break
-            number += 1
-            try:
-                batch.append(line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n"))
-                if "\0" in batch[-1]:  # as in UTF-16
-                    problem = f"{batch.pop().encode().index(0) + 1}, a NUL"
-            except UnicodeDecodeError as error:
-                problem = f"{error.start + 1}"
-            if problem:
-                place = f"Line {number} of the input is not UTF-8 (byte {problem})"
-                problem = f"{place}; convert it to UTF-8."
-            if problem or len(batch) == most or lines.empty():
-                break
-            line = lines.get()
         if batch:
             yield batch
-        if problem:
-            sys.exit(problem)
-        if line is None:
-            return
+    if end is not None:
+        raise end

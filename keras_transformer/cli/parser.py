@@ -11,8 +11,9 @@ from .. import __version__
 class Parser(argparse.ArgumentParser):
     """An error is one line; argparse writes the whole usage before it. No name may be cut short."""
 
-    def __init__(self, **kwargs: Any):
-        super().__init__(allow_abbrev=False, **kwargs)
+    def __init__(self, prog: str | None = None, description: str | None = None, **kwargs: Any):
+        kwargs.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(prog, description=description, allow_abbrev=False, **kwargs)
         version, shown = f"keras-transformer {__version__}", "show the version and exit"
         self.add_argument("--version", action="version", version=version, help=shown)
 

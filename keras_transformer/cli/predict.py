@@ -45,54 +45,28 @@ def run(options: argparse.Namespace) -> None:
     kind = type(task).__name__
     others = (names for other, names in OPTIONS.items() if other != kind)
     check_used(options, {k: v for names in others for k, v in names.items()})
-    answer = ANSWERS[kind]
-    answer_lines(task, options.text, lambda texts, first: answer(task, texts, options, first))
+    answer_lines(task, options.text, lambda texts, first: _answers(task, texts, options, first))
 
 
-def _translations(translator, texts, options, first):
-    """One line per text."""
-    return translator.translate(texts)
+def _answers(task, texts, options, first):
+    """The lines to print, one per text."""
+    match type(task).__name__:
+        case "Translator":
+            return task.translate(texts)
+        case "Tagger":  # WORD/TAG WORD/TAG ...
+            if options.words:
+                texts = [re.findall("[^ \t]+", text) for text in texts]
+            return [" ".join(f"{word}/{tag}" for word, tag in pairs) for pairs in task.tag(texts)]
+        case "Classifier":  # LABEL TAB PROBABILITY
+            return [f"{each.label}\t{each.probability:.4f}" for each in task.classify(texts)]
+        case "TextGenerator":
+            sampling = {name: getattr(options, name) for name in OPTIONS["TextGenerator"]}
+            return task.generate(texts, **sampling, first=first)
+        case "MaskFiller":  # WORD PROBABILITY, WORD PROBABILITY, ...
+            best = ([f"{w.label} {w.probability:.2f}" for w in words] for words in task.fill(texts))
+            return map(", ".join, best)
 
 
-def _tags(tagger, texts, options, first):
-    """One line per text: WORD/TAG WORD/TAG ..."""
-    sentences = [re.findall("[^ \t]+", text) for text in texts] if options.words else texts
-    return [" ".join(f"{word}/{tag}" for word, tag in pairs) for pairs in tagger.tag(sentences)]
-
-
-def _labels(classifier, texts, options, first):
-    """One line per text: LABEL TAB PROBABILITY."""
-    return [f"{each.label}\t{each.probability:.4f}" for each in classifier.classify(texts)]
-
-
-def _continuations(generator, texts, options, first):
-    """One line per prompt, with its continuation."""
-    return generator.generate(
-        texts,
-        max_tokens=options.max_tokens,
-        temperature=options.temperature,
-        top_k=options.top_k,
-        top_p=options.top_p,
-        seed=options.seed,
-        first=first,
-    )
-
-
-def _fillings(filler, texts, options, first):
-    """One line per text: WORD PROBABILITY, WORD PROBABILITY, ..."""
-    return [
-        ", ".join(f"{word.label} {word.probability:.2f}" for word in words)
-        for words in filler.fill(texts)
-    ]
-
-
-ANSWERS = {
-    "Translator": _translations,
-    "Tagger": _tags,
-    "Classifier": _labels,
-    "TextGenerator": _continuations,
-    "MaskFiller": _fillings,
-}
 OPTIONS = {  # of one kind of task, each with what it needs
     "Tagger": {"words": "a tagger"},
     "TextGenerator": dict.fromkeys(

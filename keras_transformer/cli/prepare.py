@@ -21,7 +21,6 @@ import argparse
 import functools
 import itertools
 import os
-import sys
 from typing import Any
 
 import numpy as np
@@ -45,19 +44,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--source", **files, help="sentences to translate from, one per line, plain or compressed")
     add("--target", **files, help="their translations, line by line, in as many files")
     add("--pairs", **files, help="instead of both: pairs in columns separated by TAB; or .jsonl")
-    add(
-        "--texts",
-        **files,
-        help="instead of pairs: texts of a language model, one per line; or .conllu, .conll",
-    )
+    texts = "instead of pairs: texts of a language model, one per line; or .conllu, .conll"
+    add("--texts", **files, help=texts)
     add("--json-lines", action="store_true", help="read --pairs as JSON Lines, whatever its name")
     sides = "columns of --pairs (default: 1 2), fields of .jsonl, languages of --dataset"
     add("--sides", nargs=2, metavar=("FROM", "TO"), help=sides)
-    add(
-        "--dataset",
-        metavar="NAME",
-        help="instead of files: tfds:NAME, of tensorflow-datasets",
-    )
+    add("--dataset", metavar="NAME", help="instead of files: tfds:NAME, of tensorflow-datasets")
     add("--split", default="train", help="split of --dataset (default: train)")
     add("--feature", metavar="NAME", help="feature with the text, for a language model")
     add("--data-dir", metavar="FOLDER", help="folder where tensorflow-datasets keeps its data")
@@ -71,9 +63,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--vocabulary-from", metavar="PATH", help=given)
     sample = f"number of examples to learn a vocabulary from (default: {DEFAULT_SAMPLE:,})"
     add("--sample", type=int, default=DEFAULT_SAMPLE, metavar="N", help=sample)
-    forms = ("NFC", "NFKC", "none")
-    form = "Unicode normal form (default: NFC)"
-    add("--normalization", choices=forms, default="NFC", help=form)
+    forms: Any = {"choices": ("NFC", "NFKC", "none"), "default": "NFC"}
+    add("--normalization", **forms, help="Unicode normal form (default: NFC)")
     add("--lowercase", action="store_true", help="lowercase both sides")
     longest = "maximum length of a side, in characters (default: 1000)"
     add("--max-characters", type=int, default=1000, metavar="N", help=longest)
@@ -87,40 +78,33 @@ def run(options: argparse.Namespace) -> None:
     """Writes the corpus, and prints what it holds."""
     from ..data.prepared.preparation import CORPUS_FILE, FILES  # imports Keras
 
-    try:
-        read, kind, origin = _input(options)
-        check_used(options, _unused(options, kind))
-        if options.overwrite:
-            paths = [path for path in origin if isinstance(path, str)]
-            if options.vocabulary_from is not None:
-                paths += [
-                    options.vocabulary_from,
-                    os.path.join(options.vocabulary_from, CORPUS_FILE),
-                ]
-            FILES.check_inputs(options.output, paths)
-        corpus = data.prepare_corpus(
-            options.output,
-            read,
-            kind,
-            origin=origin,
-            files=() if options.dataset else origin,
-            # A pipe, such as the standard input or <(zcat FILE), cannot be read twice.
-            read_once=not options.dataset and not all(map(os.path.isfile, origin)),
-            tokenizers=_given_tokenizers(options, kind),
-            vocabulary_size=options.vocabulary_size,
-            model_type=options.vocabulary,
-            separate_vocabularies=options.separate_vocabularies,
-            sample=options.sample,
-            cleaning=_cleaning(options, kind),
-            num_processes=options.processes,
-            overwrite=options.overwrite,
-        )
-    except (ValueError, ImportError, OSError, RuntimeError) as error:
-        sys.exit(f"{error}")
-    tokens = " and ".join(f"{n:,}" for n in corpus.lengths.sum(axis=0, dtype="int64"))
-    sizes = " and ".join(
-        f"{each.vocabulary_size():,}" for each in dict.fromkeys(corpus.tokenizers())
+    read, kind, origin = _input(options)
+    check_used(options, _unused(options, kind))
+    if options.overwrite:
+        given = options.vocabulary_from
+        corpus_file = [] if given is None else [given, os.path.join(given, CORPUS_FILE)]
+        paths = [path for path in origin if isinstance(path, str)]
+        FILES.check_inputs(options.output, [*paths, *corpus_file])
+    corpus = data.prepare_corpus(
+        options.output,
+        read,
+        kind,
+        origin=origin,
+        files=() if options.dataset else origin,
+        # A pipe, such as the standard input or <(zcat FILE), cannot be read twice.
+        read_once=not options.dataset and not all(map(os.path.isfile, origin)),
+        tokenizers=_given_tokenizers(options, kind),
+        vocabulary_size=options.vocabulary_size,
+        model_type=options.vocabulary,
+        separate_vocabularies=options.separate_vocabularies,
+        sample=options.sample,
+        cleaning=_cleaning(options, kind),
+        num_processes=options.processes,
+        overwrite=options.overwrite,
     )
+    tokens = " and ".join(f"{n:,}" for n in corpus.lengths.sum(axis=0, dtype="int64"))
+    tokenizers = dict.fromkeys(corpus.tokenizers())
+    sizes = " and ".join(f"{each.vocabulary_size():,}" for each in tokenizers)
     print(
         f"{options.output} holds {len(corpus):,} {corpus.kind} of {tokens} tokens in "
         f"{len(corpus.shard_paths)} shards; vocabulary: {sizes} ids."
@@ -159,19 +143,15 @@ def _input(options):
 
 def _unused(options, kind):
     """The options that these files do not use, each with what it needs."""
-    unused = {}
-    if kind == "texts":
-        unused |= dict.fromkeys((*FILTERS, "separate_vocabularies", "sides"), "pairs of texts")
-    if not options.pairs:
-        unused["json_lines"] = "--pairs"
-    if options.source:
-        unused["sides"] = "--pairs or --dataset"
-    if not options.dataset:
-        unused |= dict.fromkeys(("split", "feature", "data_dir", "download"), "--dataset")
-    if options.vocabulary_from:
-        learned = ("vocabulary", "vocabulary_size", "separate_vocabularies", "sample")
-        unused |= dict.fromkeys(learned, "a vocabulary to learn, without --vocabulary-from")
-    return unused
+    learned = "vocabulary vocabulary_size separate_vocabularies sample".split()
+    unused = (  # whether these are not used, what they need, and their names
+        (kind == "texts", "pairs of texts", (*FILTERS, "separate_vocabularies", "sides")),
+        (not options.pairs, "--pairs", ["json_lines"]),
+        (options.source, "--pairs or --dataset", ["sides"]),
+        (not options.dataset, "--dataset", "split feature data_dir download".split()),
+        (options.vocabulary_from, "a vocabulary to learn, without --vocabulary-from", learned),
+    )
+    return {name: needed for holds, needed, names in unused if holds for name in names}
 
 
 def _chain(read, arguments):

@@ -21,7 +21,6 @@ row per target token; --translation draws those of another translation than the 
 
 import argparse
 import pathlib
-import sys
 
 from ..atomic import atomic_write
 from .files import TRANSLATOR, check_outputs, load_task
@@ -110,20 +109,13 @@ def _draw_attention(translator, options):
     """Writes the picture; returns the translation that it shows."""
     from ..plots import BEING_WRITTEN, plot_attention
 
-    (text,) = options.text
-    translation = options.translation
-    try:
-        if translation is None:
-            (translation,) = translator.translate(
-                [text], beams=options.beams, length_penalty=options.length_penalty
-            )
-        weights, source_tokens, target_tokens = translator.attention(text, translation)
-        layers = {f"layer {number}": layer for number, layer in enumerate(weights, start=1)}
-        figure = plot_attention(
-            layers, source_tokens, target_tokens, "Cross-attention", BEING_WRITTEN
-        )
-        with atomic_write(options.attention) as unfinished:
-            figure.savefig(unfinished, dpi=150)
-    except (ValueError, OSError) as error:
-        sys.exit(f"{error}")
+    (text,), translation = options.text, options.translation
+    if translation is None:
+        search = {"beams": options.beams, "length_penalty": options.length_penalty}
+        (translation,) = translator.translate([text], **search)
+    weights, source, target = translator.attention(text, translation)
+    layers = {f"layer {number}": layer for number, layer in enumerate(weights, start=1)}
+    figure = plot_attention(layers, source, target, "Cross-attention", BEING_WRITTEN)
+    with atomic_write(options.attention) as unfinished:
+        figure.savefig(unfinished, dpi=150)
     return translation

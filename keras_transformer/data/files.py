@@ -27,7 +27,7 @@ import re
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, BinaryIO
 
 from ..checks import check, check_at_least
 from ..tokenizers.normal_forms import normalized
@@ -383,14 +383,21 @@ def read_lines(path: PathLike) -> list[str]:
 
 def iterate_lines(path: PathLike) -> Iterator[str]:
     """The lines of a text file one by one, without their ends."""
-    for number, line in enumerate(_lines(path), start=1):
+    with _open(path) as file:
+        yield from decoded_lines(file, path, may_be_empty=False)
+
+
+def decoded_lines(file: BinaryIO, name: PathLike, may_be_empty: bool = True) -> Iterator[str]:
+    """The lines of an open file, plain or compressed, without their ends."""
+    for number, line in enumerate(_lines(file, name, may_be_empty), start=1):
         line = line[:-2] if line.endswith(b"\r\n") else line.removesuffix(b"\n")
-        yield _decoded(line, path, number)
+        yield _decoded(line, name, number)
 
 
 def read_text(path: PathLike) -> str:
     """A whole text file; the line ends of Windows become newlines."""
-    return _decoded(b"".join(_lines(path)), path, 1).replace("\r\n", "\n")
+    with _open(path) as file:
+        return _decoded(b"".join(_lines(file, path)), path, 1).replace("\r\n", "\n")
 
 
 def expand_files(patterns: Iterable[str]) -> list[str]:
@@ -463,15 +470,15 @@ def _open(path):
         raise FileNotFoundError(NOT_THERE.format(path)) from None
 
 
-def _lines(path):
-    """The lines of a file, plain or compressed, with their ends; the first one is not empty."""
-    with _open(path) as file:
-        lines = _unpacked(file, path)
-        first = next(lines, b"").removeprefix(codecs.BOM_UTF8)
-        if not first:
-            raise ValueError(f"{path}: expected lines of text, received an empty file.")
+def _lines(file, path, may_be_empty=False):
+    """The lines of a file, plain or compressed, with their ends."""
+    lines = _unpacked(file, path)
+    first = next(lines, b"").removeprefix(codecs.BOM_UTF8)
+    if first:
         yield first
         yield from lines
+    elif not may_be_empty:
+        raise ValueError(f"{path}: expected lines of text, received an empty file.")
 
 
 def _unpacked(file, path):

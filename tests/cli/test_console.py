@@ -283,7 +283,7 @@ def test_options_may_stand_between_the_model_and_the_text(command, models, trans
 
 def test_a_line_that_is_not_utf_8_is_named(command, models):
     result = command("translate", models["translator"], stdin=b"May\nJ\xff\n")
-    assert_one_sentence(result, "Line 2 of the input is not UTF-8 (byte 2)")
+    assert_one_sentence(result, "The input, line 2: expected UTF-8, received the invalid byte 0xff")
 
 
 def test_among_random_bytes_each_line_is_its_text_or_the_first_that_is_not_text_is_named():
@@ -301,14 +301,15 @@ def test_among_random_bytes_each_line_is_its_text_or_the_first_that_is_not_text_
                 text = line.decode()
                 start = line.find(b"\0")
             except UnicodeDecodeError as wrong:
-                start = wrong.start
+                start = next(n for n, byte in enumerate(line) if not byte or n == wrong.start)
             if start >= 0:
-                error = rf"Line {number} of the input is not UTF-8 \(byte {start + 1}(, a NUL)?\)"
+                found = "a NUL" if line[start] == 0 else f"the invalid byte {line[start]:#04x}"
+                error = f"The input, line {number}: expected UTF-8, received {found}"
                 break
             texts.append(text.rstrip("\r\n"))
         found = []
-        with contextlib.nullcontext() if error is None else pytest.raises(SystemExit, match=error):
-            for batch in waiting_lines(io.BytesIO(b"".join(lines)), 3):
+        with contextlib.nullcontext() if error is None else pytest.raises(ValueError, match=error):
+            for batch in waiting_lines(io.BufferedReader(io.BytesIO(b"".join(lines))), 3):
                 found += batch
         assert found == texts
         seen.add(error is None)
@@ -317,10 +318,10 @@ def test_among_random_bytes_each_line_is_its_text_or_the_first_that_is_not_text_
 
 def test_waiting_lines_come_together_and_never_more_than_asked_for():
     lines = [f"{number}\n".encode() for number in range(10)]
-    batches = list(waiting_lines(io.BytesIO(b"".join(lines)), 4))
+    batches = list(waiting_lines(io.BufferedReader(io.BytesIO(b"".join(lines))), 4))
     assert [int(line) for batch in batches for line in batch] == list(range(10))
     assert max(map(len, batches)) <= 4
-    assert list(waiting_lines(io.BytesIO(b""), 4)) == []
+    assert list(waiting_lines(io.BufferedReader(io.BytesIO()), 4)) == []
 
 
 def test_a_line_is_answered_while_the_stream_is_still_open():
@@ -336,7 +337,7 @@ def test_a_line_is_answered_while_the_stream_is_still_open():
 
 def test_an_input_that_cannot_be_read_is_one_sentence(tmp_path):
     file = os.open(tmp_path / "file", os.O_WRONLY | os.O_CREAT)  # as nohup opens the null device
-    with open(file, "rb") as stream, pytest.raises(SystemExit, match="cannot be read .*; give T"):
+    with open(file, "rb") as stream, pytest.raises(OSError, match="cannot be read .*; give T"):
         next(waiting_lines(stream, 4))
 
 

@@ -470,7 +470,7 @@ def test_an_error_of_a_process_and_its_end_are_reported(tmp_path, corpus):
     failing = {"path": str(tmp_path / "nowhere" / "shard"), **arguments}
     with pytest.raises(OSError, match="nowhere/shard: the shard cannot be written"):
         run_in_processes(write_texts, [failing], 1)
-    with pytest.raises(RuntimeError, match="shards ended, perhaps for lack of memory"):
+    with pytest.raises(ChildProcessError, match="shards ended, perhaps for lack of memory"):
         run_in_processes(os._exit, [{"status": 9}] * 4, 1)
 
 

@@ -69,7 +69,7 @@ def test_lines_are_those_of_the_command(monkeypatch):
         "\ufeffa\n\ufeffb",
         "a\u2028b\r\r\n",
     ):
-        expected = list(waiting_lines(io.BytesIO(content.encode()), 10_000))
+        expected = list(waiting_lines(io.BufferedReader(io.BytesIO(content.encode())), 10_000))
         assert lines_of(content.encode()) == [line for batch in expected for line in batch]
     for answer in ("a", "a\nb\r\u2028", "", "\\n"):
         assert one_line(answer) == lines.one_line(answer)

@@ -29,7 +29,7 @@ def run_in_processes(
 
     Raises:
         Exception: The first one that the function raises.
-        RuntimeError: A process ended, perhaps for lack of memory.
+        ChildProcessError: A process ended, perhaps for lack of memory.
     """
     from joblib.externals.loky import BrokenProcessPool, ProcessPoolExecutor
 
@@ -46,7 +46,7 @@ def run_in_processes(
         while waiting:
             waiting.popleft().result()
     except BrokenProcessPool as error:
-        raise RuntimeError(
+        raise ChildProcessError(
             "A process that writes shards ended, perhaps for lack of memory. Use fewer processes, "
             "then continue."
         ) from error
