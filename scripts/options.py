@@ -1,64 +1,39 @@
-"""Options of the training scripts: groups of fields, and the command line that sets them.
+"""Options of the training scripts: groups of fields, and the tasks that are composed of them.
 
 An option is a field of a dataclass: `batch_size: int | None` of `TrainingOptions` is
-`--batch-size`. Its help is its entry in the docstring, and its default comes from a recipe. The
-options of a task, in recipes.py, are composed of such groups.
+`--batch-size`. Its help is its entry in the docstring, under Rare if --help leaves it to
+--help-all. Its default comes from a recipe, in recipes.py. EXCLUSIVE and NEEDS hold the rules for
+combinations of options.
 """
 
-import argparse
+import collections
 import dataclasses
 import functools
-import inspect
-import os
 import pathlib
-import re
-import sys
-import types
 import typing
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal, Self
 
-import keras
-
-from keras_transformer import check_file, data, training
-from keras_transformer.checks import (
-    check,
-    check_above_0,
-    check_at_least,
-    check_from_0,
-    check_rates,
-    option_names,
-)
-from keras_transformer.cli.files import load_task
-from keras_transformer.cli.parser import Parser
+from keras_transformer import GenerationConfig, data, evaluation
+from keras_transformer.checks import check, check_above_0, check_at_least, check_from_0, check_rates
+from keras_transformer.data.files import TREEBANK
 from keras_transformer.data.lengths import LONGEST
 from keras_transformer.models.configuration import TransformerConfig
-from keras_transformer.tasks.saved_files import ADDED_OPTIONS, FileSummary
-from keras_transformer.training import Run
-from keras_transformer.training.run import FILES, read_settings
+from keras_transformer.tasks.saved_files import FileSummary
 
 # The type of an option, and the word for its value in --help or the check of its range.
 File, Folder = Annotated[str | None, "FILE"], Annotated[str | None, "FOLDER"]
+Feature = Annotated[str, "FEATURE"]
 From0 = Annotated[int, functools.partial(check_at_least, 0)]
 From1 = Annotated[int, functools.partial(check_at_least, 1)]
+From2 = Annotated[int, functools.partial(check_at_least, 2)]
 OptionalFrom1 = Annotated[int | None, functools.partial(check_at_least, 1)]
-
-SEARCH = ("beams", "length_penalty")  # a model file provides them, and they may change
-# Options newer than some runs, and what these do without them.
-IN_OLDER_RUNS = {"num_buckets": 8, **{n: getattr(TransformerConfig, n) for n in ADDED_OPTIONS}}
-REMOVED = {"steps_per_execution": 1, "data_dir": None}  # of older runs, and what is done today
-# Of each pair, the one on the command line replaces the other one of the recipe.
-ALTERNATIVES = {"batch_size": None, "tokens_per_batch": None}, {"ema": None, "average": 0}
-# What --help leaves to --help-all.
-RARE = set(
-    "compilation_cache devices model_parallel tensorboard num_buckets logits_in_pieces activation "
-    "attention_dropout layer_norm_epsilon logits_bias max_length lora_rank freeze mix_share mix_in "
-    "mix_source mix_target mix_pairs test_pairs valid_pairs prepared weights download tokens tags "
-    "feature column word_stddev normalization lowercase max_ratio unique bleu_sentences "
-    "subword_alpha diversify checkpoint_every ema length_penalty max_characters".split()
-)
+NormalForm = Literal["NFC", "NFKC", "none"]
 
 
-NONE = "An option with the default none also takes that value: --clip-norm none."
+def flags(names: Iterable[str]) -> str:
+    """The options with these names, as on the command line."""
+    return ", ".join("--" + name.replace("_", "-") for name in names)
 
 
 class Group:
@@ -66,13 +41,14 @@ class Group:
 
     def __post_init__(self):
         for name, hint in typing.get_type_hints(type(self), include_extras=True).items():
+            value = getattr(self, name)
             for range_check in getattr(hint, "__metadata__", ()):
-                if callable(range_check) and getattr(self, name) is not None:
-                    range_check(**{name: getattr(self, name)})
+                if callable(range_check) and value is not None:
+                    range_check(**{name: value})
             if typing.get_origin(hint) is Literal:  # settings.json may hold anything
                 choices = typing.get_args(hint)
                 expected = f"{name} must be one of {', '.join(map(str, choices))}"
-                check(getattr(self, name) in choices, expected, **{name: getattr(self, name)})
+                check(value in choices, expected, **{name: value})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -89,6 +65,8 @@ class RunOptions(Group):
         deterministic: Bit-exact reproducibility, slightly slower.
         precision: Compute dtype; weights stay float32.
         threads: Intra-op threads on TensorFlow and PyTorch; none: all cores.
+
+    Rare:
         devices: Number of devices, over all processes, that share each batch (docs/devices.md).
         model_parallel: Number of devices over which the weights are split, a divisor of --devices
             (JAX only).
@@ -109,11 +87,6 @@ class RunOptions(Group):
     compilation_cache: Folder = None
     tensorboard: bool = False
 
-    def __post_init__(self):
-        super().__post_init__()
-        if self.tensorboard:
-            _check_tensorboard()
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingOptions(Group):
@@ -126,18 +99,20 @@ class TrainingOptions(Group):
         schedule: Decay after the warm-up: paper (as 1/sqrt(step)) or cosine (to 0).
         batch_size: Examples per batch (alternative: --tokens-per-batch).
         tokens_per_batch: Maximum (target) tokens per batch, padding included.
-        num_buckets: Length buckets, that is shapes of batches. More buckets mean less padding, but
-            JAX compiles each shape.
         accumulate: Gradient accumulation, in batches per update.
         label_smoothing: Share of the probability spread over the vocabulary.
         clip_norm: Maximum global gradient norm.
-        ema: Momentum of an exponential moving average of the weights, which is saved.
         average: Checkpoint averaging: number of last epochs whose mean is saved; 0: none.
         r_drop: R-Drop: weight of the divergence between two dropout passes (paper: 5).
         patience: Early stopping: epochs without improvement of the validation perplexity (of
             labels: accuracy; of translations, on request: BLEU). The best epoch is saved, or with
             --average the mean of the last ones (with a recipe that averages, add --average 0 to
             keep the best epoch).
+
+    Rare:
+        num_buckets: Length buckets, that is shapes of batches. More buckets mean less padding, but
+            JAX compiles each shape.
+        ema: Momentum of an exponential moving average of the weights, which is saved.
         checkpoint_every: Updates after which a checkpoint is also saved within an epoch.
     """
 
@@ -157,13 +132,6 @@ class TrainingOptions(Group):
     patience: OptionalFrom1 = None
     checkpoint_every: OptionalFrom1 = None
 
-    def __post_init__(self):
-        super().__post_init__()
-        if self.batch_size and self.tokens_per_batch:
-            raise ValueError("Give --batch-size or --tokens-per-batch, not both.")
-        if self.ema and self.average:
-            raise ValueError("Give --ema or --average, not both: each replaces the weights.")
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FineTuningOptions(Group):
@@ -173,6 +141,8 @@ class FineTuningOptions(Group):
         init_from: Saved model, or the name of one that comes with the package, that provides
             vocabulary, sizes and initial weights. Without --recipe a model of the same task uses
             the recipe fine-tune.
+
+    Rare:
         freeze: Layers that keep their weights: embedding, encoder, decoder/block_1, ...
         lora_rank: LoRA: rank of the updates to the kernels of attention and feed-forward network;
             all other weights are kept.
@@ -187,7 +157,214 @@ class FineTuningOptions(Group):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
+class FileOptions(Group):
+    """Data from one file per split, or from tensorflow-datasets.
+
+    Args:
+        train: Training data, plain or compressed.
+        valid: Validation data; none: 2 % of the training data, at most about 1,000.
+        test: Test data for the final scores; none: the validation data.
+        dataset: Dataset of tensorflow-datasets (tfds:NAME), instead of files.
+
+    Rare:
+        mix_in: Data like --train, of which a share is mixed in; see --mix-share.
+        download: Download the dataset if necessary.
+    """
+
+    train: File = None
+    valid: File = None
+    test: File = None
+    mix_in: File = None
+    dataset: str | None = None
+    download: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PairOptions(Group):
+    """Sentence pairs (default: generated dates).
+
+    Args:
+        source: Sentences to translate from, one per line, plain or compressed.
+        target: Their translations, line by line.
+        pairs: Alternative to --source and --target: one pair per line, separated by TAB; or .jsonl.
+        valid_source: Validation data; none: 2 % of the training data, at most about 1,000 pairs.
+        valid_target: Their translations.
+        test_source: Test data for the final scores; none: the validation data.
+        test_target: Their translations.
+        sides: Columns of --pairs, by number from 1 or by name (none: 1 2); fields of .jsonl (none:
+            source target); languages of --dataset.
+        dataset: Dataset of tensorflow-datasets (tfds:NAME), or folder for its TranslateFolder.
+
+    Rare:
+        valid_pairs: Alternative to --valid-source and --valid-target.
+        test_pairs: Alternative to --test-source and --test-target.
+        mix_source: Additional data, of which a share is mixed in; see --mix-share.
+        mix_target: Their translations.
+        mix_pairs: Alternative to --mix-source and --mix-target.
+        download: Download the dataset if necessary.
+    """
+
+    source: File = None
+    target: File = None
+    pairs: File = None
+    valid_source: File = None
+    valid_target: File = None
+    valid_pairs: File = None
+    test_source: File = None
+    test_target: File = None
+    test_pairs: File = None
+    mix_source: File = None
+    mix_target: File = None
+    mix_pairs: File = None
+    sides: Annotated[tuple[str, str] | None, "FROM TO"] = None
+    dataset: str | None = None
+    download: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PreparedOptions(Group):
+    """Training data larger than memory (docs/scale.md); validation data comes from files.
+
+    Rare:
+        prepared: Folders that keras-transformer prepare wrote, instead of training data.
+        weights: Relative shares of the folders in an epoch, such as 3 1; none: all of each.
+    """
+
+    prepared: Annotated[tuple[str, ...], "FOLDER"] = ()
+    weights: tuple[float, ...] = ()
+
+    def __post_init__(self):
+        check(
+            not self.weights or len(self.weights) == len(self.prepared),
+            "--weights must be as many as the folders of --prepared",
+            weights=self.weights,
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TokenizerOptions(Group):
+    """The vocabulary.
+
+    Args:
+        vocabulary: Tokenizer type.
+        vocabulary_size: Maximum number of ids; none: all characters, or 8,000 subwords.
+
+    Rare:
+        logits_in_pieces: Less memory with a large vocabulary: pieces in which the logits of a batch
+            are computed (docs/memory.md).
+    """
+
+    vocabulary: Literal["bpe", "unigram", "char", "byte"] = "bpe"
+    vocabulary_size: int | None = None
+    logits_in_pieces: OptionalFrom1 = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WordOptions(Group):
+    """Words and their spelling.
+
+    Args:
+        min_count: Minimum occurrences of a word; rarer ones are read by their characters alone.
+
+    Rare:
+        max_characters: Characters read per word: the first and last ones of a longer word.
+        word_stddev: Standard deviation of the initial word vectors; a small one lets the spelling
+            of rare words decide.
+    """
+
+    max_characters: From1 = 16
+    min_count: From1 = 1
+    word_stddev: Annotated[float, check_above_0] = 1.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LabelOptions(Group):
+    """Regularization for few labels.
+
+    Args:
+        forget: Word dropout, A: a word seen c times becomes the unknown word with probability
+            A / (A + c); 0: never.
+    """
+
+    forget: Annotated[float, check_from_0] = 1.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CleaningOptions(Group):
+    """Normalization and filters.
+
+    Rare:
+        normalization: Unicode normal form; NFKC also unifies full-width letters and the like.
+        lowercase: Lowercase both sides, and later all text to translate.
+        max_characters: Maximum length of a side, in characters; the test data has no limit.
+        max_ratio: Maximum ratio of the lengths of the two sides of a training pair.
+        unique: Drop repeated training pairs.
+    """
+
+    normalization: NormalForm = "NFC"
+    lowercase: bool = False
+    max_characters: From1 = 1000
+    max_ratio: Annotated[float | None, check_from_0] = None
+    unique: bool = False
+
+    def __post_init__(self):
+        super().__post_init__()
+        ratio = self.max_ratio
+        check(ratio is None or ratio >= 1, "max_ratio must be at least 1", max_ratio=ratio)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ScoringOptions(Group):
+    """The search, and the score of its translations.
+
+    Args:
+        beams: Width of the beam search, saved with the model; 1: greedy decoding.
+        tokenize: sacreBLEU's tokenizer, for the BLEU score only: 13a, zh, none, ...; the vocabulary
+            is --vocabulary.
+
+    Rare:
+        length_penalty: Exponent of the length penalty, saved with the model; larger favors
+            longer translations.
+        bleu_sentences: Validation sentences whose BLEU is computed after every epoch; --patience
+            then monitors it.
+    """
+
+    beams: int = 1
+    length_penalty: float = 0.6
+    tokenize: str = "13a"
+    bleu_sentences: OptionalFrom1 = None
+
+    def __post_init__(self):
+        super().__post_init__()
+        GenerationConfig(beams=self.beams, length_penalty=self.length_penalty)  # checks them
+        try:
+            evaluation.check_bleu_tokenizer(self.tokenize)
+        except RuntimeError as error:  # its package or download is missing
+            raise ValueError(f"{error}") from None
+
+
+# The rules for combinations of options.
+
+SIDES = ("source", "target", "pairs")
+FILES = ("train", "valid", "test", *(x + side for x in ("", "valid_", "test_") for side in SIDES))
+DATA = ("dataset", "prepared", *FILES)
+MIX = ("mix_in", *(f"mix_{side}" for side in SIDES))
+# Of each pair, the one on the command line replaces the other one of the recipe.
+ALTERNATIVES = {"batch_size": None, "tokens_per_batch": None}, {"ema": None, "average": 0}
+# Options that exclude each other, and why.
+EXCLUSIVE = (
+    ("batch_size", "tokens_per_batch", "each limits a batch"),
+    ("ema", "average", "each replaces the weights"),
+    ("logits_in_pieces", "r_drop", "each has a training step of its own"),
+    ("diversify", "init_from", "the teachers are trained from scratch"),
+    *((name, "prepared", "a corpus is all of the data") for name in ("dataset", "diversify", *MIX)),
+)
+TO_LEARN = "a vocabulary to learn, without --init-from and --prepared"
+DROPOUT = ("dropout", "attention_dropout")  # options of the training, not of an initial model
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options(Group):
     """Base of the options of a task: groups that all tasks share. A task adds others."""
 
     run: RunOptions
@@ -197,8 +374,6 @@ class Options:
 
     TASK = ""  # what the script trains
     RELATED = ()  # other tasks that it can be initialized from
-    FILES = ()  # the options that name data
-    MIX = ()  # the options that name data to mix in
 
     @classmethod
     def of(cls, **values: Any) -> Self:
@@ -222,6 +397,11 @@ class Options:
         return self.of(**self.flat() | changes)
 
     def __post_init__(self):
+        super().__post_init__()
+        given = self.flat()
+        for one, other, why in EXCLUSIVE:
+            if given.get(one) and given.get(other):
+                raise ValueError(f"Give {flags([one])} or {flags([other])}, not both: {why}.")
         model, output = self.fine_tuning.init_from, self.run.output
         if model and output:
             inside = pathlib.Path(output).resolve() in pathlib.Path(model).resolve().parents
@@ -230,7 +410,7 @@ class Options:
     @property
     def has_data(self) -> bool:
         """Whether the command line names any data."""
-        return any(self.flat()[name] for name in self.FILES)
+        return any(map(self.flat().get, DATA))
 
     def unused(self, initial: FileSummary | None) -> dict[str, str]:
         """The options that this combination does not use, by name, each with what uses it.
@@ -238,20 +418,58 @@ class Options:
         Args:
             initial: summary of the file of --init-from; None without.
         """
-        unused = {} if self.has_data else dict.fromkeys(self.MIX, "training data")
-        if not any(self.flat()[name] for name in self.MIX):
-            unused["mix_share"] = "data to mix in"
-        return unused
+        given = collections.defaultdict(lambda: None, self.flat())
+        dataset, prepared = given["dataset"], given["prepared"]
+        pairs = [value for name, value in given.items() if name.endswith("pairs") and value]
+        treebanks = [n for n in (*FILES, *MIX) if given[n] and data.format_of(given[n]) == TREEBANK]
+        scored = self.has_data or given["bleu_sentences"]
+        has_words = initial and "max_characters" in initial.vocabulary
+        needs = (
+            (MIX, "training data", self.has_data),
+            (["mix_share"], "data to mix in", any(map(given.get, MIX))),
+            (FILES, "files, without --dataset", not dataset),
+            (["download", "tokens", "tags", "feature"], "--dataset", dataset),
+            (["sides"], "--pairs or --dataset", pairs or dataset),
+            (["columns"], "--train or --dataset", self.has_data),
+            (["column"], "a treebank (.conllu, .conll)", treebanks),
+            (["tokenize"], "a BLEU score; of dates, exact matches count", scored),
+            (["window"], "a text without --lines", not (given["lines"] or prepared)),
+            (["vocabulary", "separate_vocabularies"], TO_LEARN, not (initial or prepared)),
+            # With --init-from it is refused as other sizes are.
+            (["vocabulary_size"], TO_LEARN, not prepared),
+            (["min_count"], "a vocabulary to learn; --init-from has one", not has_words),
+        )
+        return {name: use for names, use, exists in needs if not exists for name in names}
 
     def provided_by(self, summary: FileSummary) -> dict[str, Any]:
         """The options that a model file provides."""
-        sizes = dataclasses.asdict(summary.config)
-        return {name: value for name, value in sizes.items() if name not in self.rates}
+        given, vocabulary = self.flat(), summary.vocabulary
+        settings = collections.defaultdict(lambda: None, summary.settings)
+        sizes = [vocabulary[name] for name in vocabulary if name.endswith("vocabulary_size")]
+        provided = {
+            **dataclasses.asdict(summary.config),
+            **vocabulary,  # max_characters
+            "vocabulary_size": max(sizes, default=None),
+            "separate_vocabularies": len(sizes) > 1,
+            "normalization": settings["normalization"] or "none",
+            "lowercase": settings["lowercase"],
+            "beams": settings["beams"],
+            "length_penalty": settings["length_penalty"],
+            "lines": settings.get("append_end", settings["ends"]),  # ends: of version 0.1.0
+            "window": settings["window"] or given.get("window"),
+        }
+        return {n: v for n, v in provided.items() if n in given and n not in DROPOUT}
 
     @property
     def rates(self) -> dict[str, float]:
-        """The dropout rates: options of the training, not of a model to initialize from."""
-        return {name: getattr(self.model, name) for name in ("dropout", "attention_dropout")}
+        """The dropout rates, for a copy of an initial model."""
+        return {name: getattr(self.model, name) for name in DROPOUT}
+
+    @property
+    def normal_form(self) -> str | None:
+        """The normal form of every text, here and later in the task."""
+        form = self.flat()["normalization"]
+        return None if form == "none" else form
 
     @property
     def budget(self) -> dict[str, int | None]:
@@ -260,252 +478,132 @@ class Options:
         sizes = {name: getattr(self.training, name) for name in names}
         return sizes | {"max_length": self.model.max_length or LONGEST}
 
-    @property
-    def for_callbacks(self) -> dict[str, Any]:
-        """The options that `Run.callbacks` takes."""
-        every = self.training.checkpoint_every
-        return {
-            "seed": self.run.seed,
-            "average": self.training.average,
-            "patience": self.training.patience,
-            "tensorboard": self.run.tensorboard,
-            "checkpoint_every": every and every * self.training.accumulate,  # in batches
-        }
 
-    def load_initial(self) -> Any:
-        """The task of --init-from; None without."""
-        return self.fine_tuning.init_from and load_task(self.fine_tuning.init_from)
-
-    def adapt(self, model: keras.Model) -> None:
-        """Freezes what --freeze and --lora-rank ask for."""
-        training.freeze(model, self.fine_tuning.freeze)
-        if self.fine_tuning.lora_rank:
-            training.enable_lora(model, self.fine_tuning.lora_rank)
-
-    def read_mix(self) -> Any:
-        """The data to mix in; None without."""
-        raise NotImplementedError
-
-    def mix(self, train: Any) -> Any:
-        """The training data, with a share of that to mix in."""
-        others, share = self.read_mix(), self.fine_tuning.mix_share
-        return train if others is None else data.mix(train, others, share, self.run.seed)
+# The tasks.
 
 
-def parse(description: str, recipes: dict[str, Any]) -> Any:
-    """Options from the command line; those that it does not give are the recipe's.
-
-    With --config, they are those of another run, and with --resume those of the run in --output, of
-    which only --epochs may change.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Translation(Options):
+    """Translation.
 
     Args:
-        description: docstring of the script, for --help.
-        recipes: options by name; the first are the default without data, the second with data.
+        separate_vocabularies: One vocabulary per side instead of a shared one.
 
-    Returns:
-        Options of the same class.
-
-    Raises:
-        ValueError: If an option is out of range, may not change, is given twice, or is not used
-            with the others.
+    Rare:
+        subword_alpha: Subword regularization: sampling parameter (papers: 0.1).
+        diversify: Data diversification: number of teachers per direction.
     """
-    words, (without_data, *others) = sys.argv[1:], recipes
-    first = recipes[without_data]
-    option_names(words)
-    given = vars(_parser(description, recipes).parse_args(words))
-    given = {name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}
-    empty = [name for name, value in given.items() if value in ("", ("",)) and name != "prompt"]
-    check(not empty, "Each option must have a value, or be left out", empty=_flags(empty))
-    config = _read_config(given, first) if "config" in given else {}
-    initial = None
-    if not given.get("resume"):
-        initial = _check_initial((config | given).get("init_from"), first)
-    has_data = any((config | given).get(name) for name in first.FILES)
-    default = others[0] if others and has_data else without_data
-    if initial and initial.task == first.TASK:
-        default = "fine-tune"
-    recipe = (config | given).get("recipe") or default
-    check(recipe in recipes, f"recipe must be one of {', '.join(recipes)}", recipe=recipe)
-    values = recipes[recipe].flat() | {"recipe": recipe} | config
-    if given.get("resume"):
-        return _resume(given, given.get("output") or values["output"], first)
-    provided = first.of(**values).provided_by(initial) if initial else {}
-    values |= {n: v for n, v in provided.items() if not (n in SEARCH and n in config)}
-    for pair in ALTERNATIVES:
-        if any(name in given and given[name] != value for name, value in pair.items()):
-            values |= pair
-    options = first.of(**values | given)
-    check(options.run.output, "--output must name a folder", output=options.run.output)
-    fixed = [n for n, value in provided.items() if options.flat()[n] != value and n not in SEARCH]
-    if fixed:
-        raise ValueError(f"--init-from provides these options; leave out {_flags(fixed)}.")
-    unused = options.unused(initial)
-    for name in given:
-        if name in unused:
-            raise ValueError(
-                f"{_flags([name])} would not be used: it needs {unused[name]}. Leave it out."
-            )
-    if options.run.overwrite:
-        values = (each if isinstance(each, tuple) else [each] for each in options.flat().values())
-        inputs = [each for value in values for each in value if isinstance(each, str)]
-        FILES.check_inputs(options.run.output, inputs)
-    return options
+
+    files: PairOptions
+    corpora: PreparedOptions
+    cleaning: CleaningOptions
+    tokenizer: TokenizerOptions
+    scoring: ScoringOptions
+    separate_vocabularies: bool = False
+    subword_alpha: Annotated[float | None, check_from_0] = None
+    diversify: From0 = 0
+
+    TASK = "Translator"
+
+    def __post_init__(self):
+        super().__post_init__()
+        alpha = self.subword_alpha
+        check(alpha is None or alpha <= 1, "subword_alpha must be in [0, 1]", alpha=alpha)
 
 
-def _check_initial(path, options):
-    """The summary of --init-from, a model of this task or of a related one; None without it."""
-    if not path:
-        return None
-    summary = check_file(path)
-    expected = (options.TASK, *options.RELATED)
-    if summary.task not in expected:
-        raise ValueError(
-            f"--init-from must be a {' or a '.join(expected)}; {path} holds a {summary.task}."
-        )
-    return summary
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OfLabels(Options):
+    """Tasks that learn labels of words or texts."""
+
+    files: FileOptions
+    words: WordOptions
+    labels: LabelOptions
+
+    RELATED = ("MaskFiller", "Tagger", "Classifier", "Translator", "TextGenerator")
 
 
-def _flags(names):
-    return ", ".join("--" + name.replace("_", "-") for name in names)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Tagging(OfLabels):
+    """Tagging.
+
+    Args:
+        train: Treebank in CoNLL-U (.conllu, .conll), or lines of word TAB tag; plain or compressed.
+
+    Rare:
+        column: Column of CoNLL-U: UPOS, XPOS, ...
+        tokens: Feature of --dataset that contains the words.
+        tags: Feature of --dataset that contains their tags.
+    """
+
+    column: str = "UPOS"
+    tokens: Feature = "tokens"
+    tags: Feature = "upos"
+
+    TASK = "Tagger"
 
 
-def _saved(settings):
-    """The options in the content of a settings.json, without those that no longer exist."""
-    saved = {k: tuple(v) if isinstance(v, list) else v for k, v in settings["arguments"].items()}
-    return {n: v for n, v in saved.items() if n not in REMOVED or v != REMOVED[n]}
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Classification(OfLabels):
+    """Classification.
+
+    Args:
+        train: Table, one text per line, columns separated by TAB; plain or compressed.
+        columns: Columns of text and label, by number from 1 or by name (none: 1 2); features of
+            --dataset.
+    """
+
+    columns: Annotated[tuple[str, str] | None, "TEXT LABEL"] = None
+
+    TASK = "Classifier"
 
 
-def _read_config(given, options):
-    """The options of --config, which is left out of those given."""
-    path = pathlib.Path(given.pop("config"))
-    for name in ("recipe", "resume"):
-        expected = "--config begins a new run: leave out --recipe and --resume"
-        check(name not in given, expected, option=f"--{name}")
-    config = _saved(read_settings(path)) | {"resume": False, "overwrite": False}
-    unknown = config.keys() - options.flat().keys()
-    check(not unknown, f"{path} must hold options of this task", unknown=_flags(sorted(unknown)))
-    return config
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LanguageModelling(Options):
+    """Language modelling.
+
+    Args:
+        train: Text, or a treebank (.conllu, .conll); plain or compressed.
+        valid: Validation data; none: the last tenth of the text, or 2 % of the lines, at most
+            about 1,000.
+        lines: Treat each line as a text that begins and ends.
+        prompt: Text that samples begin with.
+        window: Context length of a text without --lines, in tokens.
+
+    Rare:
+        normalization: Unicode normal form; NFKC also unifies full-width letters and the like.
+        feature: Feature of --dataset that contains the text; none: the only one.
+    """
+
+    files: FileOptions
+    corpora: PreparedOptions
+    tokenizer: TokenizerOptions
+    normalization: NormalForm = "NFC"
+    lines: bool = False
+    feature: str | None = None
+    prompt: str = ""
+    window: From2 = 64
+
+    TASK = "TextGenerator"
 
 
-def _resume(given, output, options):
-    known = options.flat().keys()
-    saved = {name: value for name, value in IN_OLDER_RUNS.items() if name in known}
-    saved |= _saved(Run(output, resume=True).settings)
-    if saved.keys() != known:
-        raise ValueError(f"The options in {output} are of another version; start a new run.")
-    try:
-        options.of(**saved)
-    except (TypeError, ValueError) as error:  # only if the file was edited or damaged
-        raise ValueError(f"{output}/settings.json holds an impossible option: {error}") from None
-    changed = [name for name, value in given.items() if value != saved[name]]
-    fixed = [name for name in changed if name not in ("epochs", "output", "resume")]
-    if fixed:
-        raise ValueError(
-            f"A resumed run keeps its settings, except --epochs; leave out {_flags(fixed)}."
-        )
-    if "epochs" in changed and saved["schedule"] == "cosine":
-        raise ValueError(
-            "With --schedule cosine the learning rate is 0 after the last epoch; leave out "
-            "--epochs."
-        )
-    return options.of(**saved | given)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Pretraining(Options):
+    """Pretraining.
 
+    Args:
+        train: Text, one or more sentences per line; or a treebank (.conllu, .conll); plain or
+            compressed.
+        valid: Validation data; none: 2 % of the training data, at most about 1,000.
+        mask_rate: Share of the words to predict.
 
-def _parser(description, recipes):
-    """A parser with a group of options per dataclass; only options that are given have values."""
-    parser = Parser(
-        prog=os.path.basename(sys.argv[0]),
-        usage="%(prog)s [OPTION ...]",
-        description=f"{description.strip()}\n\n{NONE}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        argument_default=argparse.SUPPRESS,
-    )
-    parser.add_argument("--help-all", action="help", help="help with the less common options")
-    config = "settings.json of another run, whose options this new run starts from"
-    unless = "not with --recipe or --resume"
-    parser.add_argument("--config", metavar="FILE", help=f"{config}; {unless}")
-    task = type(next(iter(recipes.values())))
-    own = _docs(task)
-    groups = [f.type for f in dataclasses.fields(task) if dataclasses.is_dataclass(f.type)]
-    for cls in (*groups, task):
-        group = parser.add_argument_group(str(cls.__doc__).splitlines()[0].rstrip("."))
-        for name, hint in typing.get_type_hints(cls, include_extras=True).items():
-            if not dataclasses.is_dataclass(hint):
-                doc = own.get(name) or _docs(cls)[name]
-                text = f"{doc} {_defaults(name, recipes)}".replace("%", "%%")
-                if name in RARE and "--help-all" not in sys.argv:
-                    text = argparse.SUPPRESS
-                arguments = _argument(hint) if name != "recipe" else {"choices": [*recipes]}
-                group.add_argument("--" + name.replace("_", "-"), help=text, **arguments)
-    return parser
+    Rare:
+        mix_in: Data like --train, of which a share is mixed in; see --mix-share.
+    """
 
+    words: WordOptions
+    train: File = None
+    valid: File = None
+    mix_in: File = None
+    mask_rate: Annotated[float, check_above_0, check_rates] = 0.15
 
-def _docs(cls):
-    """Descriptions of the fields, from the docstring of a dataclass."""
-    text = (inspect.getdoc(cls) or "").partition("Args:\n")[2].partition("\n\n")[0]
-    found = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", text, re.MULTILINE)
-    return {name: " ".join(description.split()) for name, description in found}
-
-
-def _argument(hint):
-    """The arguments of `add_argument` for a type; `Annotated` adds the word for a value."""
-    word = None
-    if typing.get_origin(hint) is Annotated:
-        word = next((each for each in hint.__metadata__ if isinstance(each, str)), None)
-        hint = hint.__origin__
-    optional = isinstance(hint, types.UnionType)
-    (kind,) = [k for k in typing.get_args(hint) if k is not type(None)] if optional else [hint]
-    if kind is bool:
-        return {"action": argparse.BooleanOptionalAction}
-    if typing.get_origin(kind) is Literal:
-        return {"choices": typing.get_args(kind)}
-    arguments = {}
-    if typing.get_origin(kind) is tuple:
-        kind, other = typing.get_args(kind)
-        arguments["nargs"] = "+" if other is ... else 2
-    described = {int: "an integer", float: "a number", str: "a text"}[kind]
-
-    def convert(text):
-        if optional and text.lower() == "none":
-            return None
-        try:
-            return kind(text)
-        except ValueError:
-            message = f"expected {described}; received {text!r}"
-            raise argparse.ArgumentTypeError(message) from None
-
-    word = word or {int: "INT", float: "FLOAT", str: "NAME"}[kind]
-    metavar = tuple(word.split()) if arguments.get("nargs") == 2 else word
-    return arguments | {"type": convert, "metavar": metavar}
-
-
-def _defaults(name, recipes):
-    """The default of an option, or its value in each recipe."""
-    first, *others = recipes
-    if name == "recipe":
-        return f"(default: {first}{f'; with data: {others[0]}' if others else ''})"
-    recipes_of = {}
-    for recipe, options in recipes.items():
-        recipes_of.setdefault(_text(options.flat()[name]), []).append(recipe)
-    if len(recipes_of) == 1:
-        return f"(default: {next(iter(recipes_of))})"
-    values = "; ".join(f"{', '.join(names)}: {text}" for text, names in recipes_of.items())
-    return f"({values})"
-
-
-def _text(value):
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return {None: "none", (): "empty", "": "empty"}.get(value, str(value))
-
-
-def _check_tensorboard():
-    """The callback of Keras would find out after the first epoch."""
-    try:
-        import tensorboard  # noqa: F401
-        import tensorflow  # noqa: F401
-    except ImportError:
-        raise ImportError(
-            "--tensorboard needs TensorFlow and TensorBoard: pip install tensorflow tensorboard. "
-            "history.csv contains the same numbers."
-        ) from None
+    TASK = "MaskFiller"

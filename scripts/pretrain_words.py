@@ -19,12 +19,13 @@ import start_up  # noqa: F401
 import generated_english
 import keras_transformer as kt
 import running
+from command_line import parse
 from data_report import DataReport
 from keras_transformer import backend, data, training
 from keras_transformer.backend.distribution import leave, own_rows
 from keras_transformer.checks import check
+from keras_transformer.data.files import TREEBANK
 from keras_transformer.tokenizers.words import MASKED
-from options import parse
 from recipes import PRETRAINING
 
 
@@ -51,14 +52,14 @@ def main():
         metrics=[kt.TokenAccuracy(), kt.Perplexity()],
         jit_compile=backend.prefers_jit(),
     )
-    callbacks = run.callbacks(train, **options.for_callbacks)
+    callbacks = running.callbacks(options, run, train, lambda: samples(filler, valid_words))
     with run.interruptible():
         for span in run.restore(model, epochs):  # two if it was interrupted within an epoch
             model.fit(
                 own_rows(train),
                 validation_data=own_rows(valid),
                 **span,
-                callbacks=[*callbacks, training.PrintSamples(lambda: samples(filler, valid_words))],
+                callbacks=callbacks,
                 shuffle=False,  # the batches shuffle themselves
             )
     run.finish(model)
@@ -81,13 +82,19 @@ def load(options, initial):
     if not options.has_data:
         train, valid, _ = generated_english.tagged_sentences(seed=options.run.seed)
         return train.words, valid.words
-    train, valid = options.read()
-    if not valid:
-        train, valid = data.train_valid_split(train, "sentences", "--valid")
+    read = running.reader(options, read_file)
+    train, valid, _ = running.load(options, "sentences", read, train_options="--train")
     split = initial.vocabulary.split if initial else kt.split_words
-    sides = options.mix(train), valid
+    sides = train, valid
     words = ((split(each) if isinstance(each, str) else each for each in side) for side in sides)
     return [list(filter(None, sentences)) for sentences in words]
+
+
+def read_file(path):
+    """Lines, or sentences as lists of words."""
+    if data.format_of(path) == TREEBANK:
+        return data.read_conllu(path, "FORM").words
+    return data.read_texts(path)
 
 
 def prepare(options, train, valid, initial):
@@ -111,7 +118,7 @@ def prepare(options, train, valid, initial):
     )
     if initial:
         model.initialize_from(initial.model, labels=True)
-    options.adapt(model)
+    running.freeze(options, model)
     masked_train, masked_valid = masked(train), masked(valid, 2)
     for name, (*_, labels) in (("training", masked_train), ("validation", masked_valid)):
         number = sum(len(of_sentence) for of_sentence in labels)

@@ -1,10 +1,10 @@
-"""Runs of the training scripts around `compile` and `fit`: set-up, optimizer, errors, the end."""
+"""Runs of the training scripts around `compile` and `fit`: set-up, data, optimizer, the end."""
 
 import contextlib
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -13,9 +13,10 @@ import keras_transformer as kt
 from keras_transformer import backend, data, training
 from keras_transformer.backend import distribution
 from keras_transformer.checks import TextError, check
+from keras_transformer.cli.files import load_task
 from keras_transformer.cli.streams import standard_streams
 from keras_transformer.training import Run
-from options import Options
+from options import Options, flags
 
 
 @contextlib.contextmanager
@@ -88,7 +89,142 @@ def start(options: Options) -> tuple[Run, Any]:
     """The run folder, in which nothing is written yet, and the task of --init-from or None."""
     run = Run(options.run.output, options.run.resume, options.run.overwrite)
     set_up(options)
-    return run, options.load_initial()
+    return run, options.fine_tuning.init_from and load_task(options.fine_tuning.init_from)
+
+
+def open_corpora(
+    options: Options, kind: str, checked: bool = True
+) -> tuple[list[data.Corpus], Options]:
+    """The corpora of --prepared, none without it, and the options with what they provide.
+
+    Args:
+        options: `Options`.
+        kind: "pairs" or "texts", which they must hold.
+        checked: bool, whether options of `keras-transformer prepare` must be those of the corpora.
+
+    Raises:
+        ValueError: A corpus holds something else, or an option has another value.
+    """
+    corpora = [data.Corpus(folder) for folder in options.corpora.prepared]
+    if not corpora:
+        return corpora, options
+    for corpus in corpora:
+        expected = f"--prepared must name corpora of {kind}"
+        check(corpus.kind == kind, expected, corpus=f"{corpus.folder}, {corpus.kind}")
+    first, flat = corpora[0], options.flat()
+    cleaning = first.cleaning or {}
+    defaults = {"normalization": "NFC", "lowercase": False, "max_ratio": None, "unique": False}
+    provided = defaults | {
+        "normalization": cleaning.get("normalization") or "none",
+        "lowercase": cleaning.get("lowercase", False),
+    }
+    for name in defaults.keys() & flat.keys() if checked else ():
+        if flat[name] not in (defaults[name], provided[name]):
+            option = flags([name])
+            raise ValueError(f"{option} is an option of keras-transformer prepare; leave it out.")
+    provided |= {
+        "vocabulary_size": max(each.vocabulary_size() for each in first.tokenizers()),
+        "separate_vocabularies": len(set(first.vocabularies)) > 1,
+        "lines": True,
+    }
+    return corpora, options.replace(**{n: v for n, v in provided.items() if n in flat})
+
+
+def load(
+    options: Options,
+    what: str,
+    read: Callable[[str], Any],
+    read_dataset: Callable[..., data.Splits] | None = None,
+    *,
+    corpora: Sequence[data.Corpus] = (),
+    split: Callable[..., tuple[Any, Any]] = data.train_valid_split,
+    mix: Callable[..., Any] = data.mix,
+    train_options: str = "--train or --dataset",
+    valid_options: str = "--valid",
+) -> data.Splits:
+    """The data that the command line names; test data is None without.
+
+    Args:
+        options: `Options`.
+        what: what the examples are, such as "texts".
+        read: function from "train", "valid", "test" or "mix" to the data of its files, or None.
+        read_dataset: function from the name of a dataset, and `download`, to its splits.
+        corpora: those of --prepared, which are then the training data.
+        split: function such as `data.train_valid_split`.
+        mix: function such as `data.mix`.
+        train_options, valid_options: the options that name the data, for errors.
+
+    Raises:
+        ValueError: Training data is missing or given twice, or --prepared lacks validation data.
+    """
+    dataset = options.flat().get("dataset")
+    if read_dataset and dataset:
+        download = options.files.download
+        train, valid, test = read_dataset(dataset.removeprefix("tfds:"), download=download)
+    else:
+        train = read("train")
+        if train is None and not corpora:
+            raise ValueError(f"No training data: give {train_options}.")
+        if train is not None and corpora:
+            raise ValueError("Give training data once, as files or as --prepared.")
+        valid, test = read("valid"), read("test")
+    if corpora:
+        if valid is None:
+            raise ValueError(f"--prepared needs validation data: give {valid_options}.")
+        return data.Splits(corpora, valid, test)
+    if valid is None:
+        train, valid = split(train, what, valid_options)
+    mixed = read("mix")
+    if mixed is not None:
+        train = mix(train, mixed, options.fine_tuning.mix_share, options.run.seed)
+    return data.Splits(train, valid, test)
+
+
+def reader(options: Options, read_file: Callable[[str], Any]) -> Callable[[str], Any]:
+    """A function from "train", "valid", "test" or "mix" to the data of its file; None without."""
+    flat = options.flat() | {"mix": options.flat()["mix_in"]}
+    return lambda split: flat.get(split) and read_file(flat[split])
+
+
+def prepared_batches(
+    options: Options, corpora: list[data.Corpus], subword_alpha: float | None = None
+) -> data.PreparedBatches:
+    """The training batches of corpora."""
+    settings = {"subword_alpha": subword_alpha, "seed": options.run.seed, **options.budget}
+    with naming_lines(options, "training"):
+        return data.PreparedBatches(corpora, options.corpora.weights or None, **settings)
+
+
+def freeze(options: Options, model: keras.Model) -> None:
+    """Freezes what --freeze and --lora-rank ask for."""
+    training.freeze(model, options.fine_tuning.freeze)
+    if options.fine_tuning.lora_rank:
+        training.enable_lora(model, options.fine_tuning.lora_rank)
+
+
+def callbacks(
+    options: Options, run: Run, batches: Any, samples: Callable[[], str] | None, **monitored: str
+) -> list[keras.callbacks.Callback]:
+    """The callbacks of `fit`: those of the run, then what is printed after every epoch.
+
+    Args:
+        options: `Options`.
+        run: `Run`.
+        batches: the training batches.
+        samples: function that returns what is printed; None: nothing.
+        **monitored: what decides which epoch is the best, see `Run.callbacks`.
+    """
+    every = options.training.checkpoint_every
+    of_run = run.callbacks(
+        batches,
+        seed=options.run.seed,
+        average=options.training.average,
+        patience=options.training.patience,
+        tensorboard=options.run.tensorboard,
+        checkpoint_every=every and every * options.training.accumulate,  # in batches
+        **monitored,
+    )
+    return [*of_run, *([training.PrintSamples(samples)] if samples else [])]
 
 
 def for_training(options: Options, model: keras.Model) -> keras.Model:
@@ -101,6 +237,8 @@ def for_training(options: Options, model: keras.Model) -> keras.Model:
 
 def set_up(options: Options) -> None:
     """Determinism, memory, threads, devices, seed and precision; before the first operation."""
+    if options.run.tensorboard:
+        check_tensorboard()
     if options.run.deterministic:
         backend.make_deterministic()
     backend.keep_freed_memory()
@@ -117,6 +255,18 @@ def set_up(options: Options) -> None:
     keras.config.set_dtype_policy(
         "float32" if options.run.precision == "float32" else f"mixed_{options.run.precision}"
     )
+
+
+def check_tensorboard() -> None:
+    """Raises an `ImportError` now; the callback of Keras would find out after the first epoch."""
+    try:
+        import tensorboard  # noqa: F401
+        import tensorflow  # noqa: F401
+    except ImportError:
+        raise ImportError(
+            "--tensorboard needs TensorFlow and TensorBoard: pip install tensorflow tensorboard. "
+            "history.csv contains the same numbers."
+        ) from None
 
 
 def make_optimizer(options: Options, num_batches: int) -> keras.optimizers.Adam:
@@ -199,7 +349,7 @@ def prepare_words(
     model = model_class(*sizes, options.words.word_stddev, options.model)
     if initial:
         model.initialize_from(initial.model, labels=type(initial).__name__ == options.TASK)
-    options.adapt(model)
+    freeze(options, model)
     return model, vocabulary, train, valid
 
 

@@ -22,10 +22,10 @@ import start_up  # noqa: F401
 import generated_english
 import keras_transformer as kt
 import running
+from command_line import parse
 from data_report import DataReport
 from keras_transformer import backend, data, evaluation, plots, training
 from keras_transformer.backend.distribution import leave, own_rows
-from options import parse
 from recipes import CLASSIFICATION
 
 
@@ -49,8 +49,13 @@ def main():
         metrics=[kt.TokenAccuracy(), kt.Perplexity()],
         jit_compile=backend.prefers_jit(),
     )
-    callbacks = run.callbacks(
-        train, **options.for_callbacks, monitor="val_token_accuracy", mode="max"
+    callbacks = running.callbacks(
+        options,
+        run,
+        train,
+        lambda: samples(classifier, splits.valid),
+        monitor="val_token_accuracy",
+        mode="max",
     )
     with run.interruptible():
         for span in run.restore(model, epochs):  # two if it was interrupted within an epoch
@@ -58,10 +63,7 @@ def main():
                 own_rows(train),
                 validation_data=own_rows(valid),
                 **span,
-                callbacks=[
-                    *callbacks,
-                    training.PrintSamples(lambda: samples(classifier, splits.valid)),
-                ],
+                callbacks=callbacks,
                 shuffle=False,  # the batches shuffle themselves
             )
     run.finish(model)
@@ -98,10 +100,13 @@ def load(options):
     """Labeled texts for training, validation and test; None without test data."""
     if not options.has_data:
         return generated_english.reviews(seed=options.run.seed)
-    train, valid, test = options.read()
-    if valid is None:
-        train, valid = data.train_valid_split(train, "texts", "--valid")
-    return data.Splits(options.mix(train), valid, test)
+    text, label = options.columns or (None, "label")
+    return running.load(
+        options,
+        "texts",
+        running.reader(options, lambda path: data.read_labeled(path, *(options.columns or ()))),
+        lambda name, **settings: data.read_labeled_splits(name, text, label, **settings),
+    )
 
 
 def prepare(options, splits, initial):

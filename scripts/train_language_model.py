@@ -26,16 +26,17 @@ backend.
 import start_up  # noqa: F401
 
 import math
+import random
 
 import numpy as np
 
 import generated_english
 import keras_transformer as kt
 import running
+from command_line import parse
 from data_report import DataReport
 from keras_transformer import backend, data, training
 from keras_transformer.backend.distribution import leave, own_rows
-from options import parse
 from recipes import LANGUAGE_MODELLING
 
 
@@ -44,8 +45,7 @@ def main():
     with running.errors_as_exits(ValueError, ImportError):
         options = parse(__doc__, LANGUAGE_MODELLING)
         run, initial = running.start(options)
-        corpora = options.open_corpora()
-        options = options.of_corpora(corpora)
+        corpora, options = running.open_corpora(options, "texts", checked=not initial)
         splits = load(options, corpora)
         generator, train, valid = prepare(options, splits, initial)
         tokenizer = generator.tokenizer
@@ -65,17 +65,16 @@ def main():
         jit_compile=backend.prefers_jit(),
     )
     print(training.forecast(model, train))
-    callbacks = run.callbacks(train, **options.for_callbacks)
+    callbacks = running.callbacks(
+        options, run, train, lambda: generator.generate(prompts, 100, 0.8)[0]
+    )
     with run.interruptible():
         for span in run.restore(model, epochs):  # two if it was interrupted within an epoch
             model.fit(
                 own_rows(train),
                 validation_data=own_rows(valid),
                 **span,
-                callbacks=[
-                    *callbacks,
-                    training.PrintSamples(lambda: generator.generate(prompts, 100, 0.8)[0]),
-                ],
+                callbacks=callbacks,
                 shuffle=False,  # the batches shuffle themselves
             )
     run.finish(model)
@@ -117,15 +116,36 @@ def load(options, corpora):
             for number, size in enumerate(sizes)
         )
         return data.Splits(train, valid, None)
-    train, valid, test = options.read()
-    if corpora:
-        return data.Splits(corpora, valid, test)
-    if valid is None and (options.lines or len(train) > 1):
-        train, valid = data.train_valid_split(train, "texts", "--valid")
-    elif valid is None:
+
+    def normalized(texts):
+        return [data.normalized(text, options.normal_form) for text in texts]
+
+    def read(path):
+        if not options.lines and data.format_of(path) is None:
+            return normalized([data.read_text(path)])
+        texts = data.read_texts(path)
+        return normalized(texts if options.lines else ["\n".join(texts)])
+
+    def read_dataset(name, **settings):
+        splits = data.read_text_splits(name, options.feature, **settings)
+        return data.Splits(*(side and normalized(side) for side in splits))
+
+    def split(train, *names):
+        if options.lines or len(train) > 1:
+            return data.train_valid_split(train, *names)
         cut = len(train[0]) * 9 // 10
-        train, valid = [train[0][:cut]], [train[0][cut:]]
-    return data.Splits(options.mix(train), valid, test)
+        return [train[0][:cut]], [train[0][cut:]]
+
+    def mix(train, others, share, seed):
+        if options.lines or len(train) > 1:
+            return data.mix(train, others, share, seed)
+        (text,), (other,) = train, others
+        number = round(len(text) * share / (1 - share))
+        start = random.Random(seed).randint(0, max(0, len(other) - number))
+        return [f"{text}\n{other[start : start + number]}"]
+
+    read = running.reader(options, read)
+    return running.load(options, "texts", read, read_dataset, corpora=corpora, split=split, mix=mix)
 
 
 def prepare(options, splits, initial):
@@ -142,11 +162,11 @@ def prepare(options, splits, initial):
             texts, options.tokenizer.vocabulary_size, options.tokenizer.vocabulary
         )
         model = kt.LanguageModel(tokenizer.vocabulary_size(), config=options.model)
-    options.adapt(model)
+    running.freeze(options, model)
     train, valid = (tokenizer.encode(texts) for texts in (splits.train, splits.valid))
     seed, budget, window = options.run.seed, options.budget, options.window
     if append_end:
-        generator = kt.TextGenerator(model, tokenizer, normalization=options.form)
+        generator = kt.TextGenerator(model, tokenizer, normalization=options.normal_form)
         check_scored(options, generator, splits)
         with running.naming_lines(options, "training", splits.train):
             train = kt.TextBatches(train, seed=seed, **budget)
@@ -157,7 +177,7 @@ def prepare(options, splits, initial):
         start = np.random.default_rng((seed, epoch)).integers(window)
         return [kt.chunks(train[0], window, start)]
 
-    form = {"append_end": False, "normalization": options.form}
+    form = {"append_end": False, "normalization": options.normal_form}
     generator = kt.TextGenerator(model, tokenizer, window, **form)
     check_scored(options, generator, splits)
     settings = {"append_end": False, "multiple": 1, **budget, "max_length": window}
@@ -176,12 +196,11 @@ def prepare_corpora(options, splits, initial):
         model = initial.model.copy(**options.rates)
     else:
         model = kt.LanguageModel(tokenizer.vocabulary_size(), config=options.model)
-    options.adapt(model)
-    with running.naming_lines(options, "training"):
-        train = options.prepared_batches(splits.train)
+    running.freeze(options, model)
+    train = running.prepared_batches(options, splits.train)
     with running.naming_lines(options, "validation", splits.valid):
         valid = kt.TextBatches(tokenizer.encode(splits.valid), shuffle=False, **options.budget)
-    generator = kt.TextGenerator(model, tokenizer, normalization=options.form)
+    generator = kt.TextGenerator(model, tokenizer, normalization=options.normal_form)
     check_scored(options, generator, splits)
     return generator, train, valid
 

@@ -23,10 +23,10 @@ import numpy as np
 import generated_english
 import keras_transformer as kt
 import running
+from command_line import parse
 from data_report import DataReport
 from keras_transformer import backend, data, evaluation, plots, training
 from keras_transformer.backend.distribution import leave, own_rows
-from options import parse
 from recipes import TAGGING
 
 
@@ -50,8 +50,13 @@ def main():
         metrics=[kt.TokenAccuracy(), kt.Perplexity()],
         jit_compile=backend.prefers_jit(),
     )
-    callbacks = run.callbacks(
-        train, **options.for_callbacks, monitor="val_token_accuracy", mode="max"
+    callbacks = running.callbacks(
+        options,
+        run,
+        train,
+        lambda: samples(tagger, splits.valid),
+        monitor="val_token_accuracy",
+        mode="max",
     )
     with run.interruptible():
         for span in run.restore(model, epochs):  # two if it was interrupted within an epoch
@@ -59,10 +64,7 @@ def main():
                 own_rows(train),
                 validation_data=own_rows(valid),
                 **span,
-                callbacks=[
-                    *callbacks,
-                    training.PrintSamples(lambda: samples(tagger, splits.valid)),
-                ],
+                callbacks=callbacks,
                 shuffle=False,  # the batches shuffle themselves
             )
     run.finish(model)
@@ -98,10 +100,13 @@ def load(options):
     """Tagged sentences for training, validation and test; None without test data."""
     if not options.has_data:
         return generated_english.tagged_sentences(seed=options.run.seed)
-    train, valid, test = options.read()
-    if valid is None:
-        train, valid = data.train_valid_split(train, "sentences", "--valid")
-    return data.Splits(options.mix(train), valid, test)
+    features = options.tokens, options.tags
+    return running.load(
+        options,
+        "sentences",
+        running.reader(options, lambda path: data.read_tagged(path, options.column)),
+        lambda name, **settings: data.read_tagged_splits(name, *features, **settings),
+    )
 
 
 def prepare(options, splits, initial):

@@ -35,10 +35,12 @@ import keras
 
 import keras_transformer as kt
 import running
+from command_line import parse
 from data_report import DataReport
 from keras_transformer import backend, data, evaluation, plots, training
 from keras_transformer.backend.distribution import leave, of_first_process, own_rows
-from options import parse
+from keras_transformer.data.records import collect_complete
+from options import SIDES, flags
 from recipes import TRANSLATION
 
 
@@ -47,8 +49,7 @@ def main():
     with running.errors_as_exits(ValueError, ImportError):
         options = parse(__doc__, TRANSLATION)
         run, initial = running.start(options)
-        corpora = options.open_corpora()
-        options = options.of_corpora(corpora)
+        corpora, options = running.open_corpora(options, "pairs")
         splits = load(options, corpora)
         tokenizers = find_tokenizers(options, splits.train, initial)
         translator, train, valid = prepare(options, splits, tokenizers, initial)
@@ -63,13 +64,13 @@ def main():
         translator, train, valid = prepare(options, splits, tokenizers)
 
     bleu = functools.partial(evaluation.bleu, tokenize=options.scoring.tokenize)
-    callbacks, monitored = [], {}
+    scored, monitored = [], {}
     if options.scoring.bleu_sentences:
         number = options.scoring.bleu_sentences
-        callbacks.append(training.ValidationScore(translator, splits.valid, bleu, number))
+        scored.append(training.ValidationScore(translator, splits.valid, bleu, number))
         monitored = {"monitor": "val_bleu", "mode": "max"}
-    shown = training.PrintSamples(lambda: samples(translator, splits.valid))
-    model = fit(options, run, translator, train, valid, callbacks, [shown], **monitored)
+    shown = functools.partial(samples, translator, splits.valid)
+    model = fit(options, run, translator, train, valid, scored, shown, **monitored)
     leave(model)  # if there are several processes, each evaluates alone, with all weights
 
     evaluated = model.evaluate(valid, verbose=0, return_dict=True)
@@ -110,12 +111,12 @@ def main():
     running.print_end(run, text, "translate")
 
 
-def fit(options, run, translator, train, valid, first=(), last=(), **monitored):
+def fit(options, run, translator, train, valid, scored=(), shown=None, **monitored):
     """Trains the model of a translator and saves the translator.
 
     Args:
-        first: callbacks that add to the log, which the run records; they are called before its own.
-        last: callbacks that are called after those of the run.
+        scored: callbacks that add to the log, before the run records it.
+        shown: function that returns what is printed after every epoch; None: nothing.
         **monitored: what decides which epoch is the best, see `Run.callbacks`.
 
     Returns:
@@ -131,14 +132,14 @@ def fit(options, run, translator, train, valid, first=(), last=(), **monitored):
         jit_compile=backend.prefers_jit(),
     )
     print(training.forecast(model, train))
-    run_callbacks = run.callbacks(train, **options.for_callbacks, **monitored)
+    callbacks = running.callbacks(options, run, train, shown, **monitored)
     with run.interruptible():
         for span in run.restore(model, epochs):  # two if it was interrupted within an epoch
             model.fit(
                 own_rows(train),
                 validation_data=own_rows(valid),
                 **span,
-                callbacks=[*first, *run_callbacks, *last],
+                callbacks=[*scored, *callbacks],
                 shuffle=False,  # the batches shuffle themselves
             )
     run.finish(model)
@@ -151,14 +152,58 @@ def load(options, corpora):
 
     With --prepared the training data is the list of corpora. Without test data `test` is None.
     """
+
+    def clean(pairs, split):  # the test data stays complete, so that its scores are comparable
+        if split == "test":
+            return pairs and data.clean(pairs, **form(options), keep_blank=True)
+        cleaning = options.cleaning
+        settings = form(options) | {"max_characters": cleaning.max_characters}
+        if split != "valid":
+            settings |= {"max_ratio": cleaning.max_ratio, "unique": cleaning.unique}
+        return pairs and data.clean(pairs, **settings)
+
+    def clean_splits(splits):
+        return data.Splits(*(clean(pairs, name) for name, pairs in splits._asdict().items()))
+
+    def read_dataset(name, **settings):
+        sides = options.files.sides or (None, None)
+        return clean_splits(data.read_splits(name, *sides, **settings))
+
     if not options.has_data:
-        return options.clean(data.dates(seed=options.run.seed))
-    train, valid, test = options.clean(options.read())
-    if corpora:
-        return data.Splits(corpora, valid, test)
-    if valid is None:
-        train, valid = data.train_valid_split(train, "pairs", "--valid-source and --valid-target")
-    return data.Splits(options.mix(train), valid, test)
+        return clean_splits(data.dates(seed=options.run.seed))
+    return running.load(
+        options,
+        "pairs",
+        lambda split: clean(read_pairs(options.files, split), split),
+        read_dataset,
+        corpora=corpora,
+        train_options="--source and --target, --pairs, or --dataset",
+        valid_options="--valid-source and --valid-target",
+    )
+
+
+def form(options):
+    """Returns the normalization of every text, here and later by the translator."""
+    return {"normalization": options.normal_form, "lowercase": options.cleaning.lowercase}
+
+
+def read_pairs(files, split):
+    """Returns the pairs of "train", "valid", "test" or "mix"; None without."""
+    names = [f"{split}_{side}".removeprefix("train_") for side in SIDES]
+    source, target, pairs = (getattr(files, name) for name in names)
+    one, other, either = (flags([name]) for name in names)
+    if pairs and (source or target):
+        raise ValueError(f"Give {one} and {other}, or {either}; not all of them.")
+    if bool(source) != bool(target):
+        raise ValueError(f"{one} and {other} go together; one of them is missing.")
+    if not (pairs or source):
+        return None
+    if pairs:
+        rows, name = data.iterate_pair_file(pairs, files.sides or ()), pairs
+    else:
+        rows, name = data.iterate_files(source, target), f"{source} and {target}"
+    # The lines of test data are scored as any other program would score them: all.
+    return collect_complete(data.Examples, rows, name, drop=split != "test")
 
 
 def find_tokenizers(options, examples, initial):
@@ -208,8 +253,7 @@ def prepare(options, splits, tokenizers, initial=None):
         ]
 
     if options.corpora.prepared:
-        with running.naming_lines(options, "training"):
-            train = options.prepared_batches(splits.train, alpha or None)
+        train = running.prepared_batches(options, splits.train, alpha or None)
     else:
         train = batches("training", splits.train, seed=seed, resample=resample if alpha else None)
     valid = batches("validation", splits.valid, shuffle=False)
@@ -219,14 +263,14 @@ def prepare(options, splits, tokenizers, initial=None):
     else:
         target_size = None if target is source else target.vocabulary_size()
         transformer = kt.Transformer(source.vocabulary_size(), target_size, config=options.model)
-    options.adapt(transformer)
+    running.freeze(options, transformer)
     translator = kt.Translator(
         transformer,
         source,
         target,
         beams=options.scoring.beams,
         length_penalty=options.scoring.length_penalty,
-        **options.form,
+        **form(options),
     )
     if splits.test:
         with running.naming_lines(options, "test", splits.test.source):

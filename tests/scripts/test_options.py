@@ -32,6 +32,11 @@ def options():
 
 
 @pytest.fixture(scope="module")
+def command_line(options):
+    return importlib.import_module("command_line")
+
+
+@pytest.fixture(scope="module")
 def recipes(options):
     return importlib.import_module("recipes")
 
@@ -59,12 +64,14 @@ def toys(recipes):
 
 
 @pytest.fixture
-def parsed(options, toys, monkeypatch):
+def parsed(command_line, toys, monkeypatch):
     """The options that a script makes of a command line."""
 
     def parsed(*words, recipes=toys):
         monkeypatch.setattr(sys, "argv", ["scripts/train.py", *map(str, words)])
-        return options.parse("A test.\n\n    python train.py \\\n        --pairs a.tsv\n", recipes)
+        return command_line.parse(
+            "A test.\n\n    python train.py \\\n        --pairs a.tsv\n", recipes
+        )
 
     return parsed
 
@@ -107,6 +114,22 @@ def test_the_command_line_overrides_the_recipe(parsed):
 )
 def test_without_a_name_the_recipe_depends_on_whether_there_is_data(parsed, words, recipe):
     assert parsed(*words).run.recipe == recipe
+
+
+def test_data_alone_does_not_select_the_recipe_for_trained_models(recipes, parsed):
+    for task in ("PRETRAINING", "TAGGING"):
+        of_task = getattr(recipes, task)
+        with_data = parsed("--train", "a.txt", recipes=of_task).run.recipe
+        assert with_data == {"PRETRAINING": "words", "TAGGING": "treebank"}[task]
+
+
+@pytest.mark.parametrize("name", ["text_generator", "text_generator_learned"])
+def test_a_model_file_of_version_0_1_0_provides_sizes_and_window(recipes, parsed, name):
+    path = SCRIPTS.parent / "tests" / "saved_by_0.1.0" / f"{name}.keras"
+    options = parsed("--init-from", path, recipes=recipes.LANGUAGE_MODELLING)
+    window, lines = {"text_generator": (16, False), "text_generator_learned": (24, True)}[name]
+    assert (options.run.recipe, options.window, options.lines) == ("fine-tune", window, lines)
+    assert options.tokenizer.vocabulary_size == 29
 
 
 @pytest.mark.slow
@@ -221,7 +244,7 @@ def test_ranges_of_the_other_tasks(recipes, parsed, task):
         "tagging": (recipes.TAGGING, "--min-count 0", "min_count must be an integer"),
         "classification": (recipes.CLASSIFICATION, "--forget -1", "forget must be at least 0"),
         "language": (recipes.LANGUAGE_MODELLING, "--window 1", "window must be an integer of at"),
-        "pretraining": (recipes.PRETRAINING, "--mask-rate 1", "mask_rate must be between 0 and 1"),
+        "pretraining": (recipes.PRETRAINING, "--mask-rate 1", r"mask_rate must be in \[0, 1\)"),
     }
     of_task, words, message = cases[task]
     with pytest.raises(ValueError, match=message):
@@ -305,7 +328,7 @@ OTHER_TASKS = ["TAGGING", "CLASSIFICATION", "LANGUAGE_MODELLING", "PRETRAINING"]
     "task", ["TRANSLATION", *(pytest.param(n, marks=pytest.mark.slow) for n in OTHER_TASKS)]
 )
 def test_every_option_of_every_task_has_one_name_a_help_and_a_default(
-    options, recipes, parsed, capsys, task
+    command_line, recipes, parsed, capsys, task
 ):
     of_task = getattr(recipes, task)
     first = next(iter(of_task.values()))
@@ -316,7 +339,7 @@ def test_every_option_of_every_task_has_one_name_a_help_and_a_default(
     _, words = help_of(parsed, capsys, "--help-all", recipes=of_task)
     docs = {}
     for each in (*groups, first):
-        docs |= options._docs(type(each))
+        docs |= command_line.described(type(each))[0]
     for name in names:
         flag = "--" + name.replace("_", "-")
         assert f" {flag} " in words or f" {flag}, --no-" in words

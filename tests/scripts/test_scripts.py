@@ -360,7 +360,8 @@ def test_sides_choose_the_columns_of_a_table(inside, tmp_path, sides, expected):
     head = "" if sides is None or sides[0].isdecimal() else "x\tz\ty\n"
     (tmp_path / "a.tsv").write_text(f"{head}a\tA\tB\nc\tC\tD\n", encoding="utf-8")
     dates = importlib.import_module("recipes").TRANSLATION["dates"]
-    train, _, _ = dates.replace(pairs=str(tmp_path / "a.tsv"), sides=sides).read()
+    files = dates.replace(pairs=str(tmp_path / "a.tsv"), sides=sides).files
+    train = importlib.import_module("train_translation").read_pairs(files, "train")
     assert f"{train.source[0]} {train.target[0]}" == expected
 
 
