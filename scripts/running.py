@@ -18,6 +18,8 @@ from keras_transformer.cli.streams import standard_streams
 from keras_transformer.training import Run
 from options import Options, flags
 
+ACCURACY = {"monitor": "val_token_accuracy", "mode": "max"}  # of labels, see `Run.callbacks`
+
 
 @contextlib.contextmanager
 def script() -> Iterator[None]:
@@ -118,8 +120,8 @@ def open_corpora(
         "normalization": cleaning.get("normalization") or "none",
         "lowercase": cleaning.get("lowercase", False),
     }
-    for name in defaults.keys() & flat.keys() if checked else ():
-        if flat[name] not in (defaults[name], provided[name]):
+    for name in defaults if checked else ():
+        if name in flat and flat[name] not in (defaults[name], provided[name]):
             option = flags([name])
             raise ValueError(f"{option} is an option of keras-transformer prepare; leave it out.")
     provided |= {
@@ -184,6 +186,11 @@ def reader(options: Options, read_file: Callable[[str], Any]) -> Callable[[str],
     """A function from "train", "valid", "test" or "mix" to the data of its file; None without."""
     flat = options.flat() | {"mix": options.flat()["mix_in"]}
     return lambda split: flat.get(split) and read_file(flat[split])
+
+
+def evaluated(splits: data.Splits) -> tuple[str, Any]:
+    """The name and the data of the split that is scored in the end: the test data, if any."""
+    return ("test", splits.test) if splits.test else ("validation", splits.valid)
 
 
 def prepared_batches(

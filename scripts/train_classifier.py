@@ -54,8 +54,7 @@ def main():
         run,
         train,
         lambda: samples(classifier, splits.valid),
-        monitor="val_token_accuracy",
-        mode="max",
+        **running.ACCURACY,
     )
     with run.interruptible():
         for span in run.restore(model, epochs):  # two if it was interrupted within an epoch
@@ -70,7 +69,7 @@ def main():
     run.save(classifier)
     leave(model)  # if there are several processes, each evaluates alone, with all weights
 
-    split, examples = ("test", splits.test) if splits.test else ("validation", splits.valid)
+    split, examples = running.evaluated(splits)
     predictions = classifier.classify(examples.texts)
     hits = [p.label == label for p, label in zip(predictions, examples.labels, strict=True)]
     low, high = evaluation.accuracy_interval(sum(hits), len(hits))

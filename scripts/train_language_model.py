@@ -81,7 +81,7 @@ def main():
     run.save(generator)
     leave(model)  # if there are several processes, each evaluates alone, with all weights
 
-    split, texts = ("test", splits.test) if splits.test else ("validation", splits.valid)
+    split, texts = running.evaluated(splits)
     scores = {"split": split, "side_by_side": score(generator, texts, overlap=0.0), **report.scores}
     best = scores["side_by_side"]
     if not generator.append_end:  # the text is cut into chunks, which may overlap
@@ -150,66 +150,51 @@ def load(options, corpora):
 
 def prepare(options, splits, initial):
     """A generator with initial weights, its training batches and its validation batches."""
-    if options.corpora.prepared:
-        return prepare_corpora(options, splits, initial)
+    prepared = options.corpora.prepared
     append_end = options.lines or len(splits.train) > 1
-    texts = splits.train if append_end else splits.train[0].splitlines(keepends=True)
-    if initial:
+    if prepared:
+        (tokenizer,) = splits.train[0].tokenizers()
+        running.check_initial_vocabulary(options, [tokenizer], initial and [initial.tokenizer])
+    elif initial:
         tokenizer = initial.tokenizer
+    else:
+        texts = splits.train if append_end else splits.train[0].splitlines(keepends=True)
+        settings = options.tokenizer.vocabulary_size, options.tokenizer.vocabulary
+        tokenizer = kt.train_tokenizer(texts, *settings)
+    if initial:
         model = initial.model.copy(**options.rates)
     else:
-        tokenizer = kt.train_tokenizer(
-            texts, options.tokenizer.vocabulary_size, options.tokenizer.vocabulary
-        )
         model = kt.LanguageModel(tokenizer.vocabulary_size(), config=options.model)
     running.freeze(options, model)
-    train, valid = (tokenizer.encode(texts) for texts in (splits.train, splits.valid))
     seed, budget, window = options.run.seed, options.budget, options.window
+    form = {"append_end": append_end, "normalization": options.normal_form}
+    generator = kt.TextGenerator(model, tokenizer, None if append_end else window, **form)
+    split, texts = running.evaluated(splits)
+    with running.naming_lines(options, split, texts):
+        generator.check_texts(texts)  # which are scored in the end
+
     if append_end:
-        generator = kt.TextGenerator(model, tokenizer, normalization=options.normal_form)
-        check_scored(options, generator, splits)
-        with running.naming_lines(options, "training", splits.train):
-            train = kt.TextBatches(train, seed=seed, **budget)
+        if prepared:
+            train = running.prepared_batches(options, splits.train)
+        else:
+            with running.naming_lines(options, "training", splits.train):
+                train = kt.TextBatches(tokenizer.encode(splits.train), seed=seed, **budget)
+        valid = tokenizer.encode(splits.valid)
         with running.naming_lines(options, "validation", splits.valid):
             return generator, train, kt.TextBatches(valid, shuffle=False, **budget)
 
+    (train,), (valid,) = tokenizer.encode(splits.train), tokenizer.encode(splits.valid)
+
     def resample(epoch):  # every epoch cuts the text in other places
         start = np.random.default_rng((seed, epoch)).integers(window)
-        return [kt.chunks(train[0], window, start)]
+        return [kt.chunks(train, window, start)]
 
-    form = {"append_end": False, "normalization": options.normal_form}
-    generator = kt.TextGenerator(model, tokenizer, window, **form)
-    check_scored(options, generator, splits)
     settings = {"append_end": False, "multiple": 1, **budget, "max_length": window}
     return (
         generator,
         kt.TextBatches(*resample(0), seed=seed, resample=resample, **settings),
-        kt.TextBatches(kt.chunks(valid[0], window), shuffle=False, **settings),
+        kt.TextBatches(kt.chunks(valid, window), shuffle=False, **settings),
     )
-
-
-def prepare_corpora(options, splits, initial):
-    """The same for training data on disk."""
-    (tokenizer,) = splits.train[0].tokenizers()
-    running.check_initial_vocabulary(options, [tokenizer], initial and [initial.tokenizer])
-    if initial:
-        model = initial.model.copy(**options.rates)
-    else:
-        model = kt.LanguageModel(tokenizer.vocabulary_size(), config=options.model)
-    running.freeze(options, model)
-    train = running.prepared_batches(options, splits.train)
-    with running.naming_lines(options, "validation", splits.valid):
-        valid = kt.TextBatches(tokenizer.encode(splits.valid), shuffle=False, **options.budget)
-    generator = kt.TextGenerator(model, tokenizer, normalization=options.normal_form)
-    check_scored(options, generator, splits)
-    return generator, train, valid
-
-
-def check_scored(options, generator, splits):
-    """Refuses texts that cannot be scored in the end."""
-    split, texts = ("test", splits.test) if splits.test else ("validation", splits.valid)
-    with running.naming_lines(options, split, texts):
-        generator.check_texts(texts)
 
 
 def score(generator, texts, overlap):

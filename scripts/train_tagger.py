@@ -55,8 +55,7 @@ def main():
         run,
         train,
         lambda: samples(tagger, splits.valid),
-        monitor="val_token_accuracy",
-        mode="max",
+        **running.ACCURACY,
     )
     with run.interruptible():
         for span in run.restore(model, epochs):  # two if it was interrupted within an epoch
@@ -71,7 +70,7 @@ def main():
     run.save(tagger)
     leave(model)  # if there are several processes, each evaluates alone, with all weights
 
-    split, examples = ("test", splits.test) if splits.test else ("validation", splits.valid)
+    split, examples = running.evaluated(splits)
     predicted = [[tag for _, tag in sentence] for sentence in tagger.tag(examples.words)]
     known = {word for sentence in splits.train.words for word in sentence}
     scores = evaluation.tagging_scores(predicted, examples.tags, examples.words, known)

@@ -74,7 +74,7 @@ def main():
     leave(model)  # if there are several processes, each evaluates alone, with all weights
 
     evaluated = model.evaluate(valid, verbose=0, return_dict=True)
-    split, examples = ("test", splits.test) if splits.test else ("validation", splits.valid)
+    split, examples = running.evaluated(splits)
     translations = translator.translate(examples.source)
     scores = {
         "valid_perplexity": evaluated["perplexity"],
