@@ -72,6 +72,8 @@ class RunOptions(Group):
             (JAX only).
         compilation_cache: Folder that keeps compiled programs for later runs (JAX only).
         tensorboard: Write TensorBoard logs; needs TensorFlow and TensorBoard.
+        callback: Callbacks of your own, such as package.module:Class: classes or functions that
+            return a `keras.callbacks.Callback` (Weights & Biases, MLflow; docs/training.md).
     """
 
     recipe: str | None = None
@@ -86,6 +88,7 @@ class RunOptions(Group):
     model_parallel: From1 = 1
     compilation_cache: Folder = None
     tensorboard: bool = False
+    callback: Annotated[tuple[str, ...], "MODULE:CLASS"] = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

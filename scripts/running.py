@@ -1,6 +1,7 @@
 """Runs of the training scripts around `compile` and `fit`: set-up, data, optimizer, the end."""
 
 import contextlib
+import importlib
 import os
 import shlex
 import sys
@@ -91,6 +92,8 @@ def start(options: Options) -> tuple[Run, Any]:
     """The run folder, in which nothing is written yet, and the task of --init-from or None."""
     run = Run(options.run.output, options.run.resume, options.run.overwrite)
     set_up(options)
+    for name in options.run.callback:
+        find_callback(name)
     return run, options.fine_tuning.init_from and load_task(options.fine_tuning.init_from)
 
 
@@ -212,7 +215,7 @@ def freeze(options: Options, model: keras.Model) -> None:
 def callbacks(
     options: Options, run: Run, batches: Any, samples: Callable[[], str] | None, **monitored: str
 ) -> list[keras.callbacks.Callback]:
-    """The callbacks of `fit`: those of the run, then what is printed after every epoch.
+    """The callbacks of `fit`: those of the run, then of --callback, then of printed samples.
 
     Args:
         options: `Options`.
@@ -231,7 +234,25 @@ def callbacks(
         checkpoint_every=every and every * options.training.accumulate,  # in batches
         **monitored,
     )
-    return [*of_run, *([training.PrintSamples(samples)] if samples else [])]
+    own = [find_callback(name)() for name in options.run.callback]
+    return [*of_run, *own, *([training.PrintSamples(samples)] if samples else [])]
+
+
+def find_callback(name: str) -> Callable[[], keras.callbacks.Callback]:
+    """The class or function of --callback, of an installed module or one in the current folder.
+
+    Raises:
+        ValueError: There is no such module, or nothing of this name in it.
+    """
+    sys.path.append(os.getcwd())
+    try:
+        module, attribute = name.split(":")
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        expected = f"--callback must be package.module:Class ({error})"
+        raise ValueError(f"{expected}; received {name!r}.") from None
+    finally:
+        sys.path.remove(os.getcwd())
 
 
 def for_training(options: Options, model: keras.Model) -> keras.Model:

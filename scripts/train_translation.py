@@ -284,7 +284,8 @@ def diversify(options, run, splits, tokenizers):
     swapped = data.Splits(*(pairs and data.Examples(*pairs[::-1]) for pairs in splits))
 
     def train_teacher(direction, number, folder):
-        teacher = options.replace(seed=options.run.seed + number, output=str(folder), diversify=0)
+        seed = options.run.seed + number
+        teacher = options.replace(seed=seed, output=str(folder), diversify=0, callback=())
         forward = direction == "forward"
         examples = splits if forward else swapped
         exists = of_first_process((folder / "settings.json").exists())

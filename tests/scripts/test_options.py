@@ -382,7 +382,7 @@ def test_a_run_of_before_an_option_was_added_is_resumed_with_its_default(parsed,
     started = parsed("--output", tmp_path)
     flat = started.flat()
     assert (flat.pop("layer_norm_epsilon"), flat.pop("logits_bias")) == (1e-6, False)
-    assert flat.pop("num_buckets") == 8
+    assert (flat.pop("num_buckets"), flat.pop("callback")) == (8, ())
     flat |= {"steps_per_execution": 1, "data_dir": None}  # options of that time, not used
     Run(tmp_path).begin(flat, data=[])
     assert parsed("--resume", "--output", tmp_path) == started.replace(resume=True)
@@ -497,6 +497,20 @@ def test_the_version_is_printed(parsed, capsys):
         parsed("--version")
     assert not exit.value.code
     assert capsys.readouterr().out == f"keras-transformer {__version__}\n"
+
+
+def test_callbacks_of_other_modules_follow_those_of_the_run(running, parsed, tmp_path, monkeypatch):
+    code = "import keras\ndef tracking():\n    return keras.callbacks.LambdaCallback()\n"
+    (tmp_path / "module_of_a_user.py").write_text(code, "utf-8")
+    monkeypatch.chdir(tmp_path)
+    names = ["module_of_a_user:tracking", "keras.callbacks:History"]
+    options = parsed("--callback", *names, "--accumulate", "2", "--checkpoint-every", "3")
+    run = types.SimpleNamespace(callbacks=lambda batches, **given: [given["checkpoint_every"]])
+    number, *own, samples = running.callbacks(options, run, [], lambda: "")
+    assert number == 6  # batches, as the run counts
+    kinds = (keras.callbacks.LambdaCallback, keras.callbacks.History)
+    assert list(map(type, own)) == list(kinds) and "Samples" in type(samples).__name__
+    assert len(running.callbacks(parsed(), run, [], None)) == 1
 
 
 def test_an_error_is_an_exit_with_its_sentence(running):

@@ -190,6 +190,13 @@ def test_lines_are_texts_that_end(inside, files, tmp_path):
         ("pretrain_words", ["--valid", "x.txt"], "give --train"),
         ("train_tagger", ["--init-from", "words.keras"], "There is no model at words.keras"),
         ("train_tagger", ["--epochs", "0"], "epochs must be an int"),
+        (
+            "train_tagger",
+            ["--callback", "nowhere:Class"],
+            "--callback must be package.module:Class",
+        ),
+        ("train_tagger", ["--callback", "keras:Nothing"], "no attribute 'Nothing'"),
+        ("train_tagger", ["--callback", "keras"], "received 'keras'"),
     ],
 )
 def test_what_cannot_be_trained_is_one_sentence_and_no_folder(
