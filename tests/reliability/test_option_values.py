@@ -105,7 +105,8 @@ def test_options_of_the_training_scripts(folder, monkeypatch, capsys, numbers):
         module = importlib.import_module(script)
         monkeypatch.setattr(module, "prepare", accepted)
         words = [*SCRIPTS[script]]
-        for name in rng.sample(names_of(script), rng.choice([1, 1, 1, 2, 3])):
+        drawn = rng.choice([1, 1, 1, 2, 3]) if number % QUICK else 0  # without any: accepted
+        for name in rng.sample(names_of(script), drawn):
             words += [name, *rng.choices(VALUES, k=rng.choice([1, 1, 1, 1, 0, 2]))]
         monkeypatch.setattr(sys, "argv", [f"{script}.py", *words])
         before = sorted(folder.rglob("*"))
