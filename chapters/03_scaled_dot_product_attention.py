@@ -40,6 +40,8 @@ rng = np.random.default_rng(3)
 # Read it for a single query $q$: score every key with a dot product, turn the scores into weights
 # that sum to 1, and take the weighted mean of the values. That is a dictionary lookup gone soft:
 # no key has to match exactly, and every value answers a little.
+#
+# ![Scaled dot-product attention of three words](../docs/drawings/attention.svg)
 
 
 # %%

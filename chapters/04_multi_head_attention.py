@@ -35,6 +35,8 @@ rng = np.random.default_rng(4)
 # all three are $X$. What chapter 3 called $Q = XW^Q$ is $QW_i^Q$ here. $W^O$ is one more trained
 # matrix.
 #
+# ![Heads are slices of one projection](../docs/drawings/heads.svg)
+#
 # The equation has $3h$ small matrices. The package has three large ones, and head $i$ is a slice of
 # their columns. Let's fill a layer of four heads with random numbers and do it by the equation (the
 # layer adds a bias to each product):

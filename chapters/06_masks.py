@@ -38,6 +38,8 @@ def softmax(scores):
 # Article 003: to predict 爱 the decoder may see 我 only, to predict 吃 it may see 我 爱, and so on.
 # One row for each query, one column for each key; True, as everywhere in the package, means *may be
 # attended to*.
+#
+# ![The look-ahead mask](../docs/drawings/mask.svg)
 
 # %%
 words = ["我", "爱", "吃", "苹果"]
@@ -169,6 +171,8 @@ np.testing.assert_array_equal(target_ids[:, 1:][middle[:, :-1]], labels[:, :-1][
 # forcing*. Thanks to the mask, one pass then does the work of many: row $t$ of it equals the last
 # row of a pass over the first $t$ words alone. (`kt.Transformer` is the whole model, with random
 # weights; chapter 9 wires it.)
+#
+# ![Teacher forcing: the target shifted right](../docs/drawings/teacher_forcing.svg)
 
 # %%
 model = kt.Transformer(len(vocabulary), num_layers=1, d_model=16, num_heads=2, d_ff=32, dropout=0.0)

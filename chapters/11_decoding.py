@@ -128,6 +128,8 @@ assert read == 10 * 11 / 2
 #
 # Each pass computed the keys and values of the old tokens again. Let's keep them. In one attention
 # a step then projects one token, appends its key and value, and asks one query:
+#
+# ![A cache of keys and values](../docs/drawings/cache.svg)
 
 # %%
 attention = kt.MultiHeadAttention(num_heads=1)
@@ -201,6 +203,8 @@ assert sum(np.prod(part.shape) for part in parts) == 2 * 10 * 32  # K and V, tok
 # can write only one. A beam keeps several beginnings. Each step ranks the extensions of all by
 # log-probability; those among the first `beams` that end are put aside as finished, and the best
 # `beams` that do not end live on.
+#
+# ![Beam search with two beams](../docs/drawings/beam_search.svg)
 #
 # Finished ones are ranked by log-probability over the length penalty of GNMT (Google's translator
 # of 2016, before the Transformer). Log-probabilities are negative, so the larger penalty of a

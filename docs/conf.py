@@ -43,8 +43,8 @@ extensions = [
 
 # A chapter is a notebook in percent cells; an error in it, or a link to nowhere, ends the build.
 nb_custom_formats = {
-    ".py": ["jupytext.reads", {"fmt": "py:percent"}],
-    ".zh.md": ["jupytext.reads", {"fmt": "md"}],  # the Chinese edition
+    ".py": ["notebooks.reads", {"fmt": "py:percent"}],
+    ".zh.md": ["notebooks.reads", {"fmt": "md"}],  # the Chinese edition
 }
 nb_execution_timeout = 180  # seconds per cell
 nb_execution_raise_on_error = True
@@ -98,6 +98,11 @@ h1, code, code .pre, .sig, .prev-next-title {
 mjx-container:not([display]) {
     display: inline-block; max-width: 100%; overflow: auto hidden; vertical-align: middle
 }
+details {margin-bottom: 1.15rem}
+@media (min-width: 1200px) {  /* 100 columns of code fit */
+    .cell_input pre {font-size: 0.76em}
+    .bd-sidebar-secondary {width: 11rem !important; flex: 0 0 11rem !important}
+}
 .indextable, .cell_output .image-reference {display: block; overflow-x: auto}
 @media (max-width: 600px) {
     h1 {font-size: 1.9rem !important}
@@ -145,7 +150,7 @@ def offer_notebook(app, page, template, context, doctree):
 
 
 def draw(app, page, template, context, doctree):
-    """The map of the Transformer, each box a link, in place of its picture and in each chapter."""
+    """Drawings that follow light and dark; the map, each box a link, also opens in each chapter."""
     context["metatags"] = context.get("metatags", "") + NARROW
     if "body" not in context:
         return
@@ -155,20 +160,21 @@ def draw(app, page, template, context, doctree):
     }
     here = int(chapter_of(page).name[:2]) if chapter_of(page) else None
     the_map = drawings.Map(here, links).svg()
+    on_pages = {name: draw().svg() for name, draw in drawings.SCHEMATICS.items()}
+    on_pages["transformer"] = the_map
     body = re.sub(
-        r"<img[^>]*/transformer\.svg[^>]*>", lambda _: on_a_page(the_map), context["body"]
+        rf"<img[^>]*/({'|'.join(on_pages)})\.svg[^>]*>",
+        lambda image: on_a_page(on_pages[image[1]]),
+        context["body"],
     )
     if here:
-        schematics = [
-            drawings.SCHEMATICS[name]().svg() for name in drawings.IN_CHAPTER.get(here, ())
-        ]
-        head = "".join(map(on_a_page, [the_map, *schematics]))
         words = f"You are here: chapter {here} on the map of the Transformer"
         if page.endswith(".zh"):
             words = f"你在这里：Transformer 全图上的第 {here} 章"
-        head = f"<details open><summary>{words}</summary>{head}</details>"
-        head = way_to_the_notebook(app, page) + head
-        body = body.replace("</h1>", f"</h1>{head}", 1)
+        strip = f"<details><summary>{words}</summary>{on_a_page(the_map)}</details>"
+        strip = way_to_the_notebook(app, page) + strip
+        # Below the question of the chapter, its first paragraph in bold.
+        body = re.sub(r"<p><strong>.*?</p>", lambda p: p[0] + strip, body, count=1, flags=re.S)
     context["body"] = body
 
 

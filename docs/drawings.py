@@ -497,13 +497,6 @@ SCHEMATICS = {
     "beam_search": beam_search,
 }
 
-IN_CHAPTER = {  # what the site shows below the map at the head of a chapter
-    3: ("attention",),
-    4: ("heads",),
-    6: ("mask", "teacher_forcing"),
-    11: ("cache", "beam_search"),
-}
-
 
 def drawings():
     """The text of each file in docs/drawings, by its name."""

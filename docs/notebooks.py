@@ -51,6 +51,15 @@ sys.argv[0] = "{chapter}.py\""""
 FOLDER = "keras_transformer_chapters"
 
 
+def reads(text, fmt):
+    """The notebook of a chapter, for the site: code that is no part of the lesson is folded."""
+    notebook = jupytext.reads(text, fmt=fmt)
+    for cell in notebook.cells:
+        if cell.cell_type == "code" and cell.source.startswith("# extra code"):
+            cell.metadata["tags"] = ["hide-input"]
+    return notebook
+
+
 def shared_files(source):
     """The files of chapters/ and scripts/ that a chapter imports or reads."""
     modules = [*sorted(CHAPTERS.glob("[a-z]*.py")), *sorted((ROOT / "scripts").glob("*.py"))]
@@ -102,6 +111,10 @@ def standalone(notebook, path):
             cell.source = re.sub(
                 r"\]\((\d\d_\w+)(?:\.py|(\.zh)\.md)\)", r"](\1\2.ipynb)", cell.source
             )
+            for schematic, draw in drawings.SCHEMATICS.items():
+                if (link := f"](../docs/drawings/{schematic}.svg)") in cell.source:
+                    cell.source = cell.source.replace(link, f"](attachment:{schematic}.svg)")
+                    attach(cell, f"{schematic}.svg", draw())
     show_map(notebook.cells[0], int(name[:2]))
     notebook.cells[1:1] = cells
     for number, cell in enumerate(notebook.cells):
@@ -114,10 +127,15 @@ def standalone(notebook, path):
 
 
 def show_map(title, number):
-    """Adds the map of the Transformer, "you are here", to the title cell, as its attachment."""
-    svg = base64.b64encode(drawings.Map(number).svg().encode()).decode()
-    title["attachments"] = {"map.svg": {"image/svg+xml": svg}}
+    """Adds the map of the Transformer, "you are here", to the title cell."""
     title.source += f"\n\n![You are here: chapter {number}](attachment:map.svg)"
+    attach(title, "map.svg", drawings.Map(number))
+
+
+def attach(cell, name, drawing):
+    """Makes a drawing an attachment of a cell."""
+    svg = base64.b64encode(drawing.svg().encode()).decode()
+    cell.setdefault("attachments", {})[name] = {"image/svg+xml": svg}
 
 
 def as_literal(text):

@@ -75,6 +75,22 @@ def test_the_title_shows_where_the_reader_is(notebooks):
     assert svg.startswith("<svg") and "you are in chapter 7" in svg
 
 
+def test_a_schematic_is_an_attachment_of_the_cell_that_speaks_of_it(notebooks):
+    (path,) = (path for path in CHAPTERS if path.name.startswith("06"))
+    cells = [cell for cell in notebooks.from_chapter(path).cells if "attachments" in cell]
+    assert [list(cell["attachments"]) for cell in cells[1:]] == [
+        ["mask.svg"],
+        ["teacher_forcing.svg"],
+    ]
+    assert all("../docs/drawings" not in cell.source for cell in cells)
+
+
+def test_on_the_site_code_that_is_no_part_of_the_lesson_is_folded(notebooks):
+    program = "# %%\n# extra code – a picture\nx = 1\n\n# %%\ny = 2\n"
+    tags = [cell.metadata.get("tags") for cell in notebooks.reads(program, "py:percent").cells]
+    assert tags == [["hide-input"], None]
+
+
 def test_links_to_colab_need_a_repository(notebooks, monkeypatch):
     monkeypatch.delenv("GITHUB_REPOSITORY", raising=False)
     assert "Colab" not in sources(notebooks.from_chapter(CHAPTERS[0]), "markdown")[0]
