@@ -25,7 +25,12 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
 WIDTHS = {"phone": 390, "desktop": 1280}
-SEARCHED = {"look-ahead": "chapters/", "tokenisation": "chapters/", "因果掩码": ".zh", "子词": ".zh"}
+SEARCHED = {
+    "look-ahead": "chapters/",
+    "tokenisation": "chapters/",
+    "因果掩码": ".zh",
+    "子词": ".zh",
+}
 FLAGS = [
     "--headless=new",
     "--no-sandbox",

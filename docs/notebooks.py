@@ -52,7 +52,7 @@ FOLDER = "keras_transformer_chapters"
 
 
 def reads(text, fmt):
-    """The notebook of a chapter, for the site: code that is no part of the lesson is folded."""
+    """The notebook of a chapter, for the site: code outside the lesson is folded."""
     notebook = jupytext.reads(text, fmt=fmt)
     for cell in notebook.cells:
         if cell.cell_type == "code" and cell.source.startswith("# extra code"):

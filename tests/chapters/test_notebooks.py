@@ -85,7 +85,7 @@ def test_a_schematic_is_an_attachment_of_the_cell_that_speaks_of_it(notebooks):
     assert all("../docs/drawings" not in cell.source for cell in cells)
 
 
-def test_on_the_site_code_that_is_no_part_of_the_lesson_is_folded(notebooks):
+def test_on_the_site_extra_code_is_folded(notebooks):
     program = "# %%\n# extra code – a picture\nx = 1\n\n# %%\ny = 2\n"
     tags = [cell.metadata.get("tags") for cell in notebooks.reads(program, "py:percent").cells]
     assert tags == [["hide-input"], None]
