@@ -174,10 +174,8 @@ def _copy_into(temporary, path):
         if stream is not None:
             stream.flush()
     number = _descriptor(path)
-    with (
-        open(temporary, "rb") as content,
-        open(path if number is None else os.dup(number), "wb") as file,
-    ):
+    output = path if number is None else os.dup(number)
+    with open(temporary, "rb") as content, open(output, "wb") as file:
         shutil.copyfileobj(content, file)
 
 
@@ -247,7 +245,7 @@ def _is_alive(process):
     except ProcessLookupError:
         return False
     except (PermissionError, OverflowError):
-        return True
+        pass
     return True
 
 
@@ -567,9 +565,9 @@ class OwnedFiles:
                     "choose another --output."
                 )
         moving = self._interrupted(folder)
-        if moving is None and not names:
-            return
         if moving is None:
+            if not names:
+                return
             ends = [path.name.rpartition("-")[2] for path in folder.glob(".repl*-*")]
             number = 1 + max((int(end) for end in ends if end.isdecimal()), default=0)
             moving = folder / f".replacing-{number}"

@@ -54,6 +54,11 @@ def imported(name: str, purpose: str, package: str | None = None) -> Any:
         ) from None
 
 
+def unexpected(place: Any, expected: str, received: Any, cure: str) -> ValueError:
+    """The error of a file, of a line in it, or of a dataset."""
+    return ValueError(f"{place}: expected {expected}, received {received}. {cure}")
+
+
 def check_at_least(smallest: int, **numbers: int) -> None:
     """Raises a `ValueError` for the first number that is not an int >= `smallest`."""
     for name, value in numbers.items():

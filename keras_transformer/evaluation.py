@@ -42,9 +42,8 @@ def exact_match(predictions: Iterable[str], references: Iterable[str]) -> float:
     Raises:
         ValueError: If a list is empty, holds anything but str, or is longer than the other.
     """
-    predictions, references = _checked_pairs(predictions, references)
-    equal = [p == r for p, r in zip(predictions, references, strict=True)]
-    return sum(equal) / len(equal)
+    pairs = zip(*_checked_pairs(predictions, references), strict=True)
+    return float(np.mean([prediction == reference for prediction, reference in pairs]))
 
 
 def bleu(
@@ -76,7 +75,6 @@ def bleu(
         Papineni et al. (2002), "BLEU: a Method for Automatic Evaluation of Machine
         Translation"; Post (2018), "A Call for Clarity in Reporting BLEU Scores".
     """
-    predictions, references = _checked_pairs(predictions, references)
     return _score(_bleu_metric(tokenize, lowercase), predictions, references)
 
 
@@ -115,7 +113,6 @@ def chrf(predictions: Iterable[str], references: Iterable[str], lowercase: bool 
     """
     from sacrebleu.metrics import CHRF
 
-    predictions, references = _checked_pairs(predictions, references)
     return _score(CHRF(lowercase=lowercase), predictions, references)
 
 
@@ -137,10 +134,9 @@ def sentence_chrf(
     """
     from sacrebleu.metrics import CHRF
 
-    predictions, references = _checked_pairs(predictions, references)
-    metric = CHRF(lowercase=lowercase)
-    pairs = zip(predictions, references, strict=True)
-    return [metric.sentence_score(prediction, [reference]).score for prediction, reference in pairs]
+    score = CHRF(lowercase=lowercase).sentence_score
+    pairs = zip(*_checked_pairs(predictions, references), strict=True)
+    return [score(prediction, [reference]).score for prediction, reference in pairs]
 
 
 def _bleu_metric(tokenize, lowercase=False):
@@ -159,7 +155,8 @@ def _bleu_metric(tokenize, lowercase=False):
 
 
 def _score(metric, predictions, references):
-    score = metric.corpus_score(list(predictions), [list(references)])
+    predictions, references = _checked_pairs(predictions, references)
+    score = metric.corpus_score(predictions, [references])
     return Score(float(score.score), f"{score.name}|{metric.get_signature()}")
 
 
@@ -246,13 +243,10 @@ def tagging_scores(
     """
     from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
-    sides = predicted, expected, words
-    predicted, expected, words = ([list(sentence) for sentence in side] for side in sides)
+    sides = [[list(sentence) for sentence in side] for side in (predicted, expected, words)]
     known = set(known)
-    _check_sentences(predicted, expected, words)
-    predicted, expected, words = (
-        list(itertools.chain.from_iterable(side)) for side in (predicted, expected, words)
-    )
+    _check_sentences(*sides)
+    predicted, expected, words = ([*itertools.chain.from_iterable(side)] for side in sides)
     labels = sorted({*predicted, *expected})
     columns = precision_recall_fscore_support(
         expected, predicted, labels=labels, zero_division=np.nan

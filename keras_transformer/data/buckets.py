@@ -3,7 +3,7 @@
 import itertools
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -52,42 +52,21 @@ class Bucket(NamedTuple):
         return self.num_batches * self.shape[0] * sum(self.shape[1:])
 
 
-class Rows(Protocol):
-    """The padded arrays of examples, wherever these are.
+class RowsInMemory:
+    """The padded arrays of examples in memory, made once.
+
+    Args:
+        columns: dict from the name of an array to its `Column`; one name is "labels".
 
     Attributes:
         lengths: int array (examples, sides), with START or END.
     """
 
-    lengths: np.ndarray
-
-    def limited(self, fits: np.ndarray, original: Any) -> "Rows":
-        """These rows where `fits`, bool (examples,), is true; elsewhere the rows of `original`."""
-
-    def place(self, buckets: Sequence[Bucket]) -> None:
-        """Prepares for `take`."""
-
-    def take(self, number: int, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """A batch of the bucket with this number.
-
-        Args:
-            number: int.
-            rows: int (rows,), positions in the examples of the bucket; their number means a row
-                of padding.
-
-        Returns:
-            dict from a name to an int32 array (rows, length, ...); one name is "labels".
-        """
-
-
-class RowsInMemory:
-    """Columns in memory, padded once; see `Rows`."""
-
     def __init__(self, columns: dict[str, Column]):
         self.columns, self.lengths = columns, _lengths(columns)
 
     def limited(self, fits: np.ndarray, original: "RowsInMemory") -> "RowsInMemory":
-        """See `Rows`."""
+        """These rows where `fits`, bool (examples,), is true; elsewhere the rows of `original`."""
         columns = {}
         for name, column in self.columns.items():
             triples = zip(fits, column.rows, original.columns[name].rows, strict=True)
@@ -108,7 +87,16 @@ class RowsInMemory:
                     self._arrays[-1][name] = pad(values, len(values) + 1, lengths[side])
 
     def take(self, number: int, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """See `Rows`."""
+        """A batch of a bucket.
+
+        Args:
+            number: int, the bucket.
+            rows: int (rows,), positions in the examples of the bucket; their number means a row
+                of padding.
+
+        Returns:
+            dict from a name to an int32 array (rows, length, ...).
+        """
         return {name: array[rows] for name, array in self._arrays[number].items()}
 
 
@@ -127,7 +115,7 @@ class BucketedBatches(keras.utils.PyDataset):
             within an epoch sets it.
 
     Args:
-        make_rows: function that makes `Rows` of examples.
+        make_rows: function that makes `RowsInMemory` of examples, or what has its methods.
         examples: tuple, its arguments.
         sides: tuple of str, names of what has a length of its own, e.g. ("source", "target").
         tokens_per_batch: int or None, maximum number of ids of the last side per batch, padding
@@ -148,7 +136,7 @@ class BucketedBatches(keras.utils.PyDataset):
 
     def __init__(
         self,
-        make_rows: Callable[..., Rows],
+        make_rows: Callable[..., Any],
         examples: tuple,
         sides: tuple[str, ...],
         *,

@@ -10,7 +10,7 @@ import logging
 import os
 from collections.abc import Iterator
 
-from ..checks import check
+from ..checks import check, unexpected
 from .records import Examples, LabeledTexts, Splits, TaggedSentences, collect, collect_complete
 
 VALIDATION_NAMES = ("validation", "valid", "val", "dev")
@@ -188,18 +188,15 @@ def _open(name, data_dir, download):
     if os.path.isdir(name):
         builder = tfds.TranslateFolder(name)
         if not builder.info.splits:
-            raise ValueError(
-                f"{name}: expected files such as en.train.txt and de.train.txt, received none. "
-                "Name them language.split.txt, with translations in the same line."
-            )
+            expected = "files such as en.train.txt and de.train.txt"
+            cure = "Name them language.split.txt, with translations in the same line."
+            raise unexpected(name, expected, "none", cure)
         return builder
     try:
         builder = tfds.builder(name, data_dir=data_dir)
     except tfds.core.registered.DatasetNotFoundError:
-        raise ValueError(
-            f"{name}: expected a dataset that tfds.list_builders() contains, or a folder; received "
-            "neither. Check the name."
-        ) from None
+        expected = "a dataset that tfds.list_builders() contains, or a folder"
+        raise unexpected(name, expected, "neither", "Check the name.") from None
     if not builder.data_path.exists():
         if not download:
             raise FileNotFoundError(
@@ -214,10 +211,7 @@ def _splits(builder, name, read):
     """`Splits` of the results of `read`, a function of the rows and the name of a split."""
     known = list(builder.info.splits)
     if "train" not in known:
-        raise ValueError(
-            f"{name}: expected a split named train; received {', '.join(known)}. Choose another "
-            "dataset."
-        )
+        raise unexpected(name, "a split named train", ", ".join(known), "Choose another dataset.")
 
     def first(*names):
         found = (split for split in names if split in known)
@@ -234,10 +228,8 @@ def _rows(builder, name, split):
         # In order, one file after the other: a second pass has the same rows.
         dataset = builder.as_dataset(split=split, shuffle_files=False)
     except ValueError:
-        raise ValueError(
-            f"{name}: expected a split among {', '.join(builder.info.splits)}, or a part of one; "
-            f"received {split!r}."
-        ) from None
+        expected = f"a split among {', '.join(builder.info.splits)}, or a part of one"
+        raise unexpected(name, expected, repr(split), "Choose one of these.") from None
     return tfds.as_numpy(dataset)
 
 
@@ -254,10 +246,9 @@ def _reader(builder, name, key, many=False):
     elif isinstance(feature, tfds.features.Text):
         decode = bytes.decode
     else:
-        raise ValueError(
-            f"{name}: expected {'a list of texts or classes' if many else 'a text or a class'} in "
-            f"the feature {key!r}; received the features {', '.join(features)}. Choose another."
-        )
+        expected = "a list of texts or classes" if many else "a text or a class"
+        received = f"the features {', '.join(features)}"
+        raise unexpected(name, f"{expected} in the feature {key!r}", received, "Choose another.")
     return lambda row: [decode(value) for value in row[key]] if many else decode(row[key])
 
 
@@ -267,10 +258,8 @@ def _only_text(builder, name):
     features = builder.info.features
     texts = [key for key, value in features.items() if isinstance(value, tfds.features.Text)]
     if len(texts) != 1:
-        raise ValueError(
-            f"{name}: expected one text feature; received {', '.join(texts) or 'none'} among "
-            f"the features {', '.join(features)}. Name the one to read."
-        )
+        received = f"{', '.join(texts) or 'none'} among the features {', '.join(features)}"
+        raise unexpected(name, "one text feature", received, "Name the one to read.")
     return texts[0]
 
 
@@ -278,10 +267,8 @@ def _languages(builder, name, source, target):
     """The keys of the two sides."""
     languages = list(builder.info.features)
     if len(languages) < 2:
-        raise ValueError(
-            f"{name}: expected text in two languages; received the features {languages}. Choose a "
-            "translation dataset."
-        )
+        received, cure = f"the features {languages}", "Choose a translation dataset."
+        raise unexpected(name, "text in two languages", received, cure)
     if source is None and target is None:
         return builder.info.supervised_keys or sorted(languages)[:2]
     check(source != target, "Source and target must be two languages", source=source, target=target)

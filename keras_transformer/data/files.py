@@ -29,7 +29,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
-from ..checks import check, check_at_least
+from ..checks import check, check_at_least, unexpected
 from ..tokenizers.normal_forms import normalized
 from .records import Examples, LabeledTexts, TaggedSentences, collect, collect_complete
 
@@ -195,7 +195,7 @@ def iterate_json_lines(
             fields = json.loads(line) if line.strip() else None
         except (ValueError, RecursionError):
             cure = "Write one object per line."
-            raise _bad(place, "a JSON object", f"{line!r:.60}", cure) from None
+            raise unexpected(place, "a JSON object", f"{line!r:.60}", cure) from None
         if line.strip():
             yield _json_text(fields, source, place), _json_text(fields, target, place)
         else:
@@ -226,7 +226,7 @@ def read_labeled(path: PathLike, text: int | str = 1, label: int | str = 2) -> L
     for number, row in _table(path, text=text, label=label):
         if row[0] and not row[1]:
             cure = "Label the text, or remove the line."
-            raise _bad(f"{path}, line {number}", f"a label in column {label}", "none", cure)
+            raise unexpected(f"{path}, line {number}", f"a label in column {label}", "none", cure)
         rows.append(row)
     if not isinstance(text, str) and not isinstance(label, str):
         _check_first_label([label for _, label in rows], path)
@@ -268,7 +268,7 @@ def read_tagged_lines(path: PathLike) -> TaggedSentences:
         rows = [_columns(line, " ") for _, line in block]
         for (number, line), fields in zip(block, rows, strict=True):
             if len(fields) != 2 or not all(fields):
-                raise _bad(f"{path}, line {number}", "word TAB tag", f"{line!r:.60}", cure)
+                raise unexpected(f"{path}, line {number}", "word TAB tag", f"{line!r:.60}", cure)
         sentences.append(tuple(map(list, zip(*rows, strict=True))))
     _check_first_label([tag for _, tags in sentences for tag in tags], path)
     return _tagged(sentences, path)
@@ -312,7 +312,7 @@ def read_conllu(path: PathLike, column: str = "UPOS") -> TaggedSentences:
         sentences.append((words, tags))
     num_words = sum(len(words) for words, _ in sentences)
     if blank and (column not in _MAY_BE_BLANK or len(blank) == num_words):
-        raise _bad(
+        raise unexpected(
             f"{path}, line {blank[0]}",
             f"a tag in column {column}",
             f"'_' (of {num_words} words, {len(blank)} have none)",
@@ -343,7 +343,7 @@ def iterate_conllu(path: PathLike) -> Iterator[str]:
         if not texts and not all(line.startswith("#") for _, line in block):
             expected = "a sentence with its text, '# text = ...'"
             cure = "Add it, or give the sentences as plain text."
-            raise _bad(f"{path}, line {block[0][0]}", expected, "one without", cure)
+            raise unexpected(f"{path}, line {block[0][0]}", expected, "one without", cure)
         yield from (text.strip() for text in texts[:1])
 
 
@@ -356,7 +356,7 @@ def read_texts(path: PathLike) -> list[str]:
     lines = list(iterate_texts(path))
     texts = [line for line in lines if line.strip()]
     if not texts:
-        raise _bad(path, "one text per line", f"{len(lines)} blank lines", RIGHT_FILE)
+        raise unexpected(path, "one text per line", f"{len(lines)} blank lines", RIGHT_FILE)
     if len(texts) < len(lines):
         logging.getLogger(__name__).warning(
             f"{path}: dropped {len(lines) - len(texts)} of {len(lines)} lines, blank."
@@ -454,16 +454,11 @@ def find_line(paths: Iterable[PathLike], text: str | list[str]) -> str | None:
     return None
 
 
-def _bad(place, expected, received, cure):
-    """The error of a file, or of a line in it."""
-    return ValueError(f"{place}: expected {expected}, received {received}. {cure}")
-
-
 def _open(path):
     if path == "-":
         return contextlib.nullcontext(sys.stdin.buffer)
     if os.path.isdir(path):
-        raise _bad(path, "a file", "a folder", "Name a file in it.")
+        raise unexpected(path, "a file", "a folder", "Name a file in it.")
     try:
         return open(path, "rb")
     except FileNotFoundError:
@@ -490,12 +485,12 @@ def _unpacked(file, path):
     _, unpack, command = _COMPRESSED[name]
     if unpack is None:
         expected = "text, plain or compressed by gzip, bzip2 or xz"
-        raise _bad(path, expected, f"a file of {name}", f"Unpack it with {command}.")
+        raise unexpected(path, expected, f"a file of {name}", f"Unpack it with {command}.")
     try:
         yield from unpack(file)
     except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
         expected, received = f"a complete {name} file", f"a truncated or damaged one ({error})"
-        raise _bad(path, expected, received, "Copy or download it again.") from None
+        raise unexpected(path, expected, received, "Copy or download it again.") from None
 
 
 def _decoded(data, path, number):
@@ -509,7 +504,7 @@ def _decoded(data, path, number):
         if place < 0 or error.start < place:
             place, found = error.start, f"the invalid byte 0x{data[error.start]:02x}"
     number += data.count(b"\n", 0, place)
-    raise _bad(f"{path}, line {number}", "UTF-8", found, "Save the file as UTF-8.")
+    raise unexpected(f"{path}, line {number}", "UTF-8", found, "Save the file as UTF-8.")
 
 
 def _check_format(path, why):
@@ -558,12 +553,14 @@ def _rows(path, columns):
         first, width, num_rows = first or number, width or len(fields), num_rows + 1
         received = f"{len(fields)} of them: {line!r:.60}"
         if max(numbers) > len(fields):
-            raise _bad(place, f"columns {' and '.join(map(str, numbers))}", received, SEPARATE)
+            raise unexpected(
+                place, f"columns {' and '.join(map(str, numbers))}", received, SEPARATE
+            )
         if len(fields) != width:
-            raise _bad(place, f"{width} columns as in line {first}", received, SEPARATE)
+            raise unexpected(place, f"{width} columns as in line {first}", received, SEPARATE)
         if fields == header:
             received = "the names of the columns again"
-            raise _bad(place, "an example", received, "Remove the line.")
+            raise unexpected(place, "an example", received, "Remove the line.")
         row = tuple(fields[column - 1] for column in numbers)
         if len(names) < 2 and all(len(field.split()) == 1 for field in row):
             names.append(num_rows)
@@ -580,7 +577,7 @@ def _check_first_label(labels, path):
     counts = collections.Counter(label for label in labels if label)
     once = [label for label, count in counts.items() if count == 1]
     if len(labels) >= _FEWEST_ROWS and once == labels[:1]:
-        raise _bad(
+        raise unexpected(
             f"{path}, line 1",
             "an example",
             f"the names of the columns, it seems: {labels[0]!r} is the only label of {len(counts)} "
@@ -597,10 +594,10 @@ def _number(column, header, path):
     place, found = f"{path}, line 1", header.count(column)
     if not found:
         known, cure = ", ".join(map(repr, header)), "Choose one of these, or a number from 1."
-        raise _bad(place, f"a column named {column!r}", known, cure)
+        raise unexpected(place, f"a column named {column!r}", known, cure)
     if found > 1:
         cure = "Choose it by its number, from 1."
-        raise _bad(place, f"one column named {column!r}", found, cure)
+        raise unexpected(place, f"one column named {column!r}", found, cure)
     return header.index(column) + 1
 
 
@@ -613,12 +610,12 @@ def _json_text(fields, name, place):
     if not isinstance(value, str):
         known = isinstance(fields, dict) and ", ".join(map(repr, fields))
         received = f"{value!r:.60} in an object with {known or 'no fields'}"
-        raise _bad(place, expected, received, "Name the two fields that contain the pair.")
+        raise unexpected(place, expected, received, "Name the two fields that contain the pair.")
     try:
         value.encode()
     except UnicodeEncodeError as error:
         received = f"{value[error.start]!r}, half of a surrogate pair"
-        raise _bad(place, expected, received, "Write both halves, or remove it.") from None
+        raise unexpected(place, expected, received, "Write both halves, or remove it.") from None
     return value.strip()
 
 
@@ -634,17 +631,19 @@ def _check_conllu(fields, expected_id, column, place):
     if len(fields) != len(CONLLU_COLUMNS):
         expected = f"{len(CONLLU_COLUMNS)} columns separated by TAB"
         received = f"{len(fields)}: {fields[0]!r:.60}"
-        raise _bad(place, expected, received, "Check that the file is CoNLL-U.")
+        raise unexpected(place, expected, received, "Check that the file is CoNLL-U.")
     if fields[0] != str(expected_id):
         cure = "Number the words from 1, with a blank line after a sentence."
         received = f"the ID {fields[0]!r:.20}"
-        raise _bad(place, f"word {expected_id} of its sentence", received, cure)
+        raise unexpected(place, f"word {expected_id} of its sentence", received, cure)
     word, tag = fields[1], fields[CONLLU_COLUMNS.index(column)]
     if not word or not tag:
-        raise _bad(place, f"a word and its {column}", f"{word!r} and {tag!r}", "Fill both columns.")
+        raise unexpected(
+            place, f"a word and its {column}", f"{word!r} and {tag!r}", "Fill both columns."
+        )
 
 
 def _tagged(sentences, path):
     if not sentences:
-        raise _bad(path, "at least one sentence", "none", RIGHT_FILE)
+        raise unexpected(path, "at least one sentence", "none", RIGHT_FILE)
     return collect(TaggedSentences, sentences)

@@ -274,8 +274,8 @@ def test_plain_text_of_a_dataset_is_read_as_it_stands(prepared):
 @pytest.mark.parametrize(
     "read, options, message",
     [
-        ("tagged", {"tags": "label"}, "a list of texts or classes in the feature 'label'; rec"),
-        ("tagged", {"tokens": "words"}, "a list .*feature 'words'; .*features tokens, .*Choose"),
+        ("tagged", {"tags": "label"}, "a list of texts or classes in the feature 'label', rec"),
+        ("tagged", {"tokens": "words"}, "a list .*feature 'words', .*features tokens, .*Choose"),
         ("labeled", {"label": "idx"}, "a text or a class in the feature 'idx'"),
         ("text", {"text": "tokens"}, "a text or a class in the feature 'tokens'"),
     ],
@@ -298,7 +298,7 @@ def test_the_text_feature_must_be_named_unless_there_is_one(monkeypatch):
     ):
         builder = types.SimpleNamespace(info=types.SimpleNamespace(features=features))
         monkeypatch.setattr(datasets, "_open", lambda *_, builder=builder: builder)
-        with pytest.raises(ValueError, match=f"two: expected one text feature; .*{received}"):
+        with pytest.raises(ValueError, match=f"two: expected one text feature, .*{received}"):
             read_labeled_splits("two")
 
 

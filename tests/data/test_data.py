@@ -507,7 +507,7 @@ def test_all_splits_are_read_also_where_one_is_missing(tensorflow, folder):
 @pytest.mark.parametrize(
     "options, error, message",
     [
-        ({"source": "fr"}, ValueError, "in the feature 'fr'; received the features .*en.*Choose"),
+        ({"source": "fr"}, ValueError, "in the feature 'fr', received the features .*en.*Choose"),
         ({"source": "en", "target": "en"}, ValueError, "Source and target must be two languages"),
         ({"name": "no_such_set"}, ValueError, "no_such_set: expected a dataset"),
         (
@@ -529,7 +529,7 @@ def test_an_unknown_dataset_or_language_is_named(
 def test_a_dataset_without_training_data_is_an_error(tensorflow, tmp_path):
     for name in ("en.test", "de.test"):
         (tmp_path / f"{name}.txt").write_text("a\n")
-    with pytest.raises(ValueError, match="expected a split named train; received test. Choose"):
+    with pytest.raises(ValueError, match="expected a split named train, received test. Choose"):
         read_splits(str(tmp_path))
 
 

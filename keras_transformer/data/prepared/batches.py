@@ -74,14 +74,8 @@ class PreparedBatches(BucketedBatches):
                 named(cache, "cache")
             self._folder = tempfile.TemporaryDirectory(prefix="keras-transformer-", dir=cache)
             resample = self._sample
-        super().__init__(
-            _RowsOnDisk,
-            (self.corpora,),
-            self.corpora[0].sides,
-            seed=seed,
-            resample=resample,
-            **options,
-        )
+        options |= {"seed": seed, "resample": resample}
+        super().__init__(_RowsOnDisk, (self.corpora,), self.corpora[0].sides, **options)
 
     def _parts(self, examples):
         """The start and end of each corpus in a bucket, and how many of these an epoch has."""
@@ -126,23 +120,17 @@ class PreparedBatches(BucketedBatches):
             for path in (corpus.folder / CORPUS_FILE, *set(corpus.vocabulary_paths)):
                 shutil.copy(path, folder)
             folders.append(folder)
-            arguments += [
-                {
-                    "path": str(folder / path.name),
-                    "shard": str(path),
-                    "vocabularies": corpus.vocabularies,
-                    "alpha": self._alpha,
-                    "seed": [self.seed, epoch],
-                }
-                for path in corpus.shard_paths
-            ]
+            drawn = {"alpha": self._alpha, "seed": [self.seed, epoch]}
+            drawn["vocabularies"] = corpus.vocabularies
+            paths = corpus.shard_paths
+            arguments += [{"path": folder / p.name, "shard": p, **drawn} for p in paths]
         numbered = ({**each, "number": number} for number, each in enumerate(arguments))
         run_in_processes(write_sampled, numbered, self._num_processes)
         return folders
 
 
 class _RowsOnDisk:
-    """The examples of corpora; see `Rows`."""
+    """The examples of corpora; has the methods of `RowsInMemory`."""
 
     def __init__(self, corpora):
         self._corpora = corpora
@@ -225,11 +213,9 @@ def _shares(sizes, weights):
     if weights is None:
         return np.ones(len(sizes))
     values = np.array(weights, float)
-    check(
-        values.shape == sizes.shape and np.isfinite(values).all() and (values > 0).all(),
-        f"weights must be {len(sizes)} numbers above 0, one per corpus",
-        weights=weights,
-    )
+    holds = values.shape == sizes.shape and np.isfinite(values).all() and (values > 0).all()
+    expected = f"weights must be {len(sizes)} numbers above 0, one per corpus"
+    check(holds, expected, weights=weights)
     return values * (sizes / values).min() / sizes
 
 
@@ -257,9 +243,8 @@ def _part_of_pass(size, count, epoch, seed):
 
 def _check_mixable(corpora):
     are_corpora = corpora and all(isinstance(each, Corpus) for each in corpora)
-    check(
-        are_corpora, "Expected one Corpus or several, such as Corpus(folder)", corpora=corpora[:3]
-    )
+    expected = "Expected one Corpus or several, such as Corpus(folder)"
+    check(are_corpora, expected, corpora=corpora[:3])
     first = corpora[0]
     for corpus in corpora[1:]:
         for what in ("kind", "cleaning", "vocabularies"):

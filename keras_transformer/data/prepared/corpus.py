@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ...checks import unexpected
 from ...tokenizers.sentencepiece import SentencePieceTokenizer
 from .shards import Shard
 
@@ -57,9 +58,8 @@ class Corpus:
         self.vocabularies = read_vocabularies(self.folder, content)
         self._shards = [Shard(self.folder / name) for name in content["shards"]]
         lengths = [shard.lengths() for shard in self._shards]
-        for shard, texts, rows in zip(
-            self._shards, content["shards"].values(), lengths, strict=True
-        ):
+        texts_of_shards = content["shards"].values()
+        for shard, texts, rows in zip(self._shards, texts_of_shards, lengths, strict=True):
             if shard.header.get("texts") != texts or rows.shape[1] != len(self.sides):
                 raise ValueError(
                     f"{shard.path} is a shard of another corpus. Copy the right one, or remove it "
@@ -67,9 +67,8 @@ class Corpus:
                 )
         self.lengths = np.concatenate(lengths)
         if len(self.lengths) != content["examples"]:
-            received = (
-                f"examples={content['examples']}, of which the shards have {len(self.lengths)}"
-            )
+            examples = f"examples={content['examples']}"
+            received = f"{examples}, of which the shards have {len(self.lengths)}"
             raise _damaged(self.folder / CORPUS_FILE, received)
         self._starts = np.cumsum([0, *map(len, lengths)]).tolist()
 
@@ -90,10 +89,8 @@ class Corpus:
 
     def tokenizers(self) -> list[SentencePieceTokenizer]:
         """The tokenizer of each side; one for both if they share a vocabulary."""
-        of_name = {
-            name: SentencePieceTokenizer(proto)
-            for name, proto in zip(self._names, self.vocabularies, strict=True)
-        }
+        protos = dict(zip(self._names, self.vocabularies, strict=True))
+        of_name = {name: SentencePieceTokenizer(proto) for name, proto in protos.items()}
         return [of_name[name] for name in self._names]
 
     def record(self, number: int) -> tuple[bytes, np.dtype]:
@@ -208,8 +205,6 @@ def digest_of_corpus(cleaning: Any, vocabularies: list[Any], shards: dict[str, s
 
 
 def _damaged(path, received):
-    return ValueError(
-        f"{path}: expected the description of a prepared corpus, received a damaged one "
-        f"({received}). Copy it again, or remove it and prepare the corpus again: complete shards "
-        "are kept."
-    )
+    cure = "Copy it again, or remove it and prepare the corpus again: complete shards are kept."
+    expected = "the description of a prepared corpus"
+    return unexpected(path, expected, f"a damaged one ({received})", cure)

@@ -5,12 +5,13 @@ import itertools
 import json
 import logging
 import os
+import pathlib
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ...atomic import OwnedFiles, atomic_write, write_text
-from ...checks import check, check_at_least, check_optional
+from ...checks import check, check_at_least, check_optional, unexpected
 from ...tokenizers.base import checked_texts
 from ...tokenizers.sampling import SAMPLED_TOGETHER
 from ...tokenizers.sentencepiece import SentencePieceTokenizer, train_tokenizer
@@ -156,10 +157,8 @@ class _Examples:
 
     def iterate(self):
         self._total = self._blank = 0
-        self._cleaner = None
-        if self._cleaning is None:
-            return self._complete()
-        self._cleaner = Cleaner(**self._cleaning, on_disk=True)
+        options = {"normalization": None} if self._cleaning is None else self._cleaning
+        self._cleaner = Cleaner(**options, on_disk=True)
         return self._cleaner.iterate(self._complete())
 
     def sample(self, stream, number, read_once):
@@ -179,11 +178,11 @@ class _Examples:
             logging.getLogger(__name__).warning(
                 "Dropped %d of %d examples with a blank side.", self._blank, self._total
             )
-        return self._cleaner.log_report() if self._cleaner else ""
+        return self._cleaner.log_report()
 
     def nothing_left(self):
         report = self.log_report()
-        if self._cleaner and self._cleaner.total:
+        if self._cleaner.total:
             return self._cleaner.nothing_left(report)
         return ValueError(
             f"Expected at least one complete example, received {self._total}, all with a blank "
@@ -209,11 +208,9 @@ def _check_vocabularies(tokenizers, sides):
     names = [type(each).__name__ for each in tokenizers]
     expected = f"Expected a tokenizer per side ({', '.join(sides)})"
     check(len(tokenizers) == len(sides), expected, tokenizers=names)
-    if not all(isinstance(each, SentencePieceTokenizer) for each in tokenizers):
-        raise ValueError(
-            "The processes that write a corpus read SentencePiece vocabularies alone; received "
-            f"{' and '.join(dict.fromkeys(names))}. Learn one, or take that of another model."
-        )
+    read = all(isinstance(each, SentencePieceTokenizer) for each in tokenizers)
+    expected = "The processes that write a corpus read SentencePiece vocabularies alone"
+    check(read, f"{expected}; learn one, or take that of another model", tokenizers=names)
 
 
 def _begin(folder, settings, overwrite):
@@ -245,10 +242,8 @@ def _check_same(folder, settings):
             name for name, digest in settings["files"].items() if files.get(name, digest) != digest
         ]
     except (ValueError, AttributeError, TypeError, RecursionError):
-        raise ValueError(
-            f"{path}: expected the settings of a preparation, received a damaged file. Choose "
-            "another folder for the corpus, or overwrite it."
-        ) from None
+        expected, cure = "the settings of a preparation", "Choose another folder, or overwrite it."
+        raise unexpected(path, expected, "a damaged file", cure) from None
     keys = sorted({*before, *settings} - {"files"})
     differ = [key for key in keys if before.get(key) != settings.get(key)]
     if differ or changed:
@@ -267,19 +262,16 @@ def _digest_of_file(path):
 
 def _saved_tokenizers(folder, kind):
     """The vocabularies of an interrupted preparation, one per side; None without any."""
-    paths = [folder / f"{side}.spm" for side in SIDES[kind]]
-    if (folder / VOCABULARY).exists():
-        paths = [folder / VOCABULARY] * len(paths)
-    if not all(path.exists() for path in paths):
-        return None
-    of_path = {path: read_tokenizer(path) for path in paths}
-    return [of_path[path] for path in paths]
+    for names in ([VOCABULARY] * len(SIDES[kind]), [f"{side}.spm" for side in SIDES[kind]]):
+        if all((folder / name).exists() for name in names):
+            of_name = {name: read_tokenizer(folder / name) for name in dict.fromkeys(names)}
+            return [of_name[name] for name in names]
+    return None
 
 
 def read_tokenizer(path: str | os.PathLike) -> SentencePieceTokenizer:
     """The tokenizer of a SentencePiece model; an error names the file."""
-    with open(path, "rb") as file:
-        proto = file.read()
+    proto = pathlib.Path(path).read_bytes()
     try:
         return SentencePieceTokenizer(proto)
     except ValueError as error:
@@ -340,12 +332,8 @@ def _write_shards(folder, stream, tokenizers, settings, num_processes):
             headers.append(header)
             path = folder / _shard_name(number)
             if not path.exists() or _header_of(path) != header:
-                yield {
-                    "path": str(path),
-                    "texts": texts,
-                    "vocabularies": vocabularies,
-                    "header": header,
-                }
+                part = {"texts": texts, "vocabularies": vocabularies, "header": header}
+                yield {"path": str(path), **part}
 
     run_in_processes(write_texts, missing(), num_processes)
     return headers
