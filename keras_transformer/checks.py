@@ -59,6 +59,16 @@ def unexpected(place: Any, expected: str, received: Any, cure: str) -> ValueErro
     return ValueError(f"{place}: expected {expected}, received {received}. {cure}")
 
 
+class Library:
+    """A library that is imported when it is first used; the arguments of `imported`."""
+
+    def __init__(self, *arguments: str):
+        self._arguments = arguments
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(imported(*self._arguments), name)
+
+
 def check_at_least(smallest: int, **numbers: int) -> None:
     """Raises a `ValueError` for the first number that is not an int >= `smallest`."""
     for name, value in numbers.items():

@@ -150,7 +150,8 @@ def _copy_decoder(model, embedding, positions, spec):
     _copy_stack(model.decoder, spec)
     _copy_embedding(embedding, spec.projection)
     if model.logits_bias:
-        spec.projection.bias = _bias(model.logits_bias)
+        spec.projection.bias = float32_array(model.logits_bias.bias)
+        spec.projection.bias[[PADDING, START]] = IMPOSSIBLE  # the engine never writes them either
 
 
 def _copy_embedding(embedding, spec):
@@ -158,18 +159,10 @@ def _copy_embedding(embedding, spec):
 
 
 def _copy_positions(positions, spec, config):
-    if config.rotary:
-        return
-    table = sinusoids(MAX_LENGTH, config.d_model)
-    table = table if config.max_length is None else positions.positions
-    spec.position_encodings.encodings = float32_array(table)
-
-
-def _bias(layer):
-    """The bias of the logits, such that the engine never writes PADDING or START either."""
-    bias = float32_array(layer.bias)
-    bias[[PADDING, START]] = IMPOSSIBLE
-    return bias
+    if not config.rotary:
+        learned = config.max_length is not None
+        table = positions.positions if learned else sinusoids(MAX_LENGTH, config.d_model)
+        spec.position_encodings.encodings = float32_array(table)
 
 
 def _copy_stack(stack, spec):
@@ -177,33 +170,26 @@ def _copy_stack(stack, spec):
     if stack.norm_first:
         _copy_norm(stack.norm, spec.layer_norm)
     for block, layer in zip(stack.blocks, spec.layer, strict=True):
-        _copy_self_attention(block.self_attention, layer.self_attention)
+        own = block.self_attention
+        products = [[own.query, own.key, own.value], [own.output_projection]]
+        _copy_sublayer(products, layer.self_attention.linear)
         _copy_norm(block.self_attention_add_norm.norm, layer.self_attention.layer_norm)
         if hasattr(layer, "attention"):
-            _copy_cross_attention(block.cross_attention, layer.attention)
+            cross = block.cross_attention
+            products = [[cross.query], [cross.key, cross.value], [cross.output_projection]]
+            _copy_sublayer(products, layer.attention.linear)
             _copy_norm(block.cross_attention_add_norm.norm, layer.attention.layer_norm)
-        _copy_dense([block.feed_forward.inner], layer.ffn.linear_0)
-        _copy_dense([block.feed_forward.outer], layer.ffn.linear_1)
+        products = [[block.feed_forward.inner], [block.feed_forward.outer]]
+        _copy_sublayer(products, [layer.ffn.linear_0, layer.ffn.linear_1])
         _copy_norm(block.feed_forward_add_norm.norm, layer.ffn.layer_norm)
 
 
-def _copy_self_attention(attention, spec):
-    _copy_dense([attention.query, attention.key, attention.value], spec.linear[0])
-    _copy_dense([attention.output_projection], spec.linear[1])
-
-
-def _copy_cross_attention(attention, spec):
-    _copy_dense([attention.query], spec.linear[0])
-    _copy_dense([attention.key, attention.value], spec.linear[1])
-    _copy_dense([attention.output_projection], spec.linear[2])
-
-
-def _copy_dense(layers, spec):
-    """Joins several products into one; CTranslate2 stores one row per output."""
-    spec.weight = np.concatenate([float32_array(layer.kernel).T for layer in layers])
-    spec.bias = np.concatenate([float32_array(layer.bias) for layer in layers])
+def _copy_sublayer(products, specs):
+    """Joins products of one input into one; CTranslate2 stores one row per output."""
+    for layers, spec in zip(products, specs, strict=True):
+        spec.weight = np.concatenate([float32_array(layer.kernel).T for layer in layers])
+        spec.bias = np.concatenate([float32_array(layer.bias) for layer in layers])
 
 
 def _copy_norm(norm, spec):
-    spec.gamma = float32_array(norm.gamma)
-    spec.beta = float32_array(norm.beta)
+    spec.gamma, spec.beta = float32_array(norm.gamma), float32_array(norm.beta)

@@ -4,6 +4,7 @@ A graph is a function of tensors for any batch and any length. It is the same co
 itself runs; an engine traces it within `backend.portable()`.
 """
 
+import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -121,9 +122,7 @@ def encoder_and_step(translator: Translator) -> dict[str, Graph]:
 
     def shapes(kind):
         names = _entry_names(kind, len(blocks))
-        return {
-            name: (keys if "keys" in name else values, "float32") for pair in names for name in pair
-        }
+        return {name: (keys if "_keys_" in name else values, "float32") for name in names}
 
     def encoder(source_ids):
         memory = model.encode(source_ids)
@@ -228,20 +227,16 @@ def _count(ids):
 
 
 def _entry_names(kind, number):
-    return [(f"{kind}_keys_{n}", f"{kind}_values_{n}") for n in range(1, number + 1)]
+    return [f"{kind}_{part}_{n}" for n in range(1, number + 1) for part in ("keys", "values")]
 
 
 def _named(kind, entries):
     """The keys and values of each layer as one dict."""
-    named = {}
-    for names, pair in zip(_entry_names(kind, len(entries)), entries, strict=True):
-        named.update(zip(names, pair, strict=True))
-    return named
+    names, arrays = _entry_names(kind, len(entries)), itertools.chain.from_iterable(entries)
+    return dict(zip(names, arrays, strict=True))
 
 
 def _unnamed(kind, paths, named):
     """The inverse of `_named`: `Entries` of a cache."""
-    names = _entry_names(kind, len(paths))
-    return {
-        path: (named[key], named[value]) for path, (key, value) in zip(paths, names, strict=True)
-    }
+    arrays = [named[name] for name in _entry_names(kind, len(paths))]
+    return dict(zip(paths, zip(arrays[::2], arrays[1::2], strict=True), strict=True))

@@ -6,10 +6,9 @@ A graph takes and returns ids, as in ONNX; vocabularies or words are in its fold
 import pathlib
 import tempfile
 
-from ..checks import imported
 from ..tasks import Task
 from .graphs import graphs_of, in_float32
-from .tracing import frozen, quiet, save
+from .tracing import frozen, quiet, save, tf
 from .vocabularies import write_vocabularies
 
 
@@ -28,7 +27,6 @@ def write(task: Task, folder: pathlib.Path, quantization: str | None = None) -> 
         ImportError: A package that the format needs is not installed.
         ValueError: The format cannot hold the task.
     """
-    tf = imported("tensorflow", "The export to LiteRT")
     task = in_float32(task)
     for name, graph in graphs_of(task).items():
         with quiet(), tempfile.TemporaryDirectory() as saved:

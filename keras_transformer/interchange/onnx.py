@@ -4,11 +4,10 @@ A graph takes and returns ids; vocabularies or words are in its folder. docs/exp
 programs that run it.
 """
 
-import contextlib
 import os
 import pathlib
 import types
-from collections.abc import Iterator
+import unittest.mock
 
 import numpy as np
 
@@ -36,7 +35,7 @@ def write(task: Task, folder: pathlib.Path, quantization: str | None = None) -> 
         ImportError: A package that the format needs is not installed.
         ValueError: The format cannot hold the task.
     """
-    with same_environment():  # it sets TF_CPP_MIN_LOG_LEVEL
+    with unittest.mock.patch.dict(os.environ):  # it sets TF_CPP_MIN_LOG_LEVEL
         tf2onnx = imported("tf2onnx.convert", "The export to ONNX", "tf2onnx onnx")
     onnx = imported("onnx", "The export to ONNX")
     if quantization:
@@ -57,18 +56,6 @@ def write(task: Task, folder: pathlib.Path, quantization: str | None = None) -> 
             if quantization:
                 _quantize(path)
     write_vocabularies(task, folder)
-
-
-@contextlib.contextmanager
-def same_environment() -> Iterator[None]:
-    """Undoes changes of environment variables, which an import may make."""
-    before = dict(os.environ)
-    try:
-        yield
-    finally:
-        for added in os.environ.keys() - before.keys():
-            del os.environ[added]
-        os.environ.update(before)
 
 
 def _convert_erfc(context, node, name, arguments):

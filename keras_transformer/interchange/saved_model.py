@@ -8,14 +8,16 @@ import functools
 import hashlib
 import pathlib
 
-from ..checks import imported
+from ..checks import Library
 from ..ids import END, PADDING, UNKNOWN
 from ..tasks import Classifier, MaskFiller, Tagger, Task, TextGenerator, Translator
 from ..tokenizers.normal_forms import INVISIBLE
 from ..tokenizers.words import FIRST, MASK, MASKED, SEGMENTATIONS
 from . import graphs
-from .tracing import quiet, save, traced
+from .tracing import quiet, save, tf, traced
 from .vocabularies import sentencepiece_model
+
+tensorflow_text = Library("tensorflow_text", "The export to SavedModel", "tensorflow-text")
 
 BLANK = r"[\t-\r\x1c-\x20\x{85}\p{Z}]*"  # \s of Python, as RE2 knows it
 NUMBER = 5  # of predictions for a masked word
@@ -39,12 +41,14 @@ def write(task: Task, folder: pathlib.Path, quantization: str | None = None) -> 
         ImportError: A package that the format needs is not installed.
         ValueError: The format cannot hold the task.
     """
-    tf = imported("tensorflow", "The export to SavedModel")
-    imported("tensorflow_text", "The export to SavedModel", "tensorflow-text")
     task, module = graphs.in_float32(task), tf.Module()
     with quiet():
-        make = next(make for kind, make in _SIGNATURES.items() if isinstance(task, kind))
-        functions = make(task, module)
+        if isinstance(task, Translator):
+            functions = _translation(task, module)
+        elif isinstance(task, TextGenerator):
+            functions = _generation(task, module)
+        else:
+            functions = _words(task, module)
         module.weights = [variable.value for variable in task.model.variables]
         signatures = {name: traced(graph) for name, graph in functions.items()}
         signatures["serving_default"] = next(iter(signatures.values()))
@@ -55,13 +59,9 @@ _TEXTS = {"texts": ((None,), "string")}
 
 
 def _translation(translator, module):
-    import tensorflow as tf
-
     source = module.source = _tokenizer(translator.source_tokenizer, add_end=True)
     target = module.target = _tokenizer(translator.target_tokenizer)
-    names = {"translate": 1}
     beams = graphs.beams_of(translator)
-    names[f"translate_beam{beams}"] = beams
 
     def translate(texts, search):
         texts = _normalized(texts, translator.normalization, translator.lowercase)
@@ -71,17 +71,14 @@ def _translation(translator, module):
         ids = tf.where(is_blank[:, None], PADDING, ids)
         return {"translations": _text(target, search(ids)["ids"])}
 
-    return {
-        name: graphs.Graph(
-            functools.partial(translate, search=graphs.translation(translator, beams)), _TEXTS
-        )
-        for name, beams in names.items()
+    searches = {
+        name: functools.partial(translate, search=graphs.translation(translator, number))
+        for name, number in {"translate": 1, f"translate_beam{beams}": beams}.items()
     }
+    return {name: graphs.Graph(search, _TEXTS) for name, search in searches.items()}
 
 
 def _generation(generator, module):
-    import tensorflow as tf
-
     tokenizer = module.tokenizer = _tokenizer(generator.tokenizer)
     search = graphs.continuation(generator)
 
@@ -101,12 +98,10 @@ def _generation(generator, module):
     return {"generate": graphs.Graph(generate, inputs)}
 
 
-def _tagging(tagger, module):
-    import tensorflow as tf
-
-    reader = _WordReader(tagger, module)
-    labels = tf.constant(tagger.labels)
-    probabilities = graphs.probabilities(tagger)
+def _words(task, module):
+    reader = _WordReader(task, module, masked=isinstance(task, MaskFiller))
+    labels = tf.constant(task.labels)
+    probabilities = graphs.probabilities(task)
 
     def tag(texts):
         words = reader.split(texts)
@@ -116,29 +111,9 @@ def _tagging(tagger, module):
         tags = tf.where(words == "", "", tf.gather(labels, best[:, :length]))
         return {"words": words, "tags": tags}
 
-    return {"tag": graphs.Graph(tag, _TEXTS)}
-
-
-def _classification(classifier, module):
-    import tensorflow as tf
-
-    reader = _WordReader(classifier, module)
-    labels = tf.constant(classifier.labels)
-    probabilities = graphs.probabilities(classifier)
-
     def classify(texts):
         p = probabilities(*reader.ids(reader.split(texts)))["probabilities"]
         return {"labels": tf.gather(labels, tf.argmax(p, axis=-1)), "probabilities": p}
-
-    return {"classify": graphs.Graph(classify, _TEXTS)}
-
-
-def _filling(filler, module):
-    import tensorflow as tf
-
-    reader = _WordReader(filler, module, masked=True)
-    words = tf.constant(filler.vocabulary.words)
-    probabilities = graphs.probabilities(filler)
 
     def fill(texts):
         word_ids, character_ids = reader.ids(reader.split(texts))
@@ -147,26 +122,17 @@ def _filling(filler, module):
             tf.reduce_sum(tf.cast(is_masked, tf.int32), 1), 1, f"Every text must have one {MASKED}."
         )
         p = probabilities(word_ids, character_ids)["probabilities"]
-        p = tf.boolean_mask(p, is_masked)[:, FIRST - 1 :]  # neither unknown nor masked
+        words = labels[FIRST - 1 :]  # neither unknown nor masked
+        p = tf.boolean_mask(p, is_masked)[:, FIRST - 1 :]
         p, best = tf.math.top_k(p, min(NUMBER, words.shape[0]))
         return {"words": tf.gather(words, best), "probabilities": p}
 
-    return {"fill": graphs.Graph(fill, _TEXTS)}
-
-
-_SIGNATURES = {
-    Translator: _translation,
-    TextGenerator: _generation,
-    Tagger: _tagging,
-    Classifier: _classification,
-    MaskFiller: _filling,
-}
+    kinds = {Tagger: tag, Classifier: classify, MaskFiller: fill}
+    function = next(kinds[kind] for kind in kinds if isinstance(task, kind))
+    return {function.__name__: graphs.Graph(function, _TEXTS)}
 
 
 def _tokenizer(tokenizer, add_end=False):
-    import tensorflow as tf
-    import tensorflow_text
-
     model = sentencepiece_model(tokenizer, "A SavedModel")
     # A vocabulary is found by its name, in all graphs of a process: equal names, one vocabulary.
     name = f"vocabulary_{hashlib.blake2b(model, digest_size=16).hexdigest()}"
@@ -177,30 +143,24 @@ def _tokenizer(tokenizer, add_end=False):
 
 def _normalized(texts, normalization, lowercase=False):
     """`normal_forms.normalized`, as operations of TensorFlow."""
-    import tensorflow as tf
-    import tensorflow_text
-
-    def in_form(texts):
-        known = normalization is not None
-        return tensorflow_text.normalize_utf8(texts, normalization) if known else texts
-
     if normalization is not None:
-        texts = in_form(tf.strings.regex_replace(texts, INVISIBLE, ""))
-    return in_form(tf.strings.lower(texts, "utf-8")) if lowercase else texts
+        texts = tf.strings.regex_replace(texts, INVISIBLE, "")
+        texts = tensorflow_text.normalize_utf8(texts, normalization)
+    if lowercase:
+        texts = tf.strings.lower(texts, "utf-8")
+        if normalization is not None:
+            texts = tensorflow_text.normalize_utf8(texts, normalization)
+    return texts
 
 
 def _text(tokenizer, ids):
     """`SentencePieceTokenizer.decode`: up to END, without padding."""
-    import tensorflow as tf
-
     ended = tf.cumsum(tf.cast(ids == END, tf.int32), axis=1) > 0
     return tokenizer.detokenize(tf.ragged.boolean_mask(ids, ~ended & (ids != PADDING)))
 
 
 def _checked(ids, longest):
     """The ids, which nothing reads before their length has been checked."""
-    import tensorflow as tf
-
     message = f"A text must have at most {longest} tokens. Split it."
     check = tf.debugging.assert_less_equal(tf.shape(ids)[1], longest, message)
     with tf.control_dependencies([check] if check is not None else []):
@@ -224,17 +184,12 @@ class _WordReader:
 
     def split(self, texts):
         """The words of each text, ragged."""
-        import tensorflow as tf
-        import tensorflow_text
-
         texts = _normalized(texts, self.normalization)
         pieces = tensorflow_text.regex_split(texts, self.word, self.word)
         return tf.ragged.boolean_mask(pieces, tf.strings.regex_full_match(pieces, self.word))
 
     def ids(self, words):
         """int32, (batch, length) and (batch, length, characters), of at least one column."""
-        import tensorflow as tf
-
         flat = words.flat_values
         word_ids = self.words.lookup(tf.strings.lower(flat, "utf-8"))
         character_ids = self._spellings(flat)
@@ -246,8 +201,6 @@ class _WordReader:
 
     def _spellings(self, words):
         """int32, (words, characters): a longer word keeps its first and its last ones."""
-        import tensorflow as tf
-
         characters = tf.strings.unicode_split(words, "UTF-8")
         ids = characters.with_flat_values(self.characters.lookup(characters.flat_values))
         lengths = tf.cast(ids.row_lengths(), tf.int32)[:, None]
@@ -263,9 +216,7 @@ class _WordReader:
 
 def _table(strings, others=()):
     """A tf.lookup table from strings to ids; `others` have ids of their own."""
-    import tensorflow as tf
-
-    ids = {**{string: n for n, string in enumerate(strings, start=FIRST)}, **dict(others)}
+    ids = {string: n for n, string in enumerate(strings, start=FIRST)} | dict(others)
     keys, values = tf.constant(list(ids), tf.string), tf.constant(list(ids.values()), tf.int32)
     entries = tf.lookup.KeyValueTensorInitializer(keys, values)
     return tf.lookup.StaticHashTable(entries, UNKNOWN)

@@ -12,7 +12,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from .. import backend
+from ..checks import Library
 from .graphs import Graph
+
+tf = Library("tensorflow", "The export by TensorFlow")
 
 # "W0000 00:00:17.8 12 name.cc:364] ...", as absl writes it, or "name.cc(51) LOG(INFO) ..."
 WARNING_OF_CPP = re.compile(rb"[IW]\d{4} .*\.cc:\d+\] |\w+\.cc\(\d+\) LOG\((INFO|WARNING)\) ")
@@ -20,7 +23,6 @@ WARNING_OF_CPP = re.compile(rb"[IW]\d{4} .*\.cc:\d+\] |\w+\.cc\(\d+\) LOG\((INFO
 
 def traced(graph: Graph) -> Any:
     """A graph as a concrete function of TensorFlow, made of operations that every engine has."""
-    import tensorflow as tf
 
     def function(**inputs):
         with backend.portable():
@@ -31,8 +33,6 @@ def traced(graph: Graph) -> Any:
 
 def frozen(graph: Graph) -> Any:
     """As `traced`, with the weights as constants, also in loops."""
-    import tensorflow as tf
-
     concrete = traced(graph)
     constant = backend.as_constants(concrete)
     if constant is concrete:  # this TensorFlow cannot convert it
@@ -47,8 +47,6 @@ def frozen(graph: Graph) -> Any:
 
 
 def _signature(graph):
-    import tensorflow as tf
-
     return {
         name: tf.TensorSpec(shape, dtype, name) for name, (shape, dtype) in graph.inputs.items()
     }
@@ -60,8 +58,6 @@ def save(module: Any, folder: str | os.PathLike, signatures: Any) -> None:
     Raises:
         OSError: the disk is full, which TensorFlow reports by an error of its own.
     """
-    import tensorflow as tf
-
     try:
         tf.saved_model.save(module, str(folder), signatures)
     except tf.errors.ResourceExhaustedError:

@@ -235,13 +235,8 @@ class WordVocabulary:
         return [ids[row] for row in rows], [characters[row] for row in rows]
 
     def get_config(self) -> dict[str, Any]:
-        return {
-            "words": self.words,
-            "characters": self.characters,
-            "max_characters": self.max_characters,
-            "normalization": self.normalization,
-            "segmentation": self.segmentation,
-        }
+        names = ("words", "characters", "max_characters", "normalization", "segmentation")
+        return {name: getattr(self, name) for name in names}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "WordVocabulary":

@@ -24,9 +24,8 @@ from engines import (
 )
 from keras_transformer import backend, interchange
 from keras_transformer.backend import private
-from keras_transformer.interchange import FORMATS
+from keras_transformer.interchange import FORMATS, onnx
 from keras_transformer.interchange.graphs import graphs_of
-from keras_transformer.interchange.onnx import same_environment
 from keras_transformer.interchange.tracing import quiet
 from keras_transformer.tokenizers.byte_level import ByteLevelTokenizer, BytePairs
 
@@ -318,9 +317,15 @@ def test_without_the_converter_to_constants_an_export_answers_the_same(
 def test_importing_a_converter_leaves_the_environment_unchanged(monkeypatch):
     monkeypatch.setenv("OF_A_TEST", "1")
     before = dict(os.environ)
-    with same_environment():
+
+    def imported(name, *purpose):
         os.environ.update(TF_CPP_MIN_LOG_LEVEL="9", OF_A_CONVERTER="1")
         del os.environ["OF_A_TEST"]
+        raise ImportError(name)
+
+    monkeypatch.setattr(onnx, "imported", imported)
+    with pytest.raises(ImportError, match="tf2onnx"):
+        onnx.write(None, None)
     assert dict(os.environ) == before
 
 

@@ -92,21 +92,21 @@ def _model_config(settings):
     settings.is_one_of("scale_embedding", True)
     settings.is_one_of("activation_dropout", 0, 0.0, default=0.0)
     settings.is_one_of("decoder_vocab_size", None, settings.integer("vocab_size"))
-    sizes = {}
+    options: dict[str, Any] = {}
     for key, name in SIZES.items():
-        sizes[name] = settings.integer(f"encoder_{key}")
-        settings.is_one_of(f"decoder_{key}", sizes[name])  # ours has one size for both
+        options[name] = settings.integer(f"encoder_{key}")
+        settings.is_one_of(f"decoder_{key}", options[name])  # ours has one size for both
     activation = settings.is_one_of("activation_function", *files.ACTIVATIONS)
+    options |= dict(
+        d_model=settings.integer("d_model"),
+        dropout=settings.number("dropout", 0.1),
+        attention_dropout=settings.number("attention_dropout", 0.0),
+        activation=files.ACTIVATIONS[activation],
+        layer_norm_epsilon=LAYER_NORM_EPSILON,
+        logits_bias=True,
+    )
     with files.naming(settings.path):
-        return TransformerConfig(
-            d_model=settings.integer("d_model"),
-            dropout=settings.number("dropout", 0.1),
-            attention_dropout=settings.number("attention_dropout", 0.0),
-            activation=files.ACTIVATIONS[activation],
-            layer_norm_epsilon=LAYER_NORM_EPSILON,
-            logits_bias=True,
-            **sizes,
-        )
+        return TransformerConfig(**options)
 
 
 def _generation_config(settings, padding):
@@ -132,14 +132,10 @@ def _read_weights(weights, settings, config, vocabulary):
         values[each.ours] = each.to_ours(weights.take(each.theirs, each.shape))
     for name in POSITIONS:  # in old files
         if name in weights:
-            _check_positions(weights, name, settings.integer("max_position_embeddings"), config)
+            length = settings.integer("max_position_embeddings")
+            table = weights.take(name, (length, config.d_model))
+            expected = in_halves(ops.convert_to_numpy(sinusoids(length, config.d_model)), 1)
+            if not np.allclose(table, expected, atol=1e-2):
+                raise ValueError(f"{weights.path}: expected {name} to be sinusoids; it differs.")
     weights.check_all_taken("MarianMTModel")
     return values
-
-
-def _check_positions(weights, name, length, config):
-    """Refuses a table of positions that are not the sinusoids which ours computes."""
-    table = weights.take(name, (length, config.d_model))
-    expected = in_halves(ops.convert_to_numpy(sinusoids(length, config.d_model)), 1)
-    if not np.allclose(table, expected, atol=1e-2):
-        raise ValueError(f"{weights.path}: expected {name} to be sinusoids; it was trained.")
