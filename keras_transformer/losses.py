@@ -105,7 +105,7 @@ class TokenCrossEntropy(TokenLoss):
         check_rates(label_smoothing=label_smoothing)
         self.label_smoothing = label_smoothing
 
-    def call(self, y_true, y_pred):
+    def call(self, y_true: Tensor, y_pred: Tensor):
         # Keras casts labels to the dtype of the loss.
         return backend.cross_entropy(ops.cast(y_true, "int32"), y_pred, self.label_smoothing)
 

@@ -37,7 +37,7 @@ class Stop(keras.callbacks.Callback):
         if len(self.logs) == self.after:
             if self.kill is None:
                 raise ArithmeticError("the power fails")
-            if self.kill == distribution.process_index():
+            if self.kill == distribution._process.index:
                 os.kill(os.getpid(), signal.SIGKILL)
             pathlib.Path(self.folder, "logs.json").write_text(json.dumps(self.logs), "utf-8")
 

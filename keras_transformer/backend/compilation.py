@@ -10,6 +10,7 @@ import keras
 from keras import ops
 
 from ..atomic import named
+from ..checks import check
 from .platform import name, on_accelerator
 from .private import layers_of
 
@@ -180,11 +181,8 @@ def keep_programs(folder: str | os.PathLike) -> None:
     named(folder, "The folder for compiled programs")
     if os.path.exists(folder) and not os.path.isdir(folder):
         raise NotADirectoryError(f"{folder} is a file; name a folder for compiled programs.")
-    if name() != "jax":
-        raise ValueError(
-            f"Compiled programs are kept on JAX alone; the backend is {name()}. Leave out the "
-            "folder, or set KERAS_BACKEND=jax."
-        )
+    expected = "Compiled programs are kept on JAX alone, so leave out the folder"
+    check(name() == "jax", expected, backend=name())
     import jax
 
     jax.config.update("jax_compilation_cache_dir", os.path.abspath(folder))

@@ -73,14 +73,10 @@ def use_devices(number: int, model_parallel: int = 1) -> None:
         ValueError: There are other devices, or the backend cannot use them so.
     """
     check_at_least(1, devices=number, model_parallel=model_parallel)
-    check(
-        number % model_parallel == 0,
-        "model_parallel must divide the number of devices",
-        devices=number,
-        model_parallel=model_parallel,
-    )
-    if model_parallel > 1 and platform.name() != "jax":
-        raise ValueError(f"Splitting the weights needs JAX; received {platform.name()}.")
+    given = dict(devices=number, model_parallel=model_parallel)
+    check(number % model_parallel == 0, "model_parallel must divide the devices", **given)
+    splits = model_parallel == 1 or platform.name() == "jax"
+    check(splits, "Splitting the weights needs JAX", backend=platform.name())
     use = {"jax": _use_jax, "tensorflow": _use_tensorflow, "torch": _use_torch}[platform.name()]
     use(number, model_parallel)
 
@@ -95,15 +91,12 @@ def check_update(clips: bool, accumulates: bool) -> None:
     Raises:
         ValueError: `use_devices` has chosen several devices on TensorFlow, and either is true.
     """
-    if platform.name() != "tensorflow" or not (clips or accumulates):
-        return
-    import tensorflow as tf
-
-    if tf.distribute.get_strategy().num_replicas_in_sync > 1:
-        raise ValueError(
+    if platform.name() == "tensorflow" and num_shares() > 1:
+        expected = (
             "On several devices of TensorFlow, Keras clips and accumulates the gradients of each "
-            "device, not of the batch: use --clip-norm none --accumulate 1, or JAX or PyTorch."
+            "device, not of the batch: use --clip-norm none --accumulate 1, or JAX or PyTorch"
         )
+        check(not (clips or accumulates), expected, clips=clips, accumulates=accumulates)
 
 
 def _use_jax(number, model_parallel):
@@ -113,37 +106,31 @@ def _use_jax(number, model_parallel):
         _join(int(os.environ["KERAS_DISTRIBUTION_PROCESS_ID"]), processes)
     elif number == 1:
         return
-    devices = keras.distribution.list_devices()
-    if processes == 1:
-        check(
-            number <= len(devices),
-            f"devices must be at most {len(devices)}, the devices that JAX finds",
-            devices=number,
-        )
-    else:
-        check(
-            number == len(devices),
-            f"devices must be {len(devices)}, those of all {processes} processes",
-            devices=number,
-        )
-        check(
-            model_parallel == 1,
-            "Weights are split over the devices of one process; received several processes",
-            model_parallel=model_parallel,
-        )
-    keras.distribution.set_distribution(_distribution(devices[:number], model_parallel))
-
-
-def _distribution(devices, model_parallel):
+    devices = _found(keras.distribution.list_devices(), number, processes)
     own = {"auto_shard_dataset": False}  # each process gives its own rows
     if model_parallel == 1:
-        return keras.distribution.DataParallel(devices=devices, **own)
-    shape = len(devices) // model_parallel, model_parallel
-    mesh = keras.distribution.DeviceMesh(shape, ("batch", "model"), devices)
-    layout = keras.distribution.LayoutMap(mesh)
-    for path, axes in LAYOUT.items():
-        layout[path] = axes
-    return keras.distribution.ModelParallel(layout_map=layout, batch_dim_name="batch", **own)
+        distribution = keras.distribution.DataParallel(devices=devices, **own)
+    else:
+        expected = "Weights are split over the devices of one process"
+        check(processes == 1, expected, model_parallel=model_parallel, processes=processes)
+        shape = number // model_parallel, model_parallel
+        mesh = keras.distribution.DeviceMesh(shape, ("batch", "model"), devices)
+        layout = keras.distribution.LayoutMap(mesh)
+        layout.update(LAYOUT)
+        distribution = keras.distribution.ModelParallel(
+            layout_map=layout, batch_dim_name="batch", **own
+        )
+    keras.distribution.set_distribution(distribution)
+
+
+def _found(devices, number, processes=1):
+    """The first `number` of the devices that the backend finds; of several processes all."""
+    rule = f"at most {len(devices)}, the devices that {platform.name()} finds"
+    if processes > 1:
+        rule = f"{len(devices)}, the devices of all {processes} processes"
+    fits = number == len(devices) or (processes == 1 and number < len(devices))
+    check(fits, f"devices must be {rule}", devices=number)
+    return devices[:number]
 
 
 def _use_tensorflow(number, model_parallel):
@@ -151,29 +138,22 @@ def _use_tensorflow(number, model_parallel):
 
     if number == tf.distribute.get_strategy().num_replicas_in_sync:
         return  # a second strategy over the same devices would confuse TensorFlow's collectives
-    if "TF_CONFIG" in os.environ:
-        raise ValueError(
-            "Keras 3 does not run TensorFlow's MultiWorkerMirroredStrategy (TF_CONFIG is set); "
-            "several hosts need JAX or PyTorch."
-        )
-    kind = "GPU" if tf.config.list_physical_devices("GPU") else "CPU"
-    devices = tf.config.list_logical_devices(kind)
+    several = os.environ.get("TF_CONFIG")  # MultiWorkerMirroredStrategy, which Keras 3 cannot run
     check(
-        number <= len(devices),
-        f"devices must be at most {len(devices)}, the devices that TensorFlow finds",
-        devices=number,
+        several is None,
+        "Keras runs TensorFlow on one host; several hosts need JAX or PyTorch",
+        TF_CONFIG=several,
     )
-    strategy = tf.distribute.MirroredStrategy([device.name for device in devices[:number]])
+    kind = "GPU" if tf.config.list_physical_devices("GPU") else "CPU"
+    devices = _found(tf.config.list_logical_devices(kind), number)
+    strategy = tf.distribute.MirroredStrategy([device.name for device in devices])
     tf.distribute.experimental_set_strategy(strategy)
 
 
 def _use_torch(number, model_parallel):
     launched = int(os.environ.get("WORLD_SIZE", "1"))
-    check(
-        number == launched,
-        f"On PyTorch, devices must be the number of processes that torchrun started, {launched}",
-        devices=number,
-    )
+    expected = f"On PyTorch, devices must be the number of processes of torchrun, {launched}"
+    check(number == launched, expected, devices=number)
     if number == 1:
         return
     import datetime
@@ -217,11 +197,6 @@ def is_first_process() -> bool:
     return _process.index == 0
 
 
-def process_index() -> int:
-    """int from 0, the number of this process."""
-    return _process.index
-
-
 def own_rows(batches: Any) -> Any:
     """Batches for `fit` and `evaluate` in which each process has an equal share of the rows.
 
@@ -252,12 +227,9 @@ class _OwnRows(keras.utils.PyDataset):
         return keras.tree.map_structure(self._own, self.batches[index])
 
     def _own(self, rows):
-        check(
-            len(rows) % _process.number == 0,
-            f"The rows of a batch must be a multiple of the {_process.number} processes",
-            rows=len(rows),
-        )
-        share = len(rows) // _process.number
+        share, rest = divmod(len(rows), _process.number)
+        expected = f"The rows of a batch must be a multiple of the {_process.number} processes"
+        check(not rest, expected, rows=len(rows))
         return rows[_process.index * share : (_process.index + 1) * share]
 
     def on_epoch_begin(self):

@@ -11,12 +11,12 @@ from keras import ops
 
 from ..checks import check
 from .gradients import with_gradient
-from .platform import name, on_accelerator
+from .platform import Tensor, name, on_accelerator
 
 _portable = contextvars.ContextVar("portable", default=False)
 
 
-def shape_of(x: Any) -> tuple:
+def shape_of(x: Tensor) -> tuple:
     """`ops.shape` for `ops.reshape`: a first axis whose size is unknown is -1, as ONNX needs it.
 
     With -1 alone TensorFlow would forget a size that it knows, which its loops do not allow.
@@ -86,7 +86,13 @@ def has_fused_attention(dtype: str) -> bool:
     return name() == "torch"
 
 
-def fused_attention(query, key, value, attention_mask=None, is_causal=False):
+def fused_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor = None,
+    is_causal: bool = False,
+) -> Tensor:
     """Equation 1 by the backend's kernel: the output of `scaled_dot_product_attention`.
 
     For a query that may attend to nothing the kernels return the mean of the values or NaN; here
@@ -104,21 +110,18 @@ def fused_attention(query, key, value, attention_mask=None, is_causal=False):
         float, (batch, num_heads, target length, d_k).
     """
     heads_third = [ops.transpose(x, (0, 2, 1, 3)) for x in (query, key, value)]
-    flash_attention = keras.config.is_flash_attention_enabled()  # None: where it can
-    if attention_mask is None:
-        output = ops.dot_product_attention(
-            *heads_third, is_causal=is_causal, flash_attention=flash_attention
-        )
-        return ops.transpose(output, (0, 2, 1, 3))
-    if name() == "jax" and on_accelerator():  # cuDNN wants the row of every query, even lengths
-        lengths = query.shape[2], key.shape[2]
+    flash = keras.config.is_flash_attention_enabled()  # None: where it can
+    masked = attention_mask is not None
+    if masked and name() == "jax" and on_accelerator():
+        lengths = query.shape[2], key.shape[2]  # cuDNN wants the row of every query, even lengths
         attention_mask = ops.broadcast_to(attention_mask, (*attention_mask.shape[:2], *lengths))
-        flash_attention = False if any(length % 2 for length in lengths) else flash_attention
-    output = ops.dot_product_attention(
-        *heads_third, mask=attention_mask, flash_attention=flash_attention
-    )
-    may_attend = ops.transpose(ops.any(attention_mask, axis=-1, keepdims=True), (0, 2, 1, 3))
-    return ops.transpose(ops.where(may_attend, output, 0.0), (0, 2, 1, 3))
+        flash = False if any(length % 2 for length in lengths) else flash
+    options = dict(mask=attention_mask, is_causal=is_causal and not masked, flash_attention=flash)
+    output = ops.dot_product_attention(*heads_third, **options)
+    if masked:
+        may_attend = ops.transpose(ops.any(attention_mask, axis=-1, keepdims=True), (0, 2, 1, 3))
+        output = ops.where(may_attend, output, 0.0)
+    return ops.transpose(output, (0, 2, 1, 3))
 
 
 def known_int(x) -> int | None:
@@ -185,7 +188,7 @@ def write_slots(cache, new, slots, axis: int):
     return ops.slice_update(cache, start, new)
 
 
-def cross_entropy(labels: Any, logits: Any, label_smoothing: float = 0.0) -> Any:
+def cross_entropy(labels: Tensor, logits: Tensor, label_smoothing: float = 0.0) -> Tensor:
     """The loss of `losses.token_cross_entropy`, with its gradient spelled out: p - q.
 
     Writing an array as large as the logits costs more than any sum over it, so there are only two:

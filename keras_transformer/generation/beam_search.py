@@ -1,13 +1,15 @@
 """Several hypotheses per sentence: beam search."""
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from keras import ops
 
+from ..backend import Tensor
 from ..checks import check, check_at_least
 from ..ids import END, PADDING, START
+from ..layers.cache import Entries
 from .configuration import GenerationConfig
 from .constraints import IMPOSSIBLE, top_tokens
 from .sampling import with_length
@@ -24,9 +26,9 @@ class Hypotheses(NamedTuple):
         finished: bool, (batch, n_best), False: cut off at the length limit.
     """
 
-    ids: Any
-    scores: Any
-    finished: Any
+    ids: Tensor
+    scores: Tensor
+    finished: Tensor
 
 
 class BeamState(NamedTuple):
@@ -36,15 +38,15 @@ class BeamState(NamedTuple):
     ancestors of a hypothesis are the slots of its tokens, and the mask of its self-attention.
     """
 
-    position: Any  # int32 scalar, of the tokens to be read next
-    ids: Any  # int32, (batch, beams), those tokens
-    decoded: Any  # keys and values of the tokens read; see `Cache`
-    tokens: Any  # int32, (batch, length, beams), the tokens in all slots
-    ancestors: Any  # bool, (batch, beams, length * beams), of the live hypotheses
-    scores: Any  # float32, (batch, beams), their log-probabilities, falling
-    finished_ancestors: Any  # bool, (batch, beams, length * beams); END follows
-    finished_scores: Any  # float32, (batch, beams), log-probability / length penalty, falling
-    ended: Any  # bool, (batch,), the search for a sentence
+    position: Tensor  # int32 scalar, of the tokens to be read next
+    ids: Tensor  # int32, (batch, beams), those tokens
+    decoded: Entries  # keys and values of the tokens read; see `Cache`
+    tokens: Tensor  # int32, (batch, length, beams), the tokens in all slots
+    ancestors: Tensor  # bool, (batch, beams, length * beams), of the live hypotheses
+    scores: Tensor  # float32, (batch, beams), their log-probabilities, falling
+    finished_ancestors: Tensor  # bool, (batch, beams, length * beams); END follows
+    finished_scores: Tensor  # float32, (batch, beams), log-probability / length penalty, falling
+    ended: Tensor  # bool, (batch,), the search for a sentence
 
 
 def length_penalty(length, alpha):
@@ -121,8 +123,7 @@ class BeamSearch:
         own_slot = state.position * self.beams + ops.arange(self.beams, dtype="int32")
         slots = ops.arange(ops.shape(state.ancestors)[-1], dtype="int32")
         own = ops.equal(ops.expand_dims(own_slot, 1), slots)  # (beams, slots)
-        live = ops.logical_not(ops.reshape(state.ended, (-1, 1, 1)))
-        return ops.logical_or(state.ancestors, ops.logical_and(own, live))
+        return state.ancestors | (own & ~ops.reshape(state.ended, (-1, 1, 1)))
 
     def advance(self, state, ancestors, logits, decoded, constraints, alpha):
         """The state after one more token of every live hypothesis; see `GreedySearch.advance`."""
@@ -132,21 +133,12 @@ class BeamSearch:
         tokens = ops.where(here, ops.expand_dims(state.ids, 1), state.tokens)
         extensions = self._extensions(state, logits, constraints)
 
-        finished_scores, finished_ancestors, finish = self._finish(
-            state, ancestors, extensions, alpha
-        )
+        finished, finished_scores, finish = self._finish(state, ancestors, extensions, alpha)
         ids, scores, parents = self._live(state, extensions)
         ended = self._ended(state, scores, finished_scores, finish, constraints, alpha)
+        ancestors = _rows(ancestors, parents)
         return BeamState(
-            position + 1,
-            ids,
-            decoded,
-            tokens,
-            _rows(ancestors, parents),
-            scores,
-            finished_ancestors,
-            finished_scores,
-            ended,
+            position + 1, ids, decoded, tokens, ancestors, scores, finished, finished_scores, ended
         )
 
     def _extensions(self, state, logits, constraints):
@@ -163,11 +155,9 @@ class BeamSearch:
         No slice is taken of what a top_k returns: XLA would then sort all that it ranked.
         """
         scores, parents, ids = extensions
-        possible = ops.logical_and(
-            scores > IMPOSSIBLE / 2, ops.logical_not(ops.expand_dims(state.ended, 1))
-        )
+        possible = (scores > IMPOSSIBLE / 2) & ~ops.expand_dims(state.ended, 1)
         first = ops.arange(scores.shape[1]) < self.beams
-        finish = ops.logical_and(ops.logical_and(ops.equal(ids, END), first), possible)
+        finish = ops.equal(ids, END) & first & possible
         penalty = length_penalty(ops.cast(state.position + 1, "float32"), alpha)
         new_scores = ops.where(finish, scores / penalty, IMPOSSIBLE)
 
@@ -176,7 +166,7 @@ class BeamSearch:
         all_ancestors = ops.concatenate([state.finished_ancestors, ancestors], axis=1)
         rows = ops.concatenate([self._own_rows(state), parents + self.beams], axis=1)
         kept_rows = ops.take_along_axis(rows, kept, axis=1)
-        return finished_scores, _rows(all_ancestors, kept_rows), finish
+        return _rows(all_ancestors, kept_rows), finished_scores, finish
 
     def _live(self, state, extensions):
         """The best `beams` extensions that do not end; nothing changes where a search has ended."""
@@ -194,13 +184,11 @@ class BeamSearch:
         """bool, (batch,): where no live hypothesis can still come among the n_best."""
         longest = length_penalty(ops.cast(constraints.max_length, "float32"), alpha)
         best_possible = scores[:, 0] / longest  # if no further token costs anything
-        ended = ops.logical_or(
-            finished_scores[:, self.n_best - 1] >= best_possible,
-            state.position + 1 >= constraints.max_length,
-        )
+        ended = state.ended | (state.position + 1 >= constraints.max_length)
+        ended = ended | (finished_scores[:, self.n_best - 1] >= best_possible)
         if self.beams == 1:  # greedy decoding: it ends with its first END
-            ended = ops.logical_or(ended, ops.any(finish, axis=1))
-        return ops.logical_or(state.ended, ended)
+            ended = ended | ops.any(finish, axis=1)
+        return ended
 
     def _own_rows(self, state):
         """0, 1, ..., beams - 1 for every sentence."""
@@ -215,7 +203,7 @@ class BeamSearch:
         penalty = length_penalty(ops.cast(count, "float32"), alpha)
 
         is_finished = state.finished_scores > IMPOSSIBLE / 2
-        is_live = ops.logical_and(state.scores > IMPOSSIBLE / 2, count > 0)
+        is_live = (state.scores > IMPOSSIBLE / 2) & (count > 0)
         ids = ops.concatenate([finished_ids, live_ids], axis=1)
         scores = ops.concatenate([state.finished_scores, state.scores / penalty], axis=1)
         possible = ops.concatenate([is_finished, is_live], axis=1)
@@ -228,7 +216,7 @@ class BeamSearch:
         possible = ops.take_along_axis(possible, chosen, axis=1)
         scores = ops.where(possible, ops.take_along_axis(scores, chosen, axis=1), -float("inf"))
         ids = ops.where(ops.expand_dims(possible, -1), _rows(ids, chosen), PADDING)
-        return Hypotheses(ids, scores, ops.logical_and(finished, possible))
+        return Hypotheses(ids, scores, finished & possible)
 
     def collect(self, answers, length):
         """`Hypotheses` of NumPy arrays, their ids cut or padded with 0."""

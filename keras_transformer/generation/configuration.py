@@ -49,22 +49,15 @@ class GenerationConfig(Configuration):
     def __post_init__(self):
         check_at_least(1, beams=self.beams, batch_size=self.batch_size)
         check_optional(1, tokens_per_batch=self.tokens_per_batch)
-        ratios = dict(
-            min_length_ratio=self.min_length_ratio, max_length_ratio=self.max_length_ratio
-        )
+        ratios = {name: getattr(self, name) for name in ("min_length_ratio", "max_length_ratio")}
         check_finite(**ratios)
         check_from_0(length_penalty=self.length_penalty)
-        check(
-            self.length_penalty <= MOST_PENALTY,
-            f"length_penalty must be at most {MOST_PENALTY}, for float32 to hold the penalty of a "
-            "long answer",
-            length_penalty=self.length_penalty,
-        )
-        check(
-            0 <= self.min_length_ratio <= self.max_length_ratio and self.max_length_ratio > 0,
-            "Expected 0 <= min_length_ratio <= max_length_ratio, the latter above 0",
-            **ratios,
-        )
+        expected = f"length_penalty must be at most {MOST_PENALTY}, for float32 to hold it"
+        within = self.length_penalty <= MOST_PENALTY
+        check(within, expected, length_penalty=self.length_penalty)
+        expected = "Expected 0 <= min_length_ratio <= max_length_ratio, the latter above 0"
+        ordered = 0 <= self.min_length_ratio <= self.max_length_ratio
+        check(ordered and self.max_length_ratio > 0, expected, **ratios)
 
     def length_limits(
         self, lengths: Any, most: int, prefixes: Sequence | None = None

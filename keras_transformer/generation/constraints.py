@@ -1,7 +1,6 @@
 """The most probable tokens that are allowed at a position."""
 
-import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from keras import ops
@@ -23,9 +22,9 @@ class Constraints(NamedTuple):
         prefix: int32, (batch, length), what the answer begins with, padded with 0; None: nothing.
     """
 
-    max_length: Any
-    min_length: Any = None
-    prefix: Any = None
+    max_length: backend.Tensor
+    min_length: backend.Tensor = None
+    prefix: backend.Tensor = None
 
 
 def top_tokens(logits, k, position, constraints, normalizer=0.0):
@@ -106,11 +105,11 @@ def constrain(logits, ids, position, constraints):
     def per_sentence(x):
         return ops.reshape(x, (-1, *[1] * (len(logits.shape) - 1)))
 
-    forbidden = [ops.equal(ids, each) for each in NEVER_WRITTEN]
+    padding, start = (ops.equal(ids, each) for each in NEVER_WRITTEN)
+    forbidden = padding | start
     if constraints.min_length is not None:
         too_short = per_sentence(position < constraints.min_length)
-        forbidden.append(ops.logical_and(too_short, ops.equal(ids, END)))
-    forbidden = functools.reduce(ops.logical_or, forbidden)
+        forbidden = forbidden | (too_short & ops.equal(ids, END))
     if constraints.prefix is not None:
         forced = per_sentence(ops.take(constraints.prefix, position, axis=1))
         free = ops.equal(forced, PADDING)

@@ -13,6 +13,7 @@ import numpy as np
 from keras import ops
 
 from .. import backend
+from ..backend import Tensor
 from ..checks import check
 from ..ids import PADDING, START, id_matrix
 from ..layers.cache import Cache
@@ -60,12 +61,20 @@ class Decoding:
         self._programs = backend.Programs(model)
 
     def greedy(
-        self, source_ids: Any, max_length: Any, min_length: Any = None, prefix: Any = None
+        self,
+        source_ids: Tensor,
+        max_length: Tensor,
+        min_length: Tensor = None,
+        prefix: Tensor = None,
     ) -> np.ndarray:
         """Greedy decoding: the most probable token at each position.
 
         Args:
-            source_ids, max_length, min_length, prefix: see `Request`.
+            source_ids: int, (batch, source length), padded with 0; None: a model without a source.
+            max_length: int, or (batch,), the most tokens of an answer, END included; in an array, 0
+                for a row that only fills the batch.
+            min_length: int, or (batch,), the fewest tokens before END; None: 0.
+            prefix: int, (batch, length), the beginning of each answer, padded with 0; None: none.
 
         Returns:
             int32, (batch, longest max_length): the answers, with the prefix, and with END if it was
@@ -78,22 +87,28 @@ class Decoding:
 
     def sample(
         self,
-        source_ids: Any,
-        max_length: Any,
+        source_ids: Tensor,
+        max_length: Tensor,
         seeds: Sequence,
         temperature: float = 1.0,
         top_k: int | None = None,
         top_p: float = 1.0,
-        min_length: Any = None,
-        prefix: Any = None,
+        min_length: Tensor = None,
+        prefix: Tensor = None,
     ) -> np.ndarray:
         """Answers drawn from the model's distribution, each reproducible from its own seed.
 
         Args:
-            source_ids, max_length, min_length, prefix: see `Request`.
+            source_ids: int, (batch, source length), padded with 0; None: a model without a source.
+            max_length: int, or (batch,), the most tokens of an answer, END included; in an array, 0
+                for a row that only fills the batch.
+            min_length: int, or (batch,), the fewest tokens before END; None: 0.
+            prefix: int, (batch, length), the beginning of each answer, padded with 0; None: none.
             seeds: list with one seed per row, an int from 0 or a tuple of them. The random numbers
                 of a row depend on its seed alone, not on the rest of the batch.
-            temperature, top_k, top_p: see `SamplingConfig`.
+            temperature: float above 0, divisor of the logits: below 1 sharpens the distribution.
+            top_k: int from 1, number of most probable tokens to sample from; None: all.
+            top_p: float in (0, 1], nucleus sampling: the fewest tokens that together reach it.
 
         Returns:
             int32, (batch, longest max_length): the answers, with the prefix, and with END if it was
@@ -107,13 +122,13 @@ class Decoding:
 
     def beam_search(
         self,
-        source_ids: Any,
-        max_length: Any,
+        source_ids: Tensor,
+        max_length: Tensor,
         beams: int = 4,
         length_penalty: float = 0.6,
         n_best: int = 1,
-        min_length: Any = None,
-        prefix: Any = None,
+        min_length: Tensor = None,
+        prefix: Tensor = None,
     ) -> Hypotheses:
         """The best hypotheses that a beam of a given width finds.
 
@@ -124,7 +139,11 @@ class Decoding:
         greedy decoding: it ends with its first END.
 
         Args:
-            source_ids, max_length, min_length, prefix: see `Request`.
+            source_ids: int, (batch, source length), padded with 0; None: a model without a source.
+            max_length: int, or (batch,), the most tokens of an answer, END included; in an array, 0
+                for a row that only fills the batch.
+            min_length: int, or (batch,), the fewest tokens before END; None: 0.
+            prefix: int, (batch, length), the beginning of each answer, padded with 0; None: none.
             beams: int, live hypotheses.
             length_penalty: float from 0, exponent of `generation.length_penalty`.
             n_best: int, at most `beams`, the hypotheses to return.
@@ -170,17 +189,21 @@ class Decoding:
 
     def stream(
         self,
-        source_ids: Any,
-        max_length: Any,
+        source_ids: Tensor,
+        max_length: Tensor,
         *,
         search: GreedySearch | None = None,
-        min_length: Any = None,
-        prefix: Any = None,
+        min_length: Tensor = None,
+        prefix: Tensor = None,
     ) -> Iterator[np.ndarray]:
         """The answers of a search, one position at a time.
 
         Args:
-            source_ids, max_length, min_length, prefix: see `Request`.
+            source_ids: int, (batch, source length), padded with 0; None: a model without a source.
+            max_length: int, or (batch,), the most tokens of an answer, END included; in an array, 0
+                for a row that only fills the batch.
+            min_length: int, or (batch,), the fewest tokens before END; None: 0.
+            prefix: int, (batch, length), the beginning of each answer, padded with 0; None: none.
             search: `GreedySearch` or `Sampling`; None: `GreedySearch`.
 
         Returns:
@@ -213,7 +236,7 @@ class Decoding:
         for state, _ in self._compiled(search).run(checked, range(1, checked.length + 1)):
             yield keras.tree.map_structure(ops.convert_to_numpy, state._replace(decoded=()))
 
-    def graph(self, search: Any, source_ids: Any, constraints: Constraints) -> Any:
+    def graph(self, search: Any, source_ids: Tensor, constraints: Constraints) -> Any:
         """A whole search as operations on tensors, to be traced for another engine.
 
         One graph serves any batch and any length: where `greedy` has caches of a few fixed sizes,
@@ -229,7 +252,7 @@ class Decoding:
         """
         return self._compiled(search).graph(search, source_ids, constraints)
 
-    def score(self, source_ids: Any, target_ids: Any) -> np.ndarray:
+    def score(self, source_ids: Tensor, target_ids: Tensor) -> np.ndarray:
         """Log-probabilities of given answers, by teacher forcing.
 
         Args:
@@ -328,7 +351,7 @@ class _CompiledSearch:
 
         def unfinished(*state):
             state = kind(*state)
-            return ops.logical_and(state.position < stop, ops.logical_not(ops.all(state.ended)))
+            return (state.position < stop) & ~ops.all(state.ended)
 
         def step(*state):
             state = self._recorded_step(kind(*state), memory, constraints, parameters)

@@ -28,10 +28,10 @@ class Request(NamedTuple):
     """
 
     search: Any
-    source_ids: Any
-    max_length: Any
-    min_length: Any = None
-    prefix: Any = None
+    source_ids: backend.Tensor
+    max_length: backend.Tensor
+    min_length: backend.Tensor = None
+    prefix: backend.Tensor = None
 
 
 class Batch(NamedTuple):
@@ -45,7 +45,7 @@ class Batch(NamedTuple):
         length: int, of the answers.
     """
 
-    source_ids: Any
+    source_ids: backend.Tensor
     constraints: Constraints
     parameters: Any
     room: int
@@ -62,17 +62,11 @@ def checked_batch(request: Request, model: Any) -> Batch:
     given = source_ids if source_ids is not None else prefix
     rows = np.size(request.max_length) if given is None else len(given)
     max_length = _lengths("max_length", request.max_length, rows)
-    longest = int(np.max(request.max_length))
-    check(
-        longest >= 1 and np.min(request.max_length) >= 0,
-        "max_length must be at least 1",
-        max_length=np.asarray(request.max_length).tolist(),
-    )
-    check(
-        longest <= (model.max_length or longest),
-        f"max_length must not exceed the positions learned, max_length={model.max_length}",
-        received=longest,
-    )
+    longest, given = int(np.max(request.max_length)), np.asarray(request.max_length).tolist()
+    positive = longest >= 1 and np.min(request.max_length) >= 0
+    check(positive, "max_length must be at least 1", max_length=given)
+    expected = f"max_length must be at most the {model.max_length} positions learned"
+    check(longest <= (model.max_length or longest), expected, max_length=given)
     room = longest
     if np.ndim(request.max_length):
         room = max(FIRST_LENGTH, 1 << (longest - 1).bit_length())  # the next power of two
@@ -98,37 +92,24 @@ def checked_batch(request: Request, model: Any) -> Batch:
 def _lengths(name, values, rows):
     """int32, (rows,): a length per row. Nothing but ints is cast."""
     values = np.asarray(values)
-    given = {name: values.tolist()}
-    check(values.size and are_ints(values), f"{name} must be an int, or one per row", **given)
+    given = {"rows": rows, name: values.tolist()}
+    fits = values.size and are_ints(values) and values.shape in ((), (rows,))
+    check(fits, f"{name} must be an int, or one per row", **given)
     check(np.max(values) < 2**31, f"{name} must be below 2**31", **given)
-    check(
-        values.shape in ((), (rows,)),
-        f"{name} must be an int, or one per row",
-        rows=rows,
-        shape=values.shape,
-    )
     return np.broadcast_to(values.astype("int32"), rows)
 
 
 def _checked_prefix(prefix, max_length, model):
     prefix = id_matrix("prefix", prefix, model.target_vocabulary_size, may_be_empty=True)
     check(START not in prefix, f"A prefix must be without {START} (start)", prefix=prefix)
-    check(
-        len(prefix) == len(max_length),
-        "prefix must have one row per answer",
-        rows=len(max_length),
-        shape=prefix.shape,
-    )
+    given = dict(rows=len(max_length), shape=prefix.shape)
+    check(len(prefix) == len(max_length), "prefix must have one row per answer", **given)
     is_token = prefix != PADDING
     rows = np.flatnonzero((is_token[:, 1:] > is_token[:, :-1]).any(axis=1)).tolist()
     check(not rows, "A prefix must be padded on the right", rows=rows)
     lengths = is_token.sum(axis=1)
     fits = (lengths <= max_length) | (max_length == 0)
     row = int(fits.argmin())  # the first that does not, if there is one
-    check(
-        fits.all(),
-        "A prefix must not be longer than max_length",
-        prefix_length=int(lengths[row]),
-        max_length=int(max_length[row]),
-    )
+    given = dict(prefix_length=int(lengths[row]), max_length=int(max_length[row]))
+    check(fits.all(), "A prefix must not be longer than max_length", **given)
     return prefix

@@ -6,13 +6,15 @@ a tensor among the `parameters` of the program, which serves all of its values.
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from keras import ops
 
+from ..backend import Tensor
 from ..checks import check
 from ..ids import END, PADDING, START
+from ..layers.cache import Entries
 from .configuration import SamplingConfig
 from .constraints import IMPOSSIBLE, top_tokens
 
@@ -20,11 +22,11 @@ from .constraints import IMPOSSIBLE, top_tokens
 class GreedyState(NamedTuple):
     """The state of greedy decoding or sampling."""
 
-    position: Any  # int32 scalar, of the token to be read next
-    ids: Any  # int32, (batch, 1), that token
-    decoded: Any  # keys and values of the tokens read, one slot per position; see `Cache`
-    answers: Any  # int32, (batch, length), the tokens written
-    ended: Any  # bool, (batch,)
+    position: Tensor  # int32 scalar, of the token to be read next
+    ids: Tensor  # int32, (batch, 1), that token
+    decoded: Entries  # keys and values of the tokens read, one slot per position; see `Cache`
+    answers: Tensor  # int32, (batch, length), the tokens written
+    ended: Tensor  # bool, (batch,)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,8 +90,8 @@ class GreedySearch:
         ids = self.choose(logits, position, constraints, parameters)
         ids = ops.where(ops.expand_dims(state.ended, 1), PADDING, ids)
         answers = ops.where(ops.equal(slots, position), ids, state.answers)
-        last = ops.logical_or(ops.equal(ids[:, 0], END), position + 1 >= constraints.max_length)
-        ended = ops.logical_or(state.ended, last)
+        last = ops.equal(ids[:, 0], END) | (position + 1 >= constraints.max_length)
+        ended = state.ended | last
         return GreedyState(position + 1, ids, decoded, answers, ended)
 
     def choose(self, logits, position, constraints, parameters):
@@ -114,9 +116,9 @@ def with_length(ids, length):
 class SamplingParameters(NamedTuple):
     """The arrays that sampling depends on."""
 
-    uniforms: Any  # float32, (batch, length), random numbers in [0, 1), one per token
-    temperature: Any  # float32 scalar
-    top_p: Any  # float32 scalar
+    uniforms: Tensor  # float32, (batch, length), random numbers in [0, 1), one per token
+    temperature: Tensor  # float32 scalar
+    top_p: Tensor  # float32 scalar
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,7 +128,9 @@ class Sampling(GreedySearch):
     Args:
         seeds: list with one seed per row, an int from 0 or a tuple of them. The random numbers of a
             row depend on its seed alone, not on the rest of the batch.
-        temperature, top_k, top_p: see `SamplingConfig`.
+        temperature: float above 0, divisor of the logits: below 1 sharpens the distribution.
+        top_k: int from 1, number of most probable tokens to sample from; None: all.
+        top_p: float in (0, 1], nucleus sampling: the fewest tokens that together reach it.
     """
 
     seeds: Sequence = dataclasses.field(compare=False)
@@ -159,7 +163,7 @@ def _draw(logits, position, parameters):
     p = ops.where(nucleus, p, 0.0)
     cumulative = ops.cumsum(p, axis=-1)
     uniform = ops.expand_dims(ops.take(parameters.uniforms, position, axis=1), 1)
-    below = ops.logical_and(cumulative <= uniform * cumulative[:, -1:], p > 0)
+    below = (cumulative <= uniform * cumulative[:, -1:]) & (p > 0)
     index = ops.sum(ops.cast(below, "int32"), axis=-1, keepdims=True)
     last = ops.sum(ops.cast(p > 0, "int32"), axis=-1, keepdims=True) - 1  # if it rounds up to 1
     return ops.minimum(index, last)

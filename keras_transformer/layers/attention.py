@@ -7,18 +7,19 @@ import keras
 from keras import ops
 
 from .. import backend
+from ..backend import Tensor
 from ..checks import check, check_at_least, check_optional, check_rates
 from .masks import add_look_ahead, per_head
 from .positions import apply_rotary_embedding
 
 
 def scaled_dot_product_attention(
-    query: Any,
-    key: Any,
-    value: Any,
-    attention_mask: Any = None,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor = None,
     dropout: Callable | None = None,
-) -> tuple[Any, Any]:
+) -> tuple[Tensor, Tensor]:
     """softmax(Q K^T / sqrt(d_k)) V.
 
     The softmax is taken in float32. A query that may attend to nothing gets exact zeros.
@@ -135,14 +136,14 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def call(
         self,
-        query,
-        value,
-        key=None,
-        attention_mask=None,
-        use_causal_mask=False,
-        return_attention_scores=False,
-        training=None,
-        cache=None,
+        query: Tensor,
+        value: Tensor,
+        key: Tensor = None,
+        attention_mask: Tensor = None,
+        use_causal_mask: bool = False,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+        cache: Any = None,
     ):
         positions = None if cache is None else cache.positions
         q = self.rotate(self.split_heads(self.query(query)), positions)
@@ -167,8 +168,8 @@ class MultiHeadAttention(keras.layers.Layer):
         return (output, weights) if return_attention_scores else output
 
     def keys_and_values(
-        self, value: Any, key: Any = None, positions: Any = None
-    ) -> tuple[Any, Any]:
+        self, value: Tensor, key: Tensor = None, positions: Tensor = None
+    ) -> tuple[Tensor, Tensor]:
         """K W^K and V W^V in heads.
 
         Args:
@@ -185,19 +186,19 @@ class MultiHeadAttention(keras.layers.Layer):
         k = self.rotate(self.split_heads(self.key(key)), positions)
         return k, self.split_heads(self.value(value))
 
-    def split_heads(self, x: Any) -> Any:
+    def split_heads(self, x: Tensor) -> Tensor:
         """(batch, length, num_heads * key_dim) -> (batch, num_heads, length, key_dim)."""
         batch, length, _ = backend.shape_of(x)
         heads = ops.reshape(x, (batch, length, self.num_heads, self.head_width))
         return ops.transpose(heads, (0, 2, 1, 3))
 
-    def join_heads(self, heads: Any) -> Any:
+    def join_heads(self, heads: Tensor) -> Tensor:
         """(batch, num_heads, length, key_dim) -> (batch, length, num_heads * key_dim)."""
         heads = ops.transpose(heads, (0, 2, 1, 3))
         batch, length, _, _ = backend.shape_of(heads)
         return ops.reshape(heads, (batch, length, self.num_heads * self.head_width))
 
-    def rotate(self, heads: Any, positions: Any = None) -> Any:
+    def rotate(self, heads: Tensor, positions: Tensor = None) -> Tensor:
         """Queries or keys, (batch, num_heads, length, key_dim), rotated if positions are rotary."""
         return apply_rotary_embedding(heads, positions) if self.rotary else heads
 
@@ -221,7 +222,7 @@ class MultiHeadAttention(keras.layers.Layer):
         }
 
 
-def attention_scores(layer: keras.layers.Layer, *args: Any, **kwargs: Any) -> dict[str, Any]:
+def attention_scores(layer: keras.layers.Layer, *args: Any, **kwargs: Any) -> dict[str, Tensor]:
     """The weights, after the softmax, of every `MultiHeadAttention` in a call of a layer or model.
 
         scores = attention_scores(transformer, {"source_ids": source, "target_ids": target})
@@ -235,7 +236,7 @@ def attention_scores(layer: keras.layers.Layer, *args: Any, **kwargs: Any) -> di
         Dict from the path of an attention layer, in the order of their calls, to its weights:
         float, (batch, num_heads, target length, source length).
     """
-    scores: dict[str, Any] = {}
+    scores: dict[str, Tensor] = {}
 
     def keep(path, heads, weights):
         scores[path] = weights

@@ -5,7 +5,7 @@ from typing import Any
 
 import keras
 
-from ..backend import RematerializedLayer
+from ..backend import RematerializedLayer, Tensor
 from ..checks import check_at_least, check_rates
 from .attention import MultiHeadAttention
 from .feed_forward import (
@@ -126,7 +126,9 @@ class EncoderBlock(Block):
         self.feed_forward = self._feed_forward(x_shape)
         self.feed_forward_add_norm = self._add_norm("feed_forward_add_norm", x_shape)
 
-    def call(self, x, attention_mask=None, use_causal_mask=False, cache=None, training=None):
+    def call(
+        self, x: Tensor, attention_mask=None, use_causal_mask=False, cache=None, training=None
+    ):
         x = self.self_attention_add_norm(
             x,
             sublayer=lambda x: self.self_attention(
@@ -180,8 +182,8 @@ class DecoderBlock(Block):
 
     def call(
         self,
-        x,
-        memory,
+        x: Tensor,
+        memory: Tensor,
         cross_attention_mask=None,
         attention_mask=None,
         cache=None,
@@ -274,7 +276,7 @@ class Encoder(Stack):
 
     block = EncoderBlock
 
-    def call(self, x, attention_mask=None, use_causal_mask=False, cache=None):
+    def call(self, x: Tensor, attention_mask=None, use_causal_mask=False, cache=None):
         for block in self.blocks:
             x = block(
                 x, attention_mask=attention_mask, use_causal_mask=use_causal_mask, cache=cache
@@ -312,7 +314,7 @@ class Decoder(Stack):
     def build(self, x_shape, memory_shape):
         super().build(x_shape, memory_shape)
 
-    def call(self, x, memory, cross_attention_mask=None, attention_mask=None, cache=None):
+    def call(self, x: Tensor, memory, cross_attention_mask=None, attention_mask=None, cache=None):
         for block in self.blocks:
             x = block(
                 x,

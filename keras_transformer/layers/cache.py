@@ -5,9 +5,9 @@ from typing import Any
 
 from keras import ops
 
-from .. import backend
+from ..backend import Tensor, slot_indices, write_slots
 
-Entries = dict[str, tuple[Any, Any]]  # keys and values, by the path of their attention layer
+Entries = dict[str, tuple[Tensor, Tensor]]  # keys and values, by the path of their attention layer
 
 
 class Cache:
@@ -31,15 +31,15 @@ class Cache:
         ValueError: The cache has no such slots, where the value of `slot` is known.
     """
 
-    def __init__(self, decoded: Entries, memory: Entries, slot: Any, positions: Any):
+    def __init__(self, decoded: Entries, memory: Entries, slot: Tensor, positions: Tensor):
         self.decoded = dict(decoded)
         self.memory = memory
         self.positions = positions
         sizes = (values.shape[2] for _, values in self.decoded.values())  # None in some graphs
         num_slots = min((size for size in sizes if size is not None), default=None)
-        self._slots = backend.slot_indices(slot, positions.shape[0], num_slots)
+        self._slots = slot_indices(slot, positions.shape[0], num_slots)
 
-    def keys_and_values(self, attention: Any, value: Any) -> tuple[Any, Any]:
+    def keys_and_values(self, attention: Any, value: Tensor) -> tuple[Tensor, Tensor]:
         """All that an attention layer attends to.
 
         Args:
@@ -57,8 +57,8 @@ class Cache:
             keys, values = self.decoded[attention.path]
             new_keys, new_values = attention.keys_and_values(value, positions=self.positions)
             new_keys = ops.swapaxes(new_keys, -1, -2)
-            keys = backend.write_slots(keys, new_keys, self._slots, axis=3)
-            values = backend.write_slots(values, new_values, self._slots, axis=2)
+            keys = write_slots(keys, new_keys, self._slots, axis=3)
+            values = write_slots(values, new_values, self._slots, axis=2)
             self.decoded[attention.path] = keys, values
         return ops.swapaxes(keys, -1, -2), values
 
@@ -81,7 +81,7 @@ class Cache:
         return {attention.path: zeros(attention) for attention in attentions}
 
     @staticmethod
-    def of_memory(attentions: Iterable, memory: Any) -> Entries:
+    def of_memory(attentions: Iterable, memory: Tensor) -> Entries:
         """The `memory` of a cache.
 
         Args:

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from ..backend import ReversibleEmbedding
+from ..backend import ReversibleEmbedding, Tensor
 from ..checks import check_above_0, check_at_least
 
 
@@ -38,7 +38,7 @@ class TokenEmbedding(ReversibleEmbedding):
         )
         super().__init__(vocabulary_size, d_model, **kwargs)
 
-    def call(self, inputs, reverse=False):
+    def call(self, inputs: Tensor, reverse: bool = False):
         if reverse:
             return ops.cast(super().call(inputs, reverse=True), "float32")
         return ops.multiply(super().call(inputs), self.output_dim**0.5)
@@ -73,7 +73,7 @@ class LogitsBias(keras.layers.Layer):
     def build(self, logits_shape):
         self.bias = self.add_weight(shape=(logits_shape[-1],), initializer="zeros", name="bias")
 
-    def call(self, logits):
+    def call(self, logits: Tensor):
         return ops.cast(logits, "float32") + ops.cast(self.bias, "float32")
 
     def compute_output_shape(self, logits_shape):
@@ -147,7 +147,7 @@ class WordEmbedding(keras.layers.Layer):
         self.characters.build((None, None))
         self.spelling.build((None, None, self.character_width))
 
-    def call(self, word_ids, character_ids):
+    def call(self, word_ids: Tensor, character_ids: Tensor):
         length, characters = ops.shape(character_ids)[1:]
         spelled = self.characters(ops.reshape(character_ids, (-1, characters)))
         spelled = ops.max(self.spelling(spelled), axis=1)  # (batch * length, d_model)
@@ -180,7 +180,7 @@ class Pooling(keras.layers.Layer):
         float, (batch, 2 * d_model).
     """
 
-    def call(self, x, attention_mask):
+    def call(self, x: Tensor, attention_mask: Tensor):
         there = ops.swapaxes(attention_mask, 1, 2)  # (batch, length, 1)
         x = ops.cast(x, "float32")
         number = ops.maximum(ops.sum(ops.cast(there, "float32"), axis=1), 1.0)

@@ -51,7 +51,7 @@ class FeedForward(keras.layers.Layer):
         self.inner.build(x_shape)
         self.outer.build((*x_shape[:-1], self.d_ff))
 
-    def call(self, x):
+    def call(self, x: Tensor):
         return self.outer(self.inner_dropout(self.inner(x)))
 
     def compute_output_shape(self, x_shape):
@@ -104,7 +104,7 @@ class AddNorm(keras.layers.Layer):
         self.norm.build(x_shape)
         self.output_dropout = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
 
-    def call(self, x, sublayer):
+    def call(self, x: Tensor, sublayer: Callable):
         if self.norm_first:
             return x + self.output_dropout(sublayer(self.norm(x)))
         return self.norm(x + self.output_dropout(sublayer(x)))

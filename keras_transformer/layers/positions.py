@@ -9,10 +9,11 @@ import keras
 import numpy as np
 from keras import ops
 
-from ..checks import check_at_least
+from ..backend import Tensor
+from ..checks import check, check_at_least
 
 
-def sinusoids(length: Any, d_model: int) -> Any:
+def sinusoids(length: int | Tensor, d_model: int) -> Tensor:
     """PE(pos, 2i) = sin(pos / 10000^(2i / d_model)), PE(pos, 2i + 1) = cos(the same angle).
 
     Args:
@@ -35,7 +36,7 @@ def _sinusoids_at(positions, d_model):
     return ops.reshape(interleaved, (-1, 2 * angle.shape[-1]))[:, :d_model]
 
 
-def apply_rotary_embedding(x: Any, positions: Any = None) -> Any:
+def apply_rotary_embedding(x: Tensor, positions: Tensor = None) -> Tensor:
     """Rotates each pair (x_2i, x_2i+1) by the angle position / 10000^(2i / d).
 
     The product of a rotated query and a rotated key depends on their distance alone.
@@ -83,7 +84,7 @@ class PositionalEncoding(keras.layers.Layer):
     def build(self, x_shape):
         self.built = True
 
-    def call(self, x, positions=None):
+    def call(self, x: Tensor, positions: Tensor = None):
         positions = ops.arange(ops.shape(x)[1]) if positions is None else positions
         return ops.add(x, ops.cast(_sinusoids_at(positions, x.shape[-1]), x.dtype))
 
@@ -126,16 +127,12 @@ class LearnedPositionalEncoding(keras.layers.Layer):
             name="positions",
         )
 
-    def call(self, x, positions=None):
+    def call(self, x: Tensor, positions: Tensor = None):
         table = ops.convert_to_tensor(self.positions)
         if positions is None:
             length = ops.shape(x)[1]
-            if isinstance(length, int) and length > self.max_length:
-                raise ValueError(
-                    f"The input has {length} tokens, but max_length={self.max_length} positions "
-                    "were learned; shorten the input, or train with a larger max_length or with "
-                    "sinusoids."
-                )
+            expected = f"An input must fit max_length={self.max_length}: cut it, or use sinusoids"
+            check(not isinstance(length, int) or length <= self.max_length, expected, tokens=length)
             rows = table[:length]
         else:
             rows = ops.take(table, positions, axis=0)

@@ -4,6 +4,7 @@ from typing import Any
 
 import keras
 
+from ..backend import Tensor
 from ..layers.blocks import Encoder
 from ..layers.cache import Cache
 from ..layers.embeddings import TokenEmbedding
@@ -63,11 +64,11 @@ class LanguageModel(DecoderModel):
 
     def decode(
         self,
-        token_ids: Any,
+        token_ids: Tensor,
         memory: None = None,
-        attention_mask: Any = None,
+        attention_mask: Tensor = None,
         cache: Cache | None = None,
-    ) -> Any:
+    ) -> Tensor:
         """Logits of the token after each of `token_ids`.
 
         Args:

@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import keras
 
+from ..backend import Tensor
 from ..layers.blocks import Decoder, Encoder
 from ..layers.cache import Cache
 from ..layers.embeddings import TokenEmbedding
@@ -20,8 +21,8 @@ class Memory(NamedTuple):
         mask: bool, (batch, 1, source length), the padding mask of the source.
     """
 
-    states: Any
-    mask: Any
+    states: Tensor
+    mask: Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -96,7 +97,7 @@ class Transformer(DecoderModel):
         self.source_dropout = keras.layers.Dropout(rate, dtype=dtype, name="source_dropout")
         self.target_dropout = keras.layers.Dropout(rate, dtype=dtype, name="target_dropout")
 
-    def encode(self, source_ids: Any) -> Memory:
+    def encode(self, source_ids: Tensor) -> Memory:
         """Encodes the source: the memory to which every target token attends.
 
         Args:
@@ -110,11 +111,11 @@ class Transformer(DecoderModel):
 
     def decode(
         self,
-        target_ids: Any,
+        target_ids: Tensor,
         memory: Memory,
-        attention_mask: Any = None,
+        attention_mask: Tensor = None,
         cache: Cache | None = None,
-    ) -> Any:
+    ) -> Tensor:
         """Logits of the token after each of `target_ids`.
 
         Args:

@@ -6,6 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from ..backend import Tensor
 from ..checks import check, check_at_least
 from ..layers.blocks import Encoder
 from ..layers.embeddings import Pooling, WordEmbedding
@@ -88,7 +89,7 @@ class WordModel(ConfiguredModel):
         )
         super().__init__(inputs, logits, arguments, config, dtype, **kwargs)
 
-    def pool(self, x: Any, mask: Any, dtype: Any) -> Any:
+    def pool(self, x: Tensor, mask: Tensor, dtype: Any) -> Tensor:
         """The vectors that get labels: here those of the words, (batch, length, d_model)."""
         return x
 
@@ -108,11 +109,8 @@ class WordModel(ConfiguredModel):
         same_words = isinstance(other, WordModel)
         names = own.keys() if same_words else dataclasses.asdict(self.config).keys()
         for name in names - MAY_DIFFER:
-            check(
-                own[name] == given.get(name),
-                f"{name} must be that of the model to initialize from, {given.get(name)!r}",
-                **{name: own[name]},
-            )
+            expected = f"{name} must be that of the model to initialize from, {given.get(name)!r}"
+            check(own[name] == given.get(name), expected, **{name: own[name]})
         if not same_words:
             encoder = other.encoder if hasattr(other, "encoder") else other.decoder
             self.encoder.set_weights(encoder.get_weights())
@@ -177,6 +175,6 @@ class ClassificationModel(WordModel):
     Source: Vaswani et al. 2017, section 3.1; Conneau et al. 2017, section 3.2 (pooling).
     """
 
-    def pool(self, x: Any, mask: Any, dtype: Any) -> Any:
+    def pool(self, x: Tensor, mask: Tensor, dtype: Any) -> Tensor:
         """Mean and maximum of the words, (batch, 2 * d_model)."""
         return Pooling(dtype=dtype, name="pooling")(x, attention_mask=mask)

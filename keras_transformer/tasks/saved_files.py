@@ -7,7 +7,6 @@ them again, so nothing that a file names is imported or run before it is known t
 The check needs no Keras, which takes seconds to start: classes are compared by their names.
 """
 
-import builtins
 import collections
 import contextlib
 import dataclasses
@@ -43,9 +42,6 @@ VOCABULARY_SIZES: dict[str, Callable[[bytes], int]] = {  # by the name of its fi
 TASKS = ("Classifier", "MaskFiller", "Tagger", "TextGenerator", "Translator")
 MODELS = ("ClassificationModel", "LanguageModel", "TaggingModel", "Transformer")
 VOCABULARIES = ("ByteLevelTokenizer", "SentencePieceTokenizer", "WordVocabulary")
-# The arguments of `compile`, which `load` ignores, may name these.
-OF_TRAINING = ("Perplexity", "TokenAccuracy", "TokenCrossEntropy", "WarmupSchedule")
-KERAS_OF_TRAINING = ("losses", "metrics", "optimizers", "optimizers.schedules")
 PARTS = ("model", "transformer", "vocabulary", "tokenizer", "source_tokenizer", "target_tokenizer")
 ADDED_OPTIONS = ("layer_norm_epsilon", "logits_bias")  # which older files lack
 
@@ -165,9 +161,8 @@ def add_checksums(path: str | os.PathLike) -> None:
     from .. import __version__
 
     with zipfile.ZipFile(path, "a") as archive:
-        digests = {name: _digest(archive, name) for name in archive.namelist()}
-        versions = {"keras_transformer": __version__}
-        archive.writestr(CHECKSUMS, json.dumps({"versions": versions, "sha256": digests}))
+        checksums = {"versions": {"keras_transformer": __version__}, "sha256": _digests(archive)}
+        archive.writestr(CHECKSUMS, json.dumps(checksums))
 
 
 @contextlib.contextmanager
@@ -247,24 +242,22 @@ def _read_json(archive, name):
     return content
 
 
-def _digest(archive, name):
-    """SHA-256 of a member; reading it fully also checks its CRC."""
-    with archive.open(name) as member:
-        return hashlib.file_digest(member, "sha256").hexdigest()
+def _digests(archive):
+    """SHA-256 of each member but the checksums; reading one fully also checks its CRC."""
+    digests = {}
+    for name in archive.namelist():
+        if name != CHECKSUMS:
+            with archive.open(name) as member:
+                digests[name] = hashlib.file_digest(member, "sha256").hexdigest()
+    return digests
 
 
 def _check_checksums(archive):
     """The member with the checksums, once they fit the others."""
     checksums = _read_json(archive, CHECKSUMS)
-    digests = checksums["sha256"]
-    for name in archive.namelist():
-        if name != CHECKSUMS:
-            _require(
-                digests.get(name) == _digest(archive, name),
-                f"its member {name!r:.100} was altered after it was saved",
-            )
-    missing = digests.keys() - set(archive.namelist())
-    _require(not missing, f"its member {min(missing, default='')!r:.100} is missing")
+    altered = dict(_digests(archive).items() ^ checksums["sha256"].items())
+    name = min(altered, default="")
+    _require(not altered, f"its member {name!r:.100} was altered or removed after it was saved")
     return checksums
 
 
@@ -298,10 +291,8 @@ def _check_task(config, version):
         raise UnsupportedFileError(
             f"it holds {_name_of(config)}; expected a task, such as a Translator."
         )
-    of_training = {id(each) for each in _objects(config.get("compile_config"))}
-    for each in _objects(config):
-        allowed = _is_allowed(each, version) or (id(each) in of_training and _is_of_training(each))
-        if not allowed:
+    for each in _objects(config | {"compile_config": None}):  # which `load` ignores
+        if not _is_allowed(each, version):
             raise UnsupportedFileError(
                 f"it names {_name_of(each)}; expected classes of this package and dtype policies."
             )
@@ -328,22 +319,6 @@ def _is_allowed(serialized, version):
         return registered == f"keras_transformer>{name}"
     of_keras = module in ("keras", "keras.dtype_policies") and registered in (None, name)
     return of_keras and f"{name}".endswith(("DTypePolicy", "DTypePolicyMap"))
-
-
-def _is_of_training(serialized):
-    """Whether an object is a loss, metric, optimizer or schedule."""
-    name, module, registered = map(serialized.get, ("class_name", "module", "registered_name"))
-    if name in OF_TRAINING:
-        return registered == f"keras_transformer>{name}"
-    function = serialized.get("config")  # such as a metric
-    is_function = (module, name) == ("builtins", "function") and _is_name(function)
-    is_of_keras = module in map("keras.{}".format, KERAS_OF_TRAINING)
-    return registered in (None, name) and (is_function or is_of_keras)
-
-
-def _is_name(function):
-    """Whether it is the name of a function, and of none that Python itself has, such as exec."""
-    return f"{function}".isidentifier() and not hasattr(builtins, function)
 
 
 def _name_of(serialized):
@@ -376,27 +351,17 @@ def _count_values(archive):
     """Numbers in the file of the weights, and those among them that are parameters."""
     import h5py
 
+    sizes, links = {}, []
     with h5py.File(io.BytesIO(archive.read(WEIGHTS)), "r") as file:
-        sizes = {path: dataset.size for path, dataset in _datasets(file)}
+        file.visititems_links(lambda *path_and_link: links.append(path_and_link))
+        for path, link in links:  # soft and external ones could lead to other files
+            _require(isinstance(link, h5py.HardLink), f"its weights at {path:.100} are a link")
+            if isinstance(found := file[path], h5py.Dataset):
+                outside = found.external or found.is_virtual
+                _require(not outside, f"its weights at {path:.100} are stored elsewhere")
+                sizes[path] = found.size
     seeds = sum(size for path, size in sizes.items() if "seed_generator" in path)
     return sum(sizes.values()), sum(sizes.values()) - seeds
-
-
-def _datasets(group, path=""):
-    """Yields each dataset with its path; links could lead to other files."""
-    import h5py
-
-    for name in group:
-        inner = f"{path}/{name}"
-        link = group.get(name, getlink=True)
-        _require(isinstance(link, h5py.HardLink), f"its weights at {inner:.100} are a link")
-        found = group[name]
-        if isinstance(found, h5py.Group):
-            yield from _datasets(found, inner)
-        else:
-            outside = found.external or found.is_virtual
-            _require(not outside, f"its weights at {inner:.100} are stored elsewhere")
-            yield inner, found
 
 
 def _check_sizes(config, arguments, num_values):
@@ -442,9 +407,6 @@ def _check_words(task, model):
     labels = task.get("labels", vocabulary.masked_labels)
     sizes = {**vocabulary.sizes, "num_labels": len(labels) + 1}
     for name, size in sizes.items():
-        check(
-            model[name] == size,
-            f"expected {name}={size}, as its vocabulary has",
-            **{name: model[name]},
-        )
+        expected = f"expected {name}={size}, as its vocabulary has"
+        check(model[name] == size, expected, **{name: model[name]})
     return sizes

@@ -1,5 +1,6 @@
 """Base classes of the tasks: text in, text out, and one .keras file with all that this needs."""
 
+import itertools
 import pathlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -131,11 +132,9 @@ class Task(keras.Model):
         check again when they encode.
         """
         if tokenizer.serialized is not None:
-            check(
-                tokenizer.vocabulary_size() == vocabulary_size,
-                f"The tokenizer must have the {vocabulary_size} ids of the model",
-                vocabulary_size=tokenizer.vocabulary_size(),
-            )
+            expected = f"The tokenizer must have the {vocabulary_size} ids of the model"
+            size = tokenizer.vocabulary_size()
+            check(size == vocabulary_size, expected, vocabulary_size=size)
 
 
 class WritingTask(Task):
@@ -149,6 +148,12 @@ class WritingTask(Task):
     @property
     def _decoding(self):
         return self._of_model(Decoding)
+
+    def _answers(self, requests):
+        """Decodes pairs of any key and a `Request`, and yields each key with the answers."""
+        keys, ahead = itertools.tee(requests)
+        answers = self._decoding.decode(request for _, request in ahead)
+        return ((key, found) for (key, _), found in zip(keys, answers, strict=True))
 
     def normalized(self, texts: Iterable[str]) -> list[str]:
         """Texts in the form of the training data, as a tokenizer expects them.

@@ -93,14 +93,12 @@ class TextGenerator(WritingTask):
     ):
         super().__init__(**kwargs)
         check_form(normalization)
-        window = model.max_length if window is None else window
+        learned = model.max_length
+        window = learned if window is None else window
         check_optional(2, window=window)
         check_at_least(1, batch_size=batch_size)
-        check(
-            window is None or model.max_length is None or window <= model.max_length,
-            f"window must be at most the {model.max_length} learned positions",
-            window=window,
-        )
+        fits = window is None or learned is None or window <= learned
+        check(fits, f"window must be at most the {learned} learned positions", window=window)
         self._check_tokenizer(tokenizer, model.target_vocabulary_size)
         self.model = model
         self.tokenizer = tokenizer
@@ -131,8 +129,9 @@ class TextGenerator(WritingTask):
         Args:
             prompts: list of str; "" is also a prompt.
             max_tokens: int from 1, maximum number of new tokens per prompt.
-            temperature: float from 0; 0: greedy decoding. See `SamplingConfig`.
-            top_k, top_p: see `SamplingConfig`.
+            temperature: float from 0, divisor of the logits; 0: greedy decoding.
+            top_k: int from 1, number of most probable tokens to sample from; None: all.
+            top_p: float in (0, 1], nucleus sampling: the fewest tokens that together reach it.
             seed: int from 0, or one per prompt. The continuation of prompt n depends on the prompt
                 and (seed, n) alone, not on the rest of its batch.
             first: int from 0, the n of the first prompt, for a list that is given in parts; or the
@@ -178,8 +177,9 @@ class TextGenerator(WritingTask):
         Args:
             prompt: str; "" is also a prompt.
             max_tokens: int from 1, maximum number of new tokens.
-            temperature: float from 0; 0: greedy decoding. See `SamplingConfig`.
-            top_k, top_p: see `SamplingConfig`.
+            temperature: float from 0, divisor of the logits; 0: greedy decoding.
+            top_k: int from 1, number of most probable tokens to sample from; None: all.
+            top_p: float in (0, 1], nucleus sampling: the fewest tokens that together reach it.
             seed: int from 0.
 
         Returns:
@@ -201,11 +201,10 @@ class TextGenerator(WritingTask):
         for window in itertools.count():
             if continuation.done:
                 return
-            prefix = continuation.context(self.longest_input)
-            request = self._request([continuation], [prefix], 1, sampling, window)
-            for ids in itertools.islice(
-                self._decoding.stream(**request._asdict()), len(prefix), None
-            ):
+            known = len(continuation.context(self.longest_input))
+            request = self._request([continuation], 1, sampling, window)
+            stream = self._decoding.stream(**request._asdict())
+            for ids in itertools.islice(stream, known, None):
                 continuation.ids.append(int(ids[0]))
                 yield continuation.ids[-1]
 
@@ -214,40 +213,32 @@ class TextGenerator(WritingTask):
         rows = next_power_of_two(max(1, len(continuations)), self.batch_size)
         for window in itertools.count():
             unfinished = [each for each in continuations if not each.done]
-            batches = [
-                unfinished[start : start + rows] for start in range(0, len(unfinished), rows)
-            ]
-            if not batches:
+            if not unfinished:
                 return
-            contexts = [[each.context(self.longest_input) for each in batch] for batch in batches]
-            requests = (
-                self._request(batch, prefixes, rows, sampling, window)
-                for batch, prefixes in zip(batches, contexts, strict=True)
-            )
-            for batch, prefixes, answers in zip(
-                batches, contexts, self._decoding.decode(requests), strict=True
-            ):
-                for each, prefix, ids in zip(batch, prefixes, answers, strict=False):
-                    each.ids.extend(int(i) for i in ids[len(prefix) :] if i != PADDING)
+            starts = range(0, len(unfinished), rows)
+            batches = [unfinished[start : start + rows] for start in starts]
+            requests = (self._request(batch, rows, sampling, window) for batch in batches)
+            for batch, answers in self._answers(zip(batches, requests, strict=True)):
+                for each, ids in zip(batch, answers, strict=False):
+                    new = ids[len(each.context(self.longest_input)) :]
+                    each.ids.extend(int(i) for i in new if i != PADDING)
 
-    def _request(self, continuations, prefixes, rows, sampling, window):
+    def _request(self, continuations, rows, sampling, window):
         """A `Request` for the next window of a batch of continuations."""
+        prefixes = [each.context(self.longest_input) for each in continuations]
         lengths = [
             min(len(prefix) + each.missing, self.longest_input)
             for prefix, each in zip(prefixes, continuations, strict=True)
         ]
         spare = rows - len(continuations)
         max_length = np.array(lengths + [0] * spare, "int32")
-        batch: dict[str, Any] = dict(
-            source_ids=None,
-            max_length=max_length,
-            min_length=None if self.append_end else max_length,  # END is never written
-            prefix=pad(prefixes, rows, max(1, *map(len, prefixes))),
-        )
-        if sampling is None:
-            return Request(GreedySearch(), **batch)
-        seeds = [(*each.seed, window) for each in continuations] + [(0, 0, 0)] * spare
-        return Request(Sampling(seeds, *dataclasses.astuple(sampling)), **batch)
+        search = GreedySearch()
+        if sampling is not None:
+            seeds = [(*each.seed, window) for each in continuations] + [(0, 0, 0)] * spare
+            search = Sampling(seeds, *dataclasses.astuple(sampling))
+        min_length = None if self.append_end else max_length  # END is never written
+        prefix = pad(prefixes, rows, max(1, *map(len, prefixes)))
+        return Request(search, None, max_length, min_length, prefix)
 
     def score(self, texts: Iterable[str], overlap: float = 0.5) -> list[TextScore]:
         """Scores whole texts, by a deterministic pass over every token.

@@ -133,7 +133,8 @@ class Translator(WritingTask):
 
         search = BeamSearch(config.beams, config.length_penalty, n_best or 1)
         results = [[Hypothesis("", 0.0, True)] * search.n_best for _ in texts]
-        for numbers, found in self._decode(lambda numbers, rows: search, texts, prefixes, config):
+        requests = self._requests(lambda numbers, rows: search, texts, prefixes, config)
+        for numbers, found in self._answers(requests):
             for number, ids, scores, finished in zip(numbers, *found, strict=False):
                 written = self.target_tokenizer.decode(ids)
                 columns = zip(written, scores.tolist(), finished.tolist(), strict=True)
@@ -157,7 +158,9 @@ class Translator(WritingTask):
 
         Args:
             texts: list of str. An empty or blank text translates to "".
-            temperature, top_k, top_p: see `SamplingConfig`.
+            temperature: float above 0, divisor of the logits: below 1 sharpens the distribution.
+            top_k: int from 1, number of most probable tokens to sample from; None: all.
+            top_p: float in (0, 1], nucleus sampling: the fewest tokens that together reach it.
             seed: int from 0. The translation of text n depends on the text and (seed, n) alone,
                 not on the rest of its batch.
             prefixes: list of str, the beginning of each translation, in whole tokens; None: no
@@ -197,7 +200,9 @@ class Translator(WritingTask):
         Args:
             text: str.
             seed: int from 0, the seed of `sample`; None: greedy decoding.
-            temperature, top_k, top_p: see `SamplingConfig`.
+            temperature: float above 0, divisor of the logits: below 1 sharpens the distribution.
+            top_k: int from 1, number of most probable tokens to sample from; None: all.
+            top_p: float in (0, 1], nucleus sampling: the fewest tokens that together reach it.
             prefix: str, the beginning of the translation, in whole tokens; None: no beginning.
             **changes: fields of `GenerationConfig`, except `beams` and `length_penalty`.
 
@@ -214,8 +219,9 @@ class Translator(WritingTask):
         sampling = Sampling([(seed or 0, 0)], temperature, top_k, top_p)
         search = GreedySearch() if seed is None else sampling
         prefixes = None if prefix is None else [prefix]
-        batches = self._batches(self.normalized([text]), prefixes, config)  # none if it is blank
-        streams = [self._decoding.stream(**batch, search=search) for _, batch in batches]
+        texts = self.normalized([text])
+        requests = self._requests(lambda numbers, rows: search, texts, prefixes, config)
+        streams = [self._decoding.stream(**request._asdict()) for _, request in requests]
         written = ((int(ids[0]) for ids in stream) for stream in streams)
         pieces = (whole_characters(ids, self.target_tokenizer) for ids in written)
         return itertools.chain.from_iterable(pieces)
@@ -297,8 +303,9 @@ class Translator(WritingTask):
         """
         config = self._config_with(changes)
         search = BeamSearch(config.beams, config.length_penalty, n_best)
-        batches = self._batches(self.normalized([text]), None, config)
-        states = (self._decoding.beam_states(search, **batch) for _, batch in batches)
+        texts = self.normalized([text])
+        requests = self._requests(lambda numbers, rows: search, texts, None, config)
+        states = (self._decoding.beam_states(**request._asdict()) for _, request in requests)
         return beam_tree(itertools.chain.from_iterable(states))
 
     def get_config(self) -> dict[str, Any]:
@@ -317,35 +324,26 @@ class Translator(WritingTask):
     def _write(self, search_of, texts, prefixes, config):
         """One translation per text, by a search for one hypothesis."""
         translations = [""] * len(texts)
-        for numbers, ids in self._decode(search_of, texts, prefixes, config):
+        for numbers, ids in self._answers(self._requests(search_of, texts, prefixes, config)):
             written = self.target_tokenizer.decode(ids[: len(numbers)])
             for number, text in zip(numbers, written, strict=True):
                 translations[number] = text
         return translations
 
-    def _decode(self, search_of, texts, prefixes, config):
-        """Yields which texts are in a batch, and their answers.
-
-        Args:
-            search_of: function of these numbers and the rows of the batch that returns its search.
-            texts, prefixes, config: see `_batches`.
-        """
-        batches, ahead = itertools.tee(self._batches(texts, prefixes, config))
-        requests = (
-            Request(search_of(numbers, len(batch["source_ids"])), **batch)
-            for numbers, batch in ahead
-        )
-        for (numbers, _), answers in zip(batches, self._decoding.decode(requests), strict=True):
-            yield numbers, answers
-
-    def _batches(self, texts, prefixes, config):
-        """Normalized texts of similar lengths: a long one makes no short one longer.
+    def _requests(self, search_of, texts, prefixes, config):
+        """Batches of normalized texts of similar lengths: a long one makes no short one longer.
 
         Blank texts are in no batch. Rows that only fill a batch have max_length 0.
 
+        Args:
+            search_of: function of the numbers of texts and the rows of a batch to its search.
+            texts: list of str, normalized.
+            prefixes: list of str; None: no beginnings.
+            config: `GenerationConfig`.
+
         Yields:
-            numbers: list of int, which texts.
-            batch: dict, arguments of `Request`.
+            list of int, which texts.
+            `Request`.
         """
         ids = self._source_ids(texts)
         if prefixes is not None:
@@ -359,14 +357,16 @@ class Translator(WritingTask):
         sizes = config.batch_size, self.longest_input, config.tokens_per_batch
         for numbers, rows, length in group_by_length(not_blank, lengths, *sizes):
             spare = (0, rows - len(numbers))
-            batch = dict(
-                source_ids=pad([ids[n] for n in numbers], rows, length),
-                max_length=np.pad(max_length[numbers], spare),
-                min_length=np.pad(min_length[numbers], spare),
+            yield (
+                numbers,
+                Request(
+                    search_of(numbers, rows),
+                    pad([ids[n] for n in numbers], rows, length),
+                    np.pad(max_length[numbers], spare),
+                    np.pad(min_length[numbers], spare),
+                    None if prefixes is None else pad([prefixes[n] for n in numbers], rows),
+                ),
             )
-            if prefixes is not None:
-                batch["prefix"] = pad([prefixes[n] for n in numbers], rows)
-            yield numbers, batch
 
     def _encode(self, texts):
         """The ids of each source text, END included."""

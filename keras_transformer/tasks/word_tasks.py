@@ -62,11 +62,8 @@ class WordTask(Task):
         check_at_least(1, batch_size=batch_size)
         config = model.get_config()
         for name, size in {**vocabulary.sizes, "num_labels": len(labels) + 1}.items():
-            check(
-                config.get(name) == size,
-                f"{name} of the model must be {size} for this vocabulary and these labels",
-                **{name: config.get(name)},
-            )
+            expected = f"{name} of the model must be {size} for this vocabulary and these labels"
+            check(config.get(name) == size, expected, **{name: config.get(name)})
         self.model = model
         self.vocabulary = vocabulary
         self.labels = list(labels)
@@ -265,7 +262,7 @@ def _split_around_mask(number, text, split):
     return [*split(before), MASKED, *split(after[0])]
 
 
-def label_probabilities(model: WordModel, inputs: dict) -> Any:
+def label_probabilities(model: WordModel, inputs: dict) -> backend.Tensor:
     """The probability of each label.
 
     Args:

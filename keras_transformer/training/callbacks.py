@@ -66,23 +66,18 @@ class ResumableCSVLogger(keras.callbacks.CSVLogger):
         lines = path.read_text("utf-8").splitlines() if path.exists() else []
         has_rows = bool(lines) and lines[0].startswith("epoch,")
         first = lines[0].partition(",")[0] if lines else ""
-        check(
-            "epoch".startswith(first) or first.isdecimal(),
-            f"{path} must be a log of epochs, whose first column is epoch, or be empty",
-            first_column=first[:80],
-        )
+        expected = f"{path} must be a log of epochs, whose first column is epoch, or be empty"
+        is_log = "epoch".startswith(first) or first.isdecimal()
+        check(is_log, expected, first_column=first[:80])
         rows = list(csv.DictReader(lines if has_rows else ["epoch"]))
-        num_finished = sum(
-            row["epoch"].isdecimal() and int(row["epoch"]) < initial_epoch
-            for row in rows
-            if None not in row.values()  # of a row that was cut short
-        )
-        self.past = rows[:num_finished]
+        whole = [row for row in rows if None not in row.values()]  # a kill may cut one short
+        finished = [row["epoch"].isdecimal() and int(row["epoch"]) < initial_epoch for row in whole]
+        self.past = rows[: sum(finished)]
         distribution.wait_for_all()  # until each has read it
         if self._writes and lines and not has_rows:
             rename_damaged(path)
-        elif self._writes and len(rows) > num_finished:
-            write_text(path, "\n".join([*lines[: 1 + num_finished], ""]))
+        elif self._writes and len(rows) > len(self.past):
+            write_text(path, "\n".join([*lines[: 1 + len(self.past)], ""]))
 
     def on_epoch_end(self, epoch, logs=None):
         if self._writes:

@@ -14,7 +14,7 @@ from keras import ops
 from .. import backend
 from ..atomic import atomic_write, check_space, named
 from ..backend import distribution
-from ..checks import check_at_least, check_optional
+from ..checks import check, check_at_least, check_optional
 from . import weight_files
 from .callbacks import ResumableEarlyStopping
 from .fine_tuning import adapted_layers
@@ -104,9 +104,8 @@ class EpochCheckpoint(keras.callbacks.Callback):
     @property
     def best_path(self) -> pathlib.Path | None:
         """The checkpoint of the best epoch; None without early stopping or before an epoch."""
-        if self.early_stopping is None or self.early_stopping.best_epoch is None:
-            return None
-        return self._path(self.early_stopping.best_epoch)
+        best = getattr(self.early_stopping, "best_epoch", None)
+        return None if best is None else self._path(best)
 
     def restore(self, model: keras.Model, epochs: int) -> Iterator[dict[str, int]]:
         """Loads the last checkpoint, if there is one, into a compiled model.
@@ -284,8 +283,7 @@ def average_checkpoints(model: keras.Model, paths: Iterable[PathLike]) -> None:
     Source: Vaswani et al. 2017, section 6.1 (base: the last 5 checkpoints, 10 minutes apart).
     """
     paths = list(paths)
-    if not paths:
-        raise ValueError("Expected at least one checkpoint to average; received none.")
+    check(paths, "Expected at least one checkpoint to average", paths=paths)
     sums = [0.0] * len(model.weights)
     for path in paths:
         model.load_weights(path)

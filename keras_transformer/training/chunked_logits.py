@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from .. import backend
-from ..checks import check_at_least
+from ..checks import check, check_at_least
 from ..losses import TokenLoss
 from ..metrics import TokenMean
 from .wrapped import PrecomputedLoss, WrappedModel
@@ -60,17 +60,13 @@ class ChunkedLogits(WrappedModel):
             metrics: list of `TokenMean`, such as `Perplexity`.
             **kwargs: further arguments of `keras.Model.compile`.
         """
-        for kind, given in ((TokenLoss, [loss]), (TokenMean, metrics)):
-            for each in given:
-                if not isinstance(each, kind):
-                    raise ValueError(
-                        f"Logits in pieces need a {kind.__name__}; received {each!r}. Take one of "
-                        "this package, or train the model itself."
-                    )
+        for each, kind in [(loss, TokenLoss), *((metric, TokenMean) for metric in metrics)]:
+            expected = f"Logits in pieces need a {kind.__name__} of this package"
+            check(isinstance(each, kind), expected, given=each)
         self.token_loss, self.token_metrics = loss, list(metrics)
         super().compile(optimizer, PrecomputedLoss(), **kwargs)
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: dict[str, backend.Tensor], training: bool = False):
         return self.states(inputs, training=training)
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):

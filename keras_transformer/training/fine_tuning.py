@@ -28,15 +28,12 @@ def freeze(model: keras.Model, names: Iterable[str]) -> None:
     inner = layers_of(model, include_self=False)
     layers = {layer.path: layer for layer in inner if layer.path and layer.weights}
     for name in names:
-        if name not in layers:
-            known = ", ".join(layer.name for layer in model.layers if layer.weights)
-            raise ValueError(
-                f"A layer to freeze is one of {known}, or one within such as "
-                f"{_example(layers)}; received {name!r}."
-            )
+        known = ", ".join(layer.name for layer in model.layers if layer.weights)
+        example = next((path for path in layers if "block_1" in path), next(iter(layers)))
+        expected = f"A layer to freeze is one of {known}, or one within such as {example}"
+        check(name in layers, expected, name=name)
         layers[name].trainable = False
-    if not model.trainable_variables:
-        raise ValueError(f"All layers are frozen by {', '.join(names)}; leave one to be trained.")
+    check(model.trainable_variables, "A layer must be left to be trained", frozen=names)
 
 
 def enable_lora(model: keras.Model, rank: int) -> None:
@@ -68,7 +65,3 @@ def enable_lora(model: keras.Model, rank: int) -> None:
 def adapted_layers(model: keras.Model) -> list[Any]:
     """The layers of a model with LoRA."""
     return [layer for layer in layers_of(model) if getattr(layer, "lora_enabled", False)]
-
-
-def _example(layers):
-    return next((path for path in layers if "block_1" in path), next(iter(layers)))

@@ -73,20 +73,19 @@ class SaveOnInterrupt(keras.callbacks.Callback):
         signal.signal(number, signal.SIG_DFL)
 
     def _exit(self):
-        print(f"\nInterrupted, and saved. Continue with: {resume_command()}", file=sys.stderr)
+        print(
+            f"\nInterrupted, and saved. Continue with: {command_line(resume=True)}", file=sys.stderr
+        )
         sys.exit(128 + self._received)
 
 
-def command_line() -> str:
-    """The command of this process with its backend, as a shell reads it."""
-    return _quoted(sys.orig_argv)
+def command_line(resume: bool = False) -> str:
+    """The command of this process with its backend, as a shell reads it.
 
-
-def resume_command() -> str:
-    """The command that continues a run which the command of this process began."""
-    words = [word for word in sys.orig_argv if word not in ("--overwrite", "--resume")]
-    return _quoted([*words, "--resume"])
-
-
-def _quoted(words):
+    Args:
+        resume: bool, whether it continues the run that this process began.
+    """
+    words = sys.orig_argv
+    if resume:
+        words = [word for word in words if word not in ("--overwrite", "--resume")] + ["--resume"]
     return f"KERAS_BACKEND={backend.name()} {shlex.join(words)}"

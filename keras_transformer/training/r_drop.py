@@ -1,15 +1,14 @@
 """R-Drop: two passes with different dropout should agree."""
 
-from typing import Any
-
 import keras
 from keras import ops
 
+from ..backend import Tensor
 from ..checks import check_from_0
 from .wrapped import PrecomputedLoss, WrappedModel
 
 
-def symmetric_kl_divergence(logits: Any) -> Any:
+def symmetric_kl_divergence(logits: Tensor) -> Tensor:
     """(KL(p_1 || p_2) + KL(p_2 || p_1)) / 2 with p_i = softmax(logits[i]), everywhere.
 
     Args:
@@ -64,7 +63,7 @@ class RDrop(WrappedModel):
         check_from_0(alpha=alpha)
         self.alpha = alpha
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: dict[str, Tensor], training: bool = False):
         if not training:
             return self.transformer(inputs, training=False)
         twice = {name: ops.concatenate([ids, ids]) for name, ids in inputs.items()}

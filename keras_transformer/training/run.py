@@ -281,13 +281,15 @@ class Run:
         """Writes scores as scores.json; NaN becomes null, a named tuple an object."""
         from ..evaluation import as_json
 
-        if distribution.is_first_process():
-            write_text(self.folder / "scores.json", _as_text(as_json(scores)))
+        self._write("scores.json", _as_text(as_json(scores)))
 
     def write_sample(self, text: str) -> None:
         """Writes a text that the model has generated as sample.txt."""
+        self._write("sample.txt", text + "\n")
+
+    def _write(self, name, text):
         if distribution.is_first_process():
-            write_text(self.folder / "sample.txt", text + "\n")
+            write_text(self.folder / name, text)
 
     def draw(self, figure: Any, name: str) -> None:
         """Writes a figure of `plots`, with a name such as "attention.png"."""

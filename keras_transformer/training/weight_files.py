@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import os
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import h5py
@@ -89,17 +89,12 @@ def quarantine_damaged(paths: Sequence[pathlib.Path]) -> None:
             rename_damaged(path)
 
 
-def _arrays(group) -> Iterator[tuple[str, np.ndarray]]:
-    """All datasets of a file with their names, in the order of these."""
-    names: list[str] = []
-    group.visititems(lambda name, x: names.append(name) if isinstance(x, h5py.Dataset) else None)
-    return ((name, group[name][()]) for name in sorted(names))
-
-
 def _examine(file):
     """SHA-256 of all arrays, and the names of those that are not finite; each is read once."""
-    digest, wrong = hashlib.sha256(), []
-    for name, values in _arrays(file):
+    digest, wrong, names = hashlib.sha256(), [], []
+    file.visit(names.append)
+    for name in sorted(name for name in names if isinstance(file[name], h5py.Dataset)):
+        values = file[name][()]
         digest.update(f"{name} {values.dtype} {values.shape} ".encode())
         digest.update(values.tobytes())
         if np.issubdtype(values.dtype, np.floating) and not np.isfinite(values).all():

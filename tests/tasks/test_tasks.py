@@ -640,8 +640,9 @@ def test_a_thousand_lengths_need_few_shapes_and_a_long_text_makes_no_short_one_l
     shapes = set()
     for length in range(1, 1001):
         texts = ["x" * length, *["y" * 5] * 63][: 1 + length % 64]
-        for _, batch in translator._batches(texts, None, translator.config):
-            source_ids, longest = batch["source_ids"], batch["max_length"].max()
+        requests = translator._requests(lambda *batch: None, texts, None, translator.config)
+        for _, request in requests:
+            source_ids, longest = request.source_ids, request.max_length.max()
             shapes.add((*source_ids.shape, int(longest - 1).bit_length()))
             longest = (source_ids > 0).sum(axis=1).max()
             assert source_ids.shape[1] <= max(16, 1.5 * longest)
@@ -650,11 +651,12 @@ def test_a_thousand_lengths_need_few_shapes_and_a_long_text_makes_no_short_one_l
 
 def test_rows_that_only_fill_a_batch_have_no_tokens_to_write(translator):
     texts = ["May 5, 2019"] * 5
-    ((numbers, batch),) = translator._batches(texts, ["2"] * 5, translator.config)
-    assert numbers == [0, 1, 2, 3, 4]
-    assert {name: len(rows) for name, rows in batch.items()} == dict.fromkeys(batch, 8)
-    assert (batch["max_length"][5:] == 0).all() and (batch["max_length"][:5] == 40).all()
-    assert not batch["source_ids"][5:].any() and not batch["prefix"][5:].any()
+    batches = translator._requests(lambda *batch: batch, texts, ["2"] * 5, translator.config)
+    ((numbers, request),) = batches
+    assert numbers == [0, 1, 2, 3, 4] and request.search == (numbers, 8)
+    assert {len(rows) for rows in request[1:]} == {8}
+    assert (request.max_length[5:] == 0).all() and (request.max_length[:5] == 40).all()
+    assert not request.source_ids[5:].any() and not request.prefix[5:].any()
 
 
 @pytest.mark.slow

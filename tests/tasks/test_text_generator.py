@@ -62,9 +62,9 @@ def test_each_window_begins_with_the_last_half_and_has_random_numbers_of_its_own
     uniform = kt.TextGenerator(model, generator.tokenizer, window=7, append_end=False)
     contexts, request = [], uniform._request
 
-    def remembered(batch, prefixes, *rest):
-        contexts.extend(list(prefix) for prefix in prefixes)
-        return request(batch, prefixes, *rest)
+    def remembered(batch, *rest):
+        contexts.extend(list(each.context(7)) for each in batch)
+        return request(batch, *rest)
 
     uniform._request = remembered
     uniform.generate(["a"], max_tokens=18, seed=3)

@@ -14,6 +14,7 @@ from keras_transformer.tokenizers import (
     SentencePieceTokenizer,
     train_tokenizer,
 )
+from keras_transformer.tokenizers.processor import has_unused
 
 MODEL_TYPES = ["bpe", "unigram", "char"]
 TEXTS = [
@@ -476,3 +477,21 @@ def test_ids_of_the_vocabulary_are_accepted():
     for rows in ([], [[]], [[0, 8], []], np.zeros((2, 3), int)):
         check_ids("ids", rows, 9)
     check_ids("ids", [[UNKNOWN, 4]], 9, plain=True)
+
+
+@pytest.mark.once
+def test_the_unused_pieces_of_each_vocabulary_are_looked_for_once():
+    class Vocabulary:
+        calls = 0
+
+        def vocab_size(self):
+            return 3
+
+        def is_unused(self, piece):
+            self.calls += 1
+            return False
+
+    vocabularies = [Vocabulary() for _ in range(20)]
+    for _ in range(2):
+        assert not any(map(has_unused, vocabularies))
+    assert {each.calls for each in vocabularies} == {3}

@@ -108,7 +108,7 @@ def test_another_loss_or_metric_is_refused():
     model = ChunkedLogits(transformer()[0])
     with pytest.raises(ValueError, match="pieces must be an integer of at least 1"):
         ChunkedLogits(transformer()[0], 0)
-    with pytest.raises(ValueError, match="need a TokenLoss; received 'mse'"):
+    with pytest.raises(ValueError, match="need a TokenLoss .* received given='mse'"):
         model.compile("sgd", "mse")
-    with pytest.raises(ValueError, match="need a TokenMean; received 'accuracy'"):
+    with pytest.raises(ValueError, match="need a TokenMean .* received given='accuracy'"):
         model.compile("sgd", kt.TokenCrossEntropy(), ["accuracy"])

@@ -56,7 +56,7 @@ def test_a_layer_that_is_not_there_cannot_be_frozen(name):
 
 
 def test_a_model_is_not_frozen_as_a_whole():
-    with pytest.raises(ValueError, match="leave one to be trained"):
+    with pytest.raises(ValueError, match="must be left to be trained"):
         training.freeze(kt.LanguageModel(12, **SIZES), ["embedding", "decoder"])
 
 
