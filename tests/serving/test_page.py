@@ -1,0 +1,260 @@
+"""The page in headless Chromium: Debian's chromium and chromium-driver, selenium from pip.
+
+KERAS_TRANSFORMER_AXE names a copy of axe.min.js, of the npm package axe-core.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import socket
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+import pytest
+import uvicorn
+
+import keras_transformer as kt
+from keras_transformer.serving.app import make_app
+
+webdriver = pytest.importorskip("selenium.webdriver")
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+DRIVER = shutil.which("chromedriver")
+AXE = os.environ.get("KERAS_TRANSFORMER_AXE")
+LONGEST = 120  # seconds for the first answer of a model, which may have to be compiled
+DATE = "April 22, 2019"
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromium-driver"),
+]
+
+
+@pytest.fixture(scope="module")
+def address(dates_translator, small_tasks):
+    models = {"dates": dates_translator, "zh-en": kt.load("zh-en"), **small_tasks}
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        server = uvicorn.Server(uvicorn.Config(make_app(models), log_level="warning"))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        page = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+        while not is_ready(page):
+            time.sleep(0.1)
+        yield page
+        server.should_exit = True
+        thread.join()
+
+
+def is_ready(page):
+    try:
+        return urllib.request.urlopen(f"{page}ready").status == 200
+    except urllib.error.URLError:  # also 503
+        return False
+
+
+class Reader:
+    """A browser with a window, and what one does with it."""
+
+    def __init__(self, address, width=1280, scheme="light"):
+        options = webdriver.ChromeOptions()
+        options.binary_location = CHROMIUM
+        for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--lang=en"):
+            options.add_argument(argument)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        service = webdriver.chrome.service.Service(DRIVER)
+        self.driver = webdriver.Chrome(options=options, service=service)
+        self.address, self.width = address, width
+        size = dict(width=width, height=900, deviceScaleFactor=1, mobile=width < 500)
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+    def open(self, **fragment):
+        self.driver.get("about:blank")
+        self.driver.get(f"{self.address}#{urllib.parse.urlencode(fragment)}")
+
+    def all(self, selector):
+        return self.driver.find_elements("css selector", selector)
+
+    def run(self, script, *arguments):
+        return self.driver.execute_script(script, *arguments)
+
+    def text(self, selector):
+        found = "document.querySelector(arguments[0])?.textContent ?? ''"
+        return self.run(f"return {found}", selector)
+
+    def wait(self, holds, what):
+        end = time.monotonic() + LONGEST
+        while not holds():
+            assert time.monotonic() < end, f"{what}: not within {LONGEST} s"
+            time.sleep(0.05)
+
+    def wait_for(self, selector, number=1):
+        self.wait(lambda: len(self.all(selector)) >= number and not self.busy(), selector)
+
+    def wait_for_text(self, selector, expected):
+        self.wait(lambda: self.text(selector) == expected and not self.busy(), expected)
+
+    def busy(self):
+        return self.all('[aria-busy="true"]')
+
+    def write(self, text):
+        area = self.all("#text")[0]
+        area.clear()
+        area.send_keys(text)
+
+    def click(self, selector):
+        self.run("document.querySelector(arguments[0]).click()", selector)
+
+    def errors(self):
+        return [entry["message"] for entry in self.driver.get_log("browser")]
+
+    def violations(self):
+        """Serious and critical findings of axe; none without it."""
+        if AXE is None:
+            return []
+        self.run(pathlib.Path(AXE).read_text("utf-8"))
+        found = self.driver.execute_async_script("axe.run().then(arguments[0])")
+        serious = [x for x in found["violations"] if x["impact"] in ("serious", "critical")]
+        return [(x["id"], [node["html"][:200] for node in x["nodes"][:3]]) for x in serious]
+
+
+@pytest.fixture
+def read(address):
+    readers = []
+
+    def read(**window):
+        readers.append(Reader(address, **window))
+        return readers[-1]
+
+    yield read
+    for reader in readers:
+        errors = reader.errors()
+        reader.driver.quit()
+        assert not errors, json.dumps(errors)
+
+
+def test_a_text_is_translated_while_one_types_and_tokens_show_what_they_read(read):
+    page = read()
+    page.open(model="dates", view="translation", text=DATE)
+    page.wait_for_text(".answer", "2019-04-22")
+    page.write("May 3, 2020")
+    page.wait_for_text(".answer", "2020-05-03")
+    before = page.text(".readout")
+    page.click(".reading:last-of-type .token:nth-child(6)")
+    assert page.text(".readout") != before
+    page.write("  ")
+    page.wait_for_text(".answer", "")
+    assert not page.violations()
+
+
+def test_beams_branch_die_and_can_be_walked_with_the_arrow_keys(read):
+    page = read()
+    page.open(model="dates", view="beams", text=DATE)
+    page.wait_for(".tree .finished.best")
+    assert page.all(".tree .dead") and page.all(".tree .alive")
+    assert page.text("td") == "2019-04-22"
+    four = len(page.all(".tree .branch"))
+    page.run("document.querySelector('.tree .branch').focus()")
+    for _ in "2019":
+        page.driver.switch_to.active_element.send_keys("\ue014")  # arrow right
+    assert page.text(".readout q") == "2019"
+    assert not page.violations()
+    page.run(
+        "const slider = document.querySelector('input[type=range]'); slider.value = 1;"
+        "slider.dispatchEvent(new Event('change'))"
+    )
+    page.wait(lambda: not page.busy() and len(page.all(".tree .branch")) < four, "one beam")
+
+
+def test_maps_and_arcs_show_both_directions_and_a_head_can_be_switched_off(read):
+    page = read()
+    page.open(model="dates", view="attention", text=DATE)
+    page.wait_for(".head", 8)
+    assert len(page.all(".arcs .column:first-child .token")) == len("2019-04-22") + 1
+    page.click(".arcs .column:first-child .token")
+    assert "reads" in page.text(".readout")
+    page.click(".arcs .column:last-child .token")
+    assert "is read by" in page.text(".readout")
+    for head in range(8):
+        page.run("document.querySelectorAll('[role=switch]')[arguments[0]].click()", head)
+        page.wait(lambda n=head: not page.busy() and len(page.all(".head.off")) == n + 1, "off")
+    page.wait(lambda: page.all(".effects .changed") and not page.busy(), "another answer")
+    assert page.text(".effects dt:nth-of-type(2)") == "8 heads off"
+    assert not page.violations()
+    page.click(".effects .plain")
+    page.wait(lambda: not page.all(".head.off") and not page.busy(), "all heads on")
+    for kind, maps in (("encoder", 8), ("decoder", 8)):
+        page.click(f".choice .kind-{kind}")
+        assert len(page.all(f".kind-{kind} .head")) == maps
+
+
+def test_two_models_are_shown_side_by_side(read):
+    page = read()
+    page.open(model="dates", view="translation", text=DATE)
+    page.wait_for_text(".answer", "2019-04-22")
+    page.click("#compare")
+    page.wait(lambda: len(page.all(".pane .token")) > 40 and not page.busy(), "two panes")
+    assert [each.text for each in page.all(".pane > h2")] == ["dates", "zh-en"]
+    left, right = (pane.rect["x"] for pane in page.all(".pane"))
+    assert right > left + 400
+    assert not page.violations()
+
+
+def test_labels_and_the_next_token_have_probabilities(read):
+    page = read()
+    page.open(model="tagger", view="labels", text="the dog barks")
+    page.wait_for(".words button", 3)
+    assert len(page.all(".bars li")) == 3
+    assert not page.violations()
+    page.open(model="generator", view="text", text="the")
+    page.wait_for(".bars button", 12)
+
+    def values(temperature):
+        move = "const slider = document.querySelector('input[type=range]');"
+        move += "slider.value = arguments[0]; slider.dispatchEvent(new Event('input'))"
+        page.run(move, temperature)
+        page.wait(lambda: not page.busy(), "a distribution")
+        return [float(each.text.rstrip("%")) for each in page.all(".bars .value")]
+
+    assert values(0)[:2] == [100, 0]
+    assert 100 > values(2)[0] > 100 / 12 > values(2)[-1]
+    assert not page.violations()
+    page.click(".solid")
+    page.wait_for(".answer .given")
+    page.click(".bars button")
+    page.wait(lambda: page.run("return document.querySelector('#text').value.length") > 3, "longer")
+
+
+@pytest.mark.parametrize("view", ["translation", "beams", "attention"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_on_a_phone_in_chinese_nothing_is_wider_than_the_screen(read, view, scheme):
+    page = read(width=390, scheme=scheme)
+    page.open(model="zh-en", view=view, text="他昨天给我写了一封信。")
+    result = {"translation": ".token", "beams": ".tree", "attention": ".head"}[view]
+    page.wait_for(result)
+    page.click("#language")
+    page.wait_for(result)
+    assert page.text("h1") == "看 Transformer 怎样阅读"
+    assert page.run("return document.documentElement.lang") == "zh-Hans"
+    assert page.run("return document.documentElement.scrollWidth") == 390
+    paper = page.run("return getComputedStyle(document.body).backgroundColor")
+    assert paper == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(18, 23, 29)")
+    assert not page.violations()
+
+
+def test_the_colors_can_be_chosen_and_are_kept(read):
+    page = read()
+    page.open(model="dates", view="translation", text=DATE)
+    page.wait_for(".token")
+    page.click("#theme")
+    page.click("#theme")
+    page.open(model="dates", view="translation", text=DATE)
+    page.wait_for(".token")
+    paper = page.run("return getComputedStyle(document.body).backgroundColor")
+    assert paper == "rgb(18, 23, 29)"
