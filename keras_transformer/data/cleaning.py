@@ -146,7 +146,7 @@ class _Seen(set):
 
 
 class _SeenOnDisk:
-    """The same in a temporary file, by a hash of 128 bits."""
+    """The pairs that were seen, in a temporary file, as hashes of 128 bits."""
 
     def __init__(self):
         self._file = sqlite3.connect("", isolation_level=None)

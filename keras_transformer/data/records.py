@@ -76,7 +76,7 @@ def collect_complete(
     name: str,
     drop: bool = True,
 ) -> Record:
-    """As `collect`, without the pairs in which a text is blank; their number is logged.
+    """A record of two lists without the pairs in which a text is blank; their number is logged.
 
     Args:
         record: type, `Examples` or `LabeledTexts`.
