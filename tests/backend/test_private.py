@@ -122,8 +122,9 @@ def test_only_one_module_uses_private_interfaces_of_other_packages():
     trees = {path: [*ast.walk(ast.parse(path.read_text("utf-8")))] for path in paths}
     own = {"_asdict", "_replace", "_exit"}  # public names of named tuples and of os; argparse:
     own |= {"_option_string_actions"}
+    definitions = ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef
     for nodes in trees.values():
-        own |= {n.name for n in nodes if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
+        own |= {n.name for n in nodes if isinstance(n, definitions)}
         stored = [n for n in nodes if isinstance(getattr(n, "ctx", None), ast.Store)]
         own |= {getattr(n, "attr", None) or getattr(n, "id", None) for n in stored}
     own -= {"_value", "_layout"}
