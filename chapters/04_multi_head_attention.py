@@ -374,8 +374,25 @@ figures.show(plots.plot_attention(layers, columns, labels), "04_sentence")
 #    same.
 #
 # Write the layer yourself, with `keras.layers.Dense` alone, and have it marked:
-# `kt.check_layer(MyMultiHeadAttention)`.
-#
+# `kt.check_layer(MyMultiHeadAttention)`. Right values pass. If the model is to be saved, add what
+# Keras needs: it keeps the arguments that `get_config` returns and calls `__init__` with them when
+# it loads the file. Those of every layer, such as its name, travel through `**kwargs`.
+
+
+# %%
+class MyMultiHeadAttention(keras.layers.Layer):
+    def __init__(self, d_model, num_heads, **kwargs):
+        super().__init__(**kwargs)
+        self.d_model, self.num_heads = d_model, num_heads
+
+    def get_config(self):
+        return {**super().get_config(), "d_model": self.d_model, "num_heads": self.num_heads}
+
+
+loaded = MyMultiHeadAttention.from_config(MyMultiHeadAttention(32, 4, name="mine").get_config())
+assert (loaded.d_model, loaded.num_heads, loaded.name) == (32, 4, "mine")
+
+# %% [markdown]
 # ## Answers
 #
 # **1.** Keras keeps an axis for heads where the package has one wide matrix: a reshape.

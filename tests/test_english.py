@@ -8,7 +8,13 @@ import pytest
 pytestmark = pytest.mark.once
 
 ROOT = pathlib.Path(__file__).parents[1]
-FOLDERS = ("keras_transformer/**/*.py", "scripts/**/*.py", "chapters/*.py", "tests/**/*.py")
+FOLDERS = (
+    "keras_transformer/**/*.py",
+    "keras_transformer/**/*.toml",
+    "scripts/**/*.py",
+    "chapters/*.py",
+    "tests/**/*.py",
+)
 FILES = [
     *(path for folder in FOLDERS for path in sorted(ROOT.glob(folder))),
     *sorted(ROOT.glob("*.md")),

@@ -1,4 +1,4 @@
-"""The checker of learners' layers: tests/learners.py has right and wrong ones."""
+"""The checker of learners' layers: learners.py and submissions.py have right and wrong ones."""
 
 import pathlib
 import re
@@ -11,6 +11,7 @@ import pytest
 
 import keras_transformer as kt
 import oracle
+import submissions
 from keras_transformer.cli import grade, main
 from keras_transformer.cli.grading import (
     CHAPTERS,
@@ -21,7 +22,7 @@ from keras_transformer.cli.grading import (
     formulas,
     guess_kind,
 )
-from learners import RIGHT, TWICE_WRONG, WRONG, Encoder, MultiHead
+from learners import REMARKED, RIGHT, TWICE_WRONG, WRONG, Encoder, MultiHead
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -45,6 +46,42 @@ def test_a_wrong_one_is_named(name):
     assert not report.passed
     assert words in report.fault.sentence, str(report)
     assert report.fault.chapter == chapter
+
+
+def some_slow(names):
+    return [pytest.param(name, marks=SLOW * (n % 6 > 0)) for n, name in enumerate(names)]
+
+
+@pytest.mark.parametrize("name", some_slow(submissions.RIGHT))
+def test_right_values_pass_in_any_style(name):
+    layer, kind, words = submissions.RIGHT[name]
+    report = check_layer(layer, kind)
+    assert report.passed, str(report)
+    assert all(each in str(report) for each in words), str(report)
+    if not any("saved" in each for each in words):
+        assert "saved" not in str(report)
+
+
+@pytest.mark.parametrize("name", some_slow(submissions.WRONG))
+def test_what_is_wrong_is_named_in_any_style(name):
+    layer, kind, words = submissions.WRONG[name]
+    report = check_layer(layer, kind)
+    assert not report.passed and words in report.fault.sentence, str(report)
+
+
+@pytest.mark.parametrize("name", REMARKED)
+def test_a_layer_that_cannot_be_saved_passes_with_a_remark(name):
+    layer, kind, words = REMARKED[name]
+    report = check_layer(layer, kind)
+    assert report.passed and words in str(report), str(report)
+
+
+def test_a_checked_layer_keeps_its_weights():
+    layer = MultiHead(12, 3)
+    x = keras.random.normal((2, 5, 12), seed=0)
+    before = keras.ops.convert_to_numpy(layer(x, x))
+    assert check_layer(layer, "multi_head_attention").passed
+    np.testing.assert_array_equal(keras.ops.convert_to_numpy(layer(x, x)), before)
 
 
 @pytest.mark.parametrize("layer, kind, words", TWICE_WRONG, ids=["attention", "heads", "block"])
@@ -81,16 +118,17 @@ def test_the_package_passes(layer, kind):
 
 
 def test_each_fault_has_a_learner_who_makes_it():
-    for value in vars(faults).values():
-        group = value if isinstance(value, list) else [value]
-        group = list(value.values()) if isinstance(value, dict) else group
-        for fault in group:
-            if isinstance(fault, faults.Fault):
-                assert any(words in fault.sentence for _, _, words, _ in WRONG.values()), fault
+    named = {words for _, _, words, *_ in (*WRONG.values(), *submissions.WRONG.values())}
+    remarked = {words for _, _, each in submissions.RIGHT.values() for words in each}
+    remarked |= {words for _, _, words in REMARKED.values()}
+    for field, table in faults.FAULTS.items():
+        for fault in table.values():
+            words = remarked if field == "remarks" else named
+            assert any(each in fault.sentence for each in words), fault
 
 
 def test_there_are_enough_of_both():
-    assert len(WRONG) >= 20 and len(RIGHT) >= 5
+    assert len(submissions.RIGHT) >= 16 and len(submissions.WRONG) >= 39
     assert {kind for _, kind, _, _ in WRONG.values()} == {kind for _, kind in RIGHT} == set(KINDS)
 
 
@@ -107,7 +145,7 @@ def test_the_formulas_are_those_of_the_oracle():
         np.testing.assert_allclose(mine, its)
     np.testing.assert_allclose(formulas.layer_norm(x), oracle.layer_norm(x, 1, 0))
     np.testing.assert_allclose(formulas.sinusoids(9, 8), oracle.positional_encoding(9, 8))
-    np.testing.assert_array_equal(formulas.look_ahead(4)[0], oracle.look_ahead_mask(4))
+    np.testing.assert_array_equal(formulas.look_ahead(4), oracle.look_ahead_mask(4))
 
 
 @pytest.mark.parametrize("pre_norm", [False, True])
@@ -133,7 +171,8 @@ def test_the_block_is_that_of_the_oracle(pre_norm):
         x, memory, weights, 2, source_mask=source_mask, pre_norm=pre_norm
     )
     formula = formulas.Formula(norm="before" if pre_norm else "after")
-    found = formulas.block(x, kernels, 2, formulas.look_ahead(4), memory, source_mask, formula)
+    given = {"query": x, "memory": memory, "mask": source_mask}
+    found = formulas.layer("decoder_block", given, kernels, 2, formula)
     np.testing.assert_allclose(found, expected)
 
 
@@ -148,6 +187,8 @@ def test_chapters_have_the_titles_that_a_fault_names():
     [
         ("MyMultiHeadAttention", "multi_head_attention"),
         ("SelfAttention", "multi_head_attention"),
+        ("CausalSelfAttention", "multi_head_attention"),
+        ("MaskedMultiHeadAttention", "multi_head_attention"),
         ("TransformerEncoderLayer", "encoder_block"),
         ("DecoderBlock", "decoder_block"),
         ("SinusoidalPositions", "positional_encoding"),
@@ -162,7 +203,12 @@ def test_a_kind_is_guessed_from_the_name_of_a_class(name, kind):
 def test_a_function_of_attention_is_not_a_layer():
     def my_attention(q, k, v): ...
 
-    assert guess_kind(my_attention) == "attention"
+    def masked_attention(q, k, v, mask): ...
+
+    def attention_mask(length): ...
+
+    assert guess_kind(my_attention) == guess_kind(masked_attention) == "attention"
+    assert guess_kind(attention_mask) == "look_ahead_mask"
 
 
 def test_an_instance_of_a_layer_is_checked():
@@ -171,7 +217,7 @@ def test_an_instance_of_a_layer_is_checked():
 
 
 def test_unknown_kinds_and_arguments_are_refused():
-    with pytest.raises(CannotCheck, match="kind must be one of decoder_block"):
+    with pytest.raises(CannotCheck, match="kind must be one of padding_mask"):
         check_layer(lambda x: x)
     with pytest.raises(CannotCheck, match="kind must be one of"):
         check_layer(lambda x: x, "convolution")
@@ -221,6 +267,14 @@ def table(length, d_model):
     return positional_encoding(length, d_model)[::-1]
 """
 
+MASK_OF_TWO_FILES = """
+import numpy as np
+import diagonal
+
+def causal_mask(length):
+    return np.tri(length, k=diagonal.last, dtype=bool)
+"""
+
 
 @pytest.mark.once
 def test_the_help_of_the_command_lists_the_kinds():
@@ -228,27 +282,64 @@ def test_the_help_of_the_command_lists_the_kinds():
     assert set(re.findall(r"\w+", listed)) - {"and"} == set(KINDS)
 
 
+def graded(capsys, *arguments):
+    """The code with which the command ends, and what it prints."""
+    with pytest.raises(SystemExit) as end:
+        main(["grade", *map(str, arguments)])
+    return end.value.code, capsys.readouterr().out
+
+
+@pytest.mark.once
+def test_the_command_checks_a_program(tmp_path, capsys):
+    path = tmp_path / "mine.py"
+    path.write_text(PROGRAM, "utf-8")
+    code, output = graded(capsys, path)
+    first, second = output.splitlines()
+    assert code and first.startswith("look_ahead_mask: The future leaks by one")
+    assert second.startswith("positional_encoding is right")
+    code, output = graded(capsys, path, "positional_encoding")
+    assert not code and output.startswith("positional_encoding is right")
+    code, output = graded(capsys, path, "table=positional_encoding")
+    assert code and "differs from the sinusoids" in output
+    code, _ = graded(capsys, path, "absent")
+    assert code == f"There is no absent in {path}."
+    (tmp_path / "model.keras").write_text("")
+    code, _ = graded(capsys, tmp_path / "model.keras")
+    assert code == 2
+
+
+@pytest.mark.once
+def test_one_that_cannot_be_examined_does_not_end_the_file(tmp_path, capsys):
+    unclear = "def positions(length, d_model, wavelength): ...\n\nprint('mine')\n"
+    (tmp_path / "mine.py").write_text(unclear + PROGRAM, "utf-8")
+    code, output = graded(capsys, tmp_path / "mine.py")
+    lines = output.splitlines()
+    assert code and len(lines) == 3
+    assert lines[0].startswith("positions was not examined. The meaning of the argument 'wavelen")
+
+
+@pytest.mark.once
+def test_a_folder_becomes_a_table(tmp_path, capsys):
+    for name, last in {"ann": -1, "bob": 0}.items():  # each imports a module of the same name
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "diagonal.py").write_text(f"last = {last}\n", "utf-8")
+        (tmp_path / name / "mask.py").write_text(MASK_OF_TWO_FILES, "utf-8")
+    (tmp_path / "cat.py").write_text("raise OSError('no such file')", "utf-8")
+    code, output = graded(capsys, tmp_path)
+    rows = [line.strip("| ").split(" | ") for line in output.splitlines()]
+    assert code and rows[0] == ["file", "right", "sentence"]
+    table = {file: (right, sentence) for file, right, sentence in rows[2:]}
+    assert table["ann/mask.py"][0] == "no" and "does not see itself" in table["ann/mask.py"][1]
+    assert table["bob/mask.py"][0] == "yes"
+    assert table["cat.py"] == ("no", "The file does not run: OSError: no such file.")
+    assert "NAME=KIND" in table["ann/diagonal.py"][1]
+
+
 @pytest.mark.slow
 @pytest.mark.once
-def test_the_command_checks_a_program(tmp_path):
-    def run(*arguments):
-        command = [sys.executable, "-c", COMMAND, *arguments]
-        result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=300)
-        assert "Traceback" not in result.stderr, result.stderr
-        return result
-
+def test_the_command_ends_with_a_code(tmp_path):
     (tmp_path / "mine.py").write_text(PROGRAM, "utf-8")
-    result = run("mine.py")
-    first, second = result.stdout.splitlines()
-    assert result.returncode == 1
-    assert first.startswith("look_ahead_mask: The future leaks by one")
-    assert second.startswith("positional_encoding is right")
-    result = run("mine.py", "positional_encoding")
-    assert result.returncode == 0 and result.stdout.startswith("positional_encoding is right")
-    result = run("mine.py", "table=positional_encoding")
-    assert result.returncode == 1 and "differs from the sinusoids" in result.stdout
-    result = run("mine.py", "absent")
-    assert result.returncode == 1 and result.stderr.endswith("There is no absent in the file.\n")
-    (tmp_path / "model.keras").write_text("")
-    result = run("model.keras")
-    assert result.returncode == 2 and "keras-transformer check" in result.stderr
+    command = [sys.executable, "-c", COMMAND, "mine.py"]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=300)
+    assert result.returncode == 1 and "Traceback" not in result.stderr, result.stderr
+    assert result.stdout.startswith("look_ahead_mask: The future leaks by one")

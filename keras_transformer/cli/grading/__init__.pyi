@@ -1,5 +1,14 @@
-from .faults import CHAPTERS, Fault
-from .report import KINDS, Report, check_layer, guess_kind
-from .subjects import CannotCheck
+from .faults import CHAPTERS, KINDS, Fault
+from .report import Report, check_layer, guess_kind
+from .subjects import CannotCheck, reason_of
 
-__all__ = ["CHAPTERS", "KINDS", "CannotCheck", "Fault", "Report", "check_layer", "guess_kind"]
+__all__ = [
+    "CHAPTERS",
+    "KINDS",
+    "CannotCheck",
+    "Fault",
+    "Report",
+    "check_layer",
+    "guess_kind",
+    "reason_of",
+]

@@ -47,7 +47,7 @@ def fits(
         predict: function of a `Formula` that yields the outputs it may give, one for each way in
             which the learner's weights can be read.
         formula: `Formula`.
-        tolerance: float, as for `close`.
+        tolerance: float, relative to the largest number that is expected, or to 1.
         most_ways: int, outputs that are compared, the likely ones first; None: all.
 
     Returns:
@@ -65,8 +65,8 @@ def fitting(
 
     Args:
         outputs: iterable of float64 arrays, one for each way in which the learner's code can be
-            called; those behind the first that fits are not made.
-        predict: as for `fits`.
+            called; those after the first that fits are not made.
+        predict: function of a `Formula` that yields the outputs it may give.
         rights: list of `Formula`, the likely ones first.
 
     Returns:
@@ -74,6 +74,8 @@ def fitting(
     """
     found = []
     for output in outputs:
+        if any(close(output, each) for each in found):
+            continue  # as with another form of the mask
         found.append(output)
         for formula in rights:
             if fits(output, predict, formula):
@@ -88,7 +90,7 @@ def explanation(
 
     Args:
         outputs: iterable of float64 arrays.
-        predict: as for `fits`.
+        predict: function of a `Formula` that yields the outputs it may give.
         rights: list of `Formula`; each fault changes each of them.
         wrongs: list of `Fault`.
 
@@ -96,18 +98,15 @@ def explanation(
         `Fault`, or None.
     """
     pairs = [
-        (one, other)
+        Fault(f"{one.sentence} {other.sentence}", one.chapter, {**one.changes, **other.changes})
         for one, other in itertools.combinations(wrongs, 2)
         if not set(one.changes) & set(other.changes)
     ]
-    for output in outputs:
-        for fault, formula in itertools.product(wrongs, rights):
-            if fits(output, predict, dataclasses.replace(formula, **fault.changes), WRONG):
+    for faults, most_ways in ((wrongs, None), (pairs, 6)):
+        for output, fault, formula in itertools.product(outputs, faults, rights):
+            wrong = dataclasses.replace(formula, **fault.changes)
+            if fits(output, predict, wrong, WRONG, most_ways):
                 return fault
-        for (one, other), formula in itertools.product(pairs, rights):
-            wrong = dataclasses.replace(formula, **one.changes, **other.changes)
-            if fits(output, predict, wrong, WRONG, most_ways=4):
-                return dataclasses.replace(one, sentence=f"{one.sentence} {other.sentence}")
     return None
 
 

@@ -5,6 +5,8 @@ also be computed, and recognized by its numbers.
 """
 
 import dataclasses
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,27 +16,26 @@ import numpy as np
 class Formula:
     """The choices of the paper; the defaults are right.
 
+    The wrong forms are the keys of the tables in faults.toml. Forms that are right: `norm` "before"
+    (pre-norm), `heads` "interleaved", and `activation` each of `ACTIVATIONS`.
+
     Args:
-        scale: "sqrt(d_k)"; or "none", "d_k", "times", "after the softmax", "sqrt(d_model)",
-            "sqrt(length)".
-        similarity: "dot product" or "cosine".
-        normalization: "softmax"; or "none", "sigmoid".
-        axis: what the softmax sums to 1 over: "keys"; or "queries", "batch", "heads".
-        values: what the weights average: "values" or "keys".
-        mask: what a mask does: "hides"; or "inverted", "ignored", "zero score", "zero weight",
-            "added", "transposed".
-        look_ahead: the mask of the future: "right"; or "none", "leak by one", "not itself".
-        heads: "slices" or "interleaved", which are both right; "mixed split", "mixed join",
-            "mixed both": reshaped without a transposition; "one": not split at all.
-        residual: "both"; or "none", "attention only", "feed-forward only".
-        norm: "after" (post-norm) or "before" (pre-norm), which are both right; "none", "last only".
-        norm_axis: "features"; or "batch", "length", "batch and length", "length and features".
-        norm_form: "standard deviation"; or "variance", "n - 1", "no mean", "no epsilon".
+        scale: str, what the scores are divided by.
+        similarity: str, of query and key.
+        normalization: str, what makes weights of scores.
+        axis: str, what the softmax sums to 1 over.
+        values: str, what the weights average.
+        mask: str, what a mask of padding does.
+        look_ahead: str, the mask of the future; "none" if nothing is to be hidden.
+        heads: str, how they are split and joined.
+        residual: str, the sublayers that have a residual connection.
+        norm: str, where layer normalization stands.
+        norm_axis: str, what it runs over.
+        norm_form: str, what it divides by.
         epsilon: float, added to the variance.
-        feed_forward: "relu"; or "linear", "relu twice".
-        memory: what cross-attention reads: "memory"; or "target", "input", that of the block.
-        memory_mask: what the mask of the memory does, as `mask`.
-        order: of a decoder's attentions: "self first" or "cross first".
+        activation: str, of the feed-forward network.
+        memory: str, what cross-attention reads.
+        order: str, of a decoder's attentions.
     """
 
     scale: str = "sqrt(d_k)"
@@ -50,13 +51,19 @@ class Formula:
     norm_axis: str = "features"
     norm_form: str = "standard deviation"
     epsilon: float = 1e-6
-    feed_forward: str = "relu"
+    activation: str = "relu"
     memory: str = "memory"
-    memory_mask: str = "hides"
     order: str = "self first"
 
 
 PAPER = Formula()
+ACTIVATIONS: dict[str, Callable] = {
+    "linear": np.array,
+    "relu": lambda x: np.maximum(x, 0),
+    "gelu": lambda x: x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))) / 2,
+    "gelu by tanh": lambda x: x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2,
+    "silu": lambda x: x / (1 + np.exp(-x)),
+}
 
 
 def attention(
@@ -76,7 +83,7 @@ def attention(
         weights: float64, (..., target length, source length).
     """
     d_k, length = query.shape[-1], key.shape[-2]
-    if formula.similarity == "cosine":
+    if "cosine" in formula.similarity:
         query, key = (x / np.linalg.norm(x, axis=-1, keepdims=True) for x in (query, key))
     divisor = {
         "sqrt(d_k)": np.sqrt(d_k),
@@ -84,7 +91,7 @@ def attention(
         "times": 1 / np.sqrt(d_k),
         "sqrt(d_model)": np.sqrt(d_k * num_heads),
         "sqrt(length)": np.sqrt(length),
-    }.get(formula.scale, 1.0)
+    }.get("none" if formula.similarity == "cosine" else formula.scale, 1.0)
     scores = query @ np.swapaxes(key, -1, -2) / divisor
     if formula.mask == "transposed" and mask is not None and mask.shape[-1] == mask.shape[-2]:
         mask = np.swapaxes(mask, -1, -2)
@@ -115,18 +122,18 @@ def _normalized(scores, formula):
     if formula.normalization == "sigmoid":
         return 1 / (1 + np.exp(-scores))
     axis = {"keys": -1, "queries": -2, "batch": 0, "heads": 1}[formula.axis]
+    weights = _softmax(scores, axis)
+    return _softmax(weights, axis) if formula.normalization == "twice" else weights
+
+
+def _softmax(scores, axis):
     with np.errstate(invalid="ignore"):
         exponentials = np.exp(scores - scores.max(axis=axis, keepdims=True))
         return exponentials / exponentials.sum(axis=axis, keepdims=True)
 
 
 def multi_head_attention(
-    query: Any,
-    memory: Any,
-    kernels: dict,
-    num_heads: int,
-    mask: Any = None,
-    formula: Formula = PAPER,
+    query: Any, memory: Any, kernels: dict, num_heads: int, mask: Any, formula: Formula = PAPER
 ) -> Any:
     """Concat(head_1, ..., head_h) W^O, or a wrong form of it.
 
@@ -164,24 +171,27 @@ def _split(x, num_heads, form):
 
 def _join(heads, form):
     batch, num_heads, length, width = heads.shape
+    if form in ("averaged", "summed"):
+        return heads.sum(axis=1) / (num_heads if form == "averaged" else 1)
     if form in ("mixed join", "mixed both"):
         return heads.reshape(batch, length, num_heads * width)
     axes = (0, 2, 3, 1) if form == "interleaved" else (0, 2, 1, 3)
     return heads.transpose(axes).reshape(batch, length, num_heads * width)
 
 
-def look_ahead(length: int, formula: Formula = PAPER) -> Any:
+def look_ahead(length: int, form: str = "right") -> Any:
     """The mask that hides the future, or a wrong form of it.
 
     Args:
         length: int.
-        formula: `Formula`.
+        form: str.
 
     Returns:
-        bool, (1, length, length); None for the form "none".
+        bool, (length, length).
     """
-    offset = {"leak by one": 1, "not itself": -1}.get(formula.look_ahead, 0)
-    return None if formula.look_ahead == "none" else np.tri(length, k=offset, dtype=bool)[None]
+    last = {"none": length, "leak by one": 1, "not itself": -1}.get(form, 0)
+    mask = np.tri(length, k=last, dtype=bool)
+    return {"inverted": ~mask, "transposed": mask.T}.get(form, mask)
 
 
 def layer_norm(x: Any, formula: Formula = PAPER) -> Any:
@@ -221,50 +231,63 @@ def feed_forward(x: Any, inner: Any, outer: Any, formula: Formula = PAPER) -> An
     Returns:
         float64, as `x`.
     """
-    hidden = x @ inner
-    output = (hidden if formula.feed_forward == "linear" else np.maximum(hidden, 0)) @ outer
-    return np.maximum(output, 0) if formula.feed_forward == "relu twice" else output
+    form = {"relu twice": "relu", "relu last": "linear"}.get(formula.activation, formula.activation)
+    output = ACTIVATIONS[form](x @ inner) @ outer
+    return np.maximum(output, 0) if form != formula.activation else output
 
 
-def block(
-    x: Any,
-    kernels: dict,
-    num_heads: int,
-    mask: Any = None,
-    memory: Any = None,
-    memory_mask: Any = None,
-    formula: Formula = PAPER,
-) -> Any:
-    """A block of the encoder; with a memory, one of the decoder; or a wrong form of it.
+def _add_norm(x, sublayer, is_residual, is_last, formula):
+    output = sublayer(layer_norm(x, formula) if formula.norm == "before" else x)
+    output = layer_norm(output, formula) if formula.norm == "inside" else output
+    x = x + output if is_residual else output
+    is_normed = formula.norm == "after" or (formula.norm == "last only" and is_last)
+    return layer_norm(x, formula) if is_normed else x
+
+
+def layer(kind: str, given: dict, kernels: dict, num_heads: int, formula: Formula = PAPER) -> Any:
+    """A layer of any kind, or a wrong form of it.
 
     Args:
-        x: float64, (batch, length, d_model).
-        kernels: dict: "self" and, for a decoder, "cross", as `multi_head_attention` takes them;
-            "inner" and "outer".
+        kind: str, a key of kinds.toml.
+        given: dict of float64 arrays, (batch, length, width): "query" and, for what is read,
+            "key", "value" and "memory"; "mask": bool, (batch, 1 or length, source length), True =
+            may be attended to, or None.
+        kernels: dict, as `matrices.ways` yields it.
         num_heads: int.
-        mask: bool, (batch or 1, length or 1, length), for the self-attention.
-        memory: float64, (batch, source length, d_model).
-        memory_mask: bool, (batch, 1, source length).
         formula: `Formula`.
 
     Returns:
-        float64, (batch, length, d_model).
+        float64, (batch, length, width).
     """
+    block_input, memory, mask = given["query"], given["memory"], given["mask"]
+    is_decoder, own, own_formula = kind == "decoder_block", mask, formula
+    if is_decoder or formula.look_ahead != "none":
+        future = look_ahead(block_input.shape[1], formula.look_ahead)[None]
+        own = future if is_decoder or mask is None else future & mask
+    if is_decoder:
+        own_formula = dataclasses.replace(formula, mask="hides")
 
     def attend_to_itself(x):
-        return multi_head_attention(x, x, kernels["self"], num_heads, mask, formula)
+        return multi_head_attention(x, x, kernels["self"], num_heads, own, own_formula)
 
     def attend_to_memory(x):
         read = {"target": x, "input": block_input}.get(formula.memory, memory)
-        hidden = memory_mask if formula.memory == "memory" else None
-        cross = dataclasses.replace(formula, mask=formula.memory_mask)
-        return multi_head_attention(x, read, kernels["cross"], num_heads, hidden, cross)
+        hidden = mask if formula.memory == "memory" else None
+        return multi_head_attention(x, read, kernels["cross"], num_heads, hidden, formula)
 
     def transform(x):
         return feed_forward(x, kernels["inner"], kernels["outer"], formula)
 
-    block_input = x
-    attentions = [attend_to_itself] + [attend_to_memory] * (memory is not None)
+    x = block_input
+    if kind == "attention":
+        return attention(x, given["key"], given["value"], own, formula)[0]
+    if kind == "multi_head_attention":
+        return multi_head_attention(x, memory, kernels["self"], num_heads, own, formula)
+    if kind == "layer_norm":
+        return layer_norm(x, formula)
+    if kind == "feed_forward":
+        return transform(x)
+    attentions = [attend_to_itself] + [attend_to_memory] * is_decoder
     if formula.order == "cross first":
         attentions.reverse()
     for sublayer in attentions:
@@ -272,20 +295,13 @@ def block(
     return _add_norm(x, transform, formula.residual in ("both", "feed-forward only"), True, formula)
 
 
-def _add_norm(x, sublayer, is_residual, is_last, formula):
-    normed = sublayer(layer_norm(x, formula) if formula.norm == "before" else x)
-    x = x + normed if is_residual else normed
-    is_normed = formula.norm == "after" or (formula.norm == "last only" and is_last)
-    return layer_norm(x, formula) if is_normed else x
-
-
 def sinusoids(length: int, d_model: int, form: str = "right") -> Any:
     """PE(pos, 2i) = sin(pos / 10000^(2i / d_model)), PE(pos, 2i + 1) = cos, or a wrong form.
 
     Args:
-        length, d_model: int; d_model is even.
-        form: "right"; or "from 1", "exchanged", "own exponents", "double exponents", "halves",
-            "sines only", "1000", "multiplied", "radians of degrees".
+        length: int.
+        d_model: int, even.
+        form: str.
 
     Returns:
         float64, (length, d_model).

@@ -1,335 +1,371 @@
-"""The examination of layers with matrices: the role of each is found by trying."""
+"""The examination of what computes: the role of each matrix of a layer is found by trying."""
 
+import contextlib
+import dataclasses
+import inspect
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
 import numpy as np
 
 from ...backend import layers_of
-from . import faults, formulas
-from .assignments import attention_kernels, block_kernels, feed_forward_kernels
-from .comparison import close, explanation, fits, fitting, unexplained
-from .faults import Fault
-from .formulas import PAPER, Formula
-from .functions import BATCH, PADDED, SOURCE, TARGET, normal
-from .subjects import SIZES, arguments_for, call, kernels_of, make, mask_role, parameters, role_of
+from . import formulas
+from .comparison import close, explanation, fitting, unexplained
+from .faults import KINDS, OTHERS, REMARKS, Fault, wrong_forms
+from .formulas import Formula
+from .matrices import ways
+from .subjects import SIZES, call, is_functional, make, parameters, role_of, roles_in
 
-D_MODEL = SIZES["d_model"]
-FORMS = [  # of a mask: learners expect an axis for the heads, a whole matrix, or numbers
-    lambda mask, length: mask,
-    lambda mask, length: np.broadcast_to(mask, (len(mask), length, mask.shape[-1])),
-    lambda mask, length: mask[:, None],
-    lambda mask, length: mask.astype("float32"),
-    lambda mask, length: mask[:, None].astype("float32"),
-]
-HEADS_IN_ORDER = [Formula(heads=heads) for heads in ("slices", "interleaved")]
+BATCH, TARGET, SOURCE = 3, 4, 5  # all different, and none the number of heads
+PADDED = (np.arange(SOURCE) < np.array([[5], [3], [4]]))[:, None]  # (batch, 1, source length)
+POSSIBLE = {  # roles of arguments, by kind; others have a query alone
+    "attention": ("query", "key", "value"),
+    "multi_head_attention": ("query", "key", "value", "memory"),
+    "decoder_block": ("query", "memory"),
+    "layer_norm": ("query", "gain", "bias"),
+}
+
+
+def _triangle(length):
+    return np.broadcast_to(formulas.look_ahead(length), (BATCH, length, length))
+
+
+def _forms(mask, length):
+    """The forms of a mask that learners expect: with or without axes, of bool or numbers."""
+    whole = np.broadcast_to(mask, (len(mask), length, mask.shape[-1]))
+    row = mask[:, 0] if mask.shape[1] == 1 else mask
+    forms = [whole, mask, mask[:, None], row]
+    return forms + [form.astype("float32") for form in forms]
 
 
 class Subject:
-    """A learner's layer, built, with random matrices.
+    """A learner's function or layer, built, with random matrices.
 
     Args:
-        thing: layer, class of one, or function that makes one.
-        values: dict from a role to the array with which it is called.
-        is_decoder: bool, True: a plain mask is that of the target.
+        thing: function, layer, class of one, or function that makes one.
+        kind: str, a key of kinds.toml.
     """
 
-    def __init__(self, thing: Any, values: dict, is_decoder: bool = False):
-        self.layer = make(thing)
-        self.is_decoder = is_decoder
-        self.values = values
-        heads = [name for name in vars(self.layer) if role_of(name, ("num_heads",))]
-        heads = [getattr(self.layer, name) for name in heads]
-        self.num_heads = next((n for n in heads if isinstance(n, int)), SIZES["num_heads"])
-        self.form = FORMS[0]
-        self.masks = {mask_role(name, is_decoder) for name in parameters(self.layer.call)}
-        self()
-        self._draw_weights()
-        self.kernels = kernels_of(self.layer)
-
-    def __call__(self, masks: dict | None = None, layer: Any = None, **values: Any) -> Any:
-        layer = layer or self.layer
-        values = {**self.values, **values}
-        length = values["query"].shape[1]
-        masks = {
-            role: self.form(mask, length) if isinstance(mask, np.ndarray) else mask
-            for role, mask in (masks or {}).items()
+    def __init__(self, thing: Any, kind: str):
+        is_function = inspect.isfunction(thing) and kind in ("attention", "layer_norm")
+        self.thing, self.kind, self.form = thing if is_function else make(thing), kind, 0
+        self.kernels: list[Any] = []
+        self.is_decoder = kind == "decoder_block"
+        self.roles = roles_in(self.thing, POSSIBLE.get(kind, ("query",)), self.is_decoder)
+        self.needed = {
+            self.roles[name] for name, needed in parameters(self.thing).items() if needed
         }
-        arguments = arguments_for(layer.call, values, masks, self.is_decoder)
-        found = call(layer, arguments)
-        return found[0] if isinstance(found, tuple) else found
+        self.is_self = not {"key", "value", "memory"} & set(self.roles.values())
+        self.width = SIZES["d_model"]
+        if is_functional(self.thing):
+            self.width = self.thing.inputs[0].shape[-1]
+        elif not inspect.isclass(thing):
+            self.width = next(self._sizes("d_model", [self.thing]), self.width)
+        rng = np.random.default_rng(0)
+        x, memory, value = (
+            rng.normal(size=(BATCH, length, self.width)).astype("float32")
+            for length in (SOURCE if self.is_self else TARGET, SOURCE, SOURCE)
+        )
+        ones = np.ones(self.width, "float32")
+        memory = x if self.is_self else memory
+        value = value if kind == "attention" else memory
+        self.given: dict[str, Any] = {"query": x, "key": memory, "value": value, "memory": memory}
+        self.given |= {"gain": ones, "bias": 0 * ones}
+        self.triangle = _triangle(x.shape[1])
+        self.padding = "mask"
+        if self.is_decoder:
+            self.given |= {"look_ahead": self.triangle, "flag": True}
+            self.padding = "memory_mask" if "memory_mask" in self.roles.values() else "either"
+        self.tries = self._build()
+        self.weights = self._draw_weights() if isinstance(self.thing, keras.layers.Layer) else None
+        found = [
+            (num_heads, way)
+            for num_heads in self._numbers_of_heads(thing)
+            for way in ways(kind, self.kernels, self.width, num_heads)
+        ]
+        self.ways = [each for each in found if not each[1]["fault"]]
+        self.faulty = [each for each in found if each[1]["fault"]]
+
+    def _build(self):
+        """The masks to call it with, and the padding that they hide: none if it need not be."""
+        tries: list[tuple[dict, Any]] = [({}, None)]
+        if "either" in self.roles.values():
+            tries.append(({"either": self.triangle}, None))
+        if self.padding in self.needed:
+            tries.append(({self.padding: PADDED}, PADDED))
+        for i, (masks, _) in enumerate(tries):
+            with contextlib.suppress(Exception):
+                next(self.outputs(masks))
+                self.given |= masks
+                return [each for each in tries[i:] if each is tries[i] or each[1] is None]
+        return [({}, self())]  # which says why
 
     def _draw_weights(self):
-        """Matrices become random; of vectors, gains are 1 and biases 0."""
+        """Makes matrices random, gains 1 and biases 0, and returns what the weights were."""
+        before = self.thing.get_weights()
         rng, weights = np.random.default_rng(1), []
-        for value in self.layer.get_weights():
-            if value.ndim > 1 and (value.any() or value.size > 2 * D_MODEL):
-                value = normal(rng, *value.shape, scale=0.4)
+        for value in before:
+            if value.ndim > 1 and (value.any() or value.size > 2 * self.width):
+                value = 0.4 * rng.normal(size=value.shape)
             elif value.ndim and not (value == 1).all():
                 value = np.zeros_like(value)
             weights.append(value)
-        self.layer.set_weights(weights)
+        self.thing.set_weights(weights)
+        self.kernels = [np.float64(each) for each in weights if each.ndim > 1 and each.any()]
+        return before
 
-    def each_form(self, masks: dict) -> Iterator[Any]:
+    def _sizes(self, role, things):
+        """The integers among the attributes of layers whose names have a role."""
+        for thing in things:
+            for name, value in vars(thing).items():
+                if role_of(name, (role,)) and isinstance(value, int):
+                    yield value
+
+    def _numbers_of_heads(self, thing):
+        """The number of heads, or all that are possible if nothing tells it."""
+        if not self.kernels:
+            return [1]
+        for num_heads in self._sizes("num_heads", layers_of(self.thing)):
+            return [num_heads]
+        if inspect.isclass(thing) and any(role_of(n, ("num_heads",)) for n in parameters(thing)):
+            return [SIZES["num_heads"]]
+        return [n for n in range(2, self.width + 1) if self.width % n == 0]
+
+    def __call__(self, masks: dict | None = None, thing: Any = None, **values: Any) -> Any:
+        given = {**self.given, **(masks or {}), **values}
+        length = given["query"].shape[1]
+        for role, mask in given.items():
+            if isinstance(mask, np.ndarray) and mask.dtype == bool:
+                given[role] = _forms(mask, length)[self.form]
+        found = call(thing or self.thing, self.roles, given)
+        found, *self.others = found if isinstance(found, tuple) else (found,)
+        return found
+
+    def outputs(self, masks: dict, **values: Any) -> Iterator[Any]:
         """Yields the output for each form of the masks that the layer takes.
 
         Args:
-            masks: dict from a role to a bool array of three axes.
+            masks: dict from a role to a bool array of three axes, True for "flag".
+            **values: arrays of other roles, if they are not the usual ones.
 
         Raises:
             Exception: that of the first form, if the layer takes none.
         """
-        first_error, is_taken = None, False
-        for form in FORMS:
+        is_taken, roles = False, {"mask", "memory_mask", "either", "look_ahead"}
+        has_mask = roles & {*self.roles.values()} & {*self.given, *masks}
+        for form in range(8 if has_mask else 1):
             self.form = form
-            try:
-                found = self(masks)
-            except Exception as error:
-                first_error = first_error or error
-                continue
-            is_taken = True
-            yield found
-        self.form = FORMS[0]
-        if first_error and not is_taken:
-            raise first_error
+            with contextlib.suppress(Exception):
+                found = self(masks, **values)
+                is_taken = True
+                yield found
+        if not is_taken:
+            self.form = 0
+            self(masks, **values)  # which says why
 
-    def before_values(self) -> Fault | None:
-        """Faults independent of the values."""
-        batch_normalization = keras.layers.BatchNormalization
-        if any(isinstance(each, batch_normalization) for each in layers_of(self.layer)):
-            return faults.BATCH_NORMALIZATION
-        return None if np.allclose(self(), self(), atol=1e-6, equal_nan=True) else faults.RANDOM
-
-    def after_values(self, checked: list[str]) -> Fault | None:
-        """Faults of get_config: a copy that is made from it must give the same output.
+    def predict(self, mask: Any = None, **values: Any) -> Callable[..., Iterator[Any]]:
+        """A function of a `Formula` that yields the outputs it may give, one for each way.
 
         Args:
-            checked: list to which "serialization" is added.
-
-        Returns:
-            `Fault`, or None.
+            mask: bool, (batch, 1 or length, source length), for what is read; or None.
+            **values: arrays of other roles, if they are not the usual ones.
         """
-        checked.append("serialization")
-        kind = type(self.layer).__name__
-        try:
-            config = json.loads(json.dumps(self.layer.get_config()))
-            copy = type(self.layer).from_config(config)
-            self(layer=copy)
-        except Exception:
-            sentence = (
-                f"A {kind} cannot be made from its get_config(): __init__ must take **kwargs and "
-                "pass them to super().__init__, and get_config return all its other arguments."
-            )
-            return Fault(sentence, 10)
-        weights = self.layer.get_weights()
-        same = [each.shape for each in copy.get_weights()] == [each.shape for each in weights]
-        if same:
-            copy.set_weights(weights)
-        if same and close(self(layer=copy), self()):
-            return None
-        sentence = f"A {kind} made from its get_config() differs: an argument is missing in it."
-        return Fault(sentence, 10)
+        given = {role: np.asarray(x, "float64") for role, x in {**self.given, **values}.items()}
+        given["mask"] = mask
 
-
-def mark_multi_head_attention(thing: Any, checked: list[str]) -> Fault | None:
-    """Examines a layer of multi-head attention, of query, value and key, or of one input.
-
-    Args:
-        thing: layer, class of one, or function that makes one.
-        checked: list to which the names of what was examined are added.
-
-    Returns:
-        `Fault`, or None.
-    """
-    rng, layer = np.random.default_rng(0), make(thing)
-    query, memory = normal(rng, BATCH, TARGET, D_MODEL), normal(rng, BATCH, SOURCE, D_MODEL)
-    named = [name for name in parameters(layer.call) if not mask_role(name)]
-    roles = [role_of(name, ("query", "key", "value", "memory")) for name in named]
-    is_self = not {"key", "value", "memory"} & set(roles) and len(roles) == 1
-    query = memory if is_self else query
-    values = {"query": query, "key": memory, "value": memory, "memory": memory}
-    values = {role: values[role] for role in roles if role} or {"query": query}
-    subject = Subject(layer, values)
-    checked += ["shape", "values", "scale", "heads"]
-    fault = subject.before_values()
-    if fault:
-        return fault
-    ways = list(attention_kernels(subject.kernels, D_MODEL, subject.num_heads))
-    if not ways:
-        return _other_matrices(subject)
-    if ways[0]["output"] is None:
-        return faults.NO_OUTPUT_PROJECTION
-    wide = query.astype("float64"), memory.astype("float64")
-
-    def explained(outputs, mask, wrongs):
-        def predict(formula):
-            for way in ways:
-                yield formulas.multi_head_attention(*wide, way, subject.num_heads, mask, formula)
-
-        right, found = fitting(outputs, predict, HEADS_IN_ORDER)
-        if right:
-            return None
-        expected = None if found[0].shape == query.shape else query
-        fault = explanation(found, predict, [PAPER], wrongs)
-        return fault or unexplained(found[0], expected, 4, "multi-head attention")
-
-    fault = explained([subject()], None, faults.SCALE + faults.HEADS + faults.SOFTMAX)
-    if not fault and "padding" in subject.masks:
-        checked += ["mask", "polarity of the mask", "a query without keys"]
-        mask = np.broadcast_to(PADDED, (BATCH, query.shape[1], SOURCE))
-        fault = explained(subject.each_form({"padding": mask}), mask, faults.MASK)
-        if not fault and is_self:
-            triangle = np.broadcast_to(formulas.look_ahead(SOURCE), (BATCH, SOURCE, SOURCE))
-            fault = explained([subject({"padding": triangle})], triangle, faults.MASK)
-        nothing = mask & (np.arange(BATCH) > 0)[:, None, None]
-        if not fault and not np.isfinite(subject({"padding": nothing})).all():
-            fault = faults.NAN_ROW
-    if not fault and is_self and "flag" in subject.masks:
-        checked.append("leak of the future")
-        found = subject({"flag": True})
-        for fault in (None, *faults.LOOK_AHEAD):
-            form = PAPER if fault is None else Formula(**fault.changes)
-            if explained([found], formulas.look_ahead(SOURCE, form), []) is None:
-                break
-        else:
-            fault = faults.FUTURE
-    if fault:
-        return fault
-    checked.append("large scores")
-    large = {role: 300 * value for role, value in values.items()}
-    if not np.isfinite(subject(**large)).all():
-        return faults.OVERFLOW
-    return subject.after_values(checked)
-
-
-def _other_matrices(subject):
-    shapes = [kernel.shape for _, kernel in subject.kernels]
-    wide = subject.num_heads * D_MODEL
-    if any(shape[0] == D_MODEL and np.prod(shape[1:]) == wide for shape in shapes):
-        return faults.WIDE_HEADS
-    return Fault(
-        f"Its weight matrices have the shapes {shapes}: those of W^Q, W^K, W^V and W^O are "
-        "expected.",
-        4,
-    )
-
-
-def mark_feed_forward(thing: Any, checked: list[str]) -> Fault | None:
-    """Examines a layer max(0, x W_1 + b_1) W_2 + b_2.
-
-    Args:
-        thing: layer, class of one, or function that makes one.
-        checked: list to which the names of what was examined are added.
-
-    Returns:
-        `Fault`, or None.
-    """
-    x = normal(np.random.default_rng(0), BATCH, SOURCE, D_MODEL)
-    subject = Subject(thing, {"query": x})
-    checked += ["shape", "values", "activation", "each position alone"]
-    fault = subject.before_values()
-    if fault:
-        return fault
-    inner, outer, _ = feed_forward_kernels(subject.kernels, D_MODEL)
-    if inner is None:
-        shapes = [kernel.shape for _, kernel in subject.kernels]
-        return Fault(f"Its matrices have the shapes {shapes}: W_1 and W_2 are expected.", 8)
-    found = subject()
-
-    def predict(formula):
-        yield formulas.feed_forward(x.astype("float64"), inner, outer, formula)
-
-    if fits(found, predict, PAPER):
-        return subject.after_values(checked)
-    fault = explanation([found], predict, [PAPER], faults.FEED_FORWARD)
-    if fault:
-        return fault
-    changed = x.copy()
-    changed[:, 0] += 1
-    if np.abs(subject(query=changed) - found)[:, 1:].max() > 1e-3:
-        return faults.TOKENS_MIXED
-    return unexplained(found, next(iter(predict(PAPER))), 8, "max(0, x W_1 + b_1) W_2 + b_2")
-
-
-def mark_block(thing: Any, checked: list[str], is_decoder: bool = False) -> Fault | None:
-    """Examines a block, post-norm or pre-norm.
-
-    Args:
-        thing: layer, class of one, or function that makes one.
-        checked: list to which the names of what was examined are added.
-        is_decoder: bool, True: a block of the decoder, whose look-ahead mask may be an argument or
-            built in.
-
-    Returns:
-        `Fault`, or None.
-    """
-    rng = np.random.default_rng(0)
-    x = normal(rng, BATCH, TARGET if is_decoder else SOURCE, D_MODEL)
-    memory = normal(rng, BATCH, SOURCE, D_MODEL)
-    length = x.shape[1]
-    subject = Subject(
-        thing, {"query": x, "memory": memory} if is_decoder else {"query": x}, is_decoder
-    )
-    triangle = np.broadcast_to(formulas.look_ahead(length), (BATCH, length, length))
-    given = {"look_ahead": triangle, "flag": True} if is_decoder else {}
-    checked += ["shape", "values", "scale", "heads", "residual connections", "normalization"]
-    wrongs = faults.SCALE + faults.HEADS + faults.RESIDUAL + faults.SUBLAYERS + faults.NORM
-    wrongs = wrongs + faults.FEED_FORWARD + faults.SOFTMAX
-    if is_decoder:
-        checked += ["leak of the future", "memory"]
-        wrongs = faults.LOOK_AHEAD + faults.MEMORY + wrongs + faults.MASK[:1]
-    fault = subject.before_values()
-    if fault:
-        return fault
-    ways = list(block_kernels(subject.kernels, D_MODEL, subject.num_heads, is_decoder))
-    wide = x.astype("float64"), memory.astype("float64") if is_decoder else None
-
-    def predictions(mask):
-        def predict(formula):
-            own = formulas.look_ahead(length, formula) if is_decoder else mask
-            for way in ways:
-                yield formulas.block(wide[0], way, subject.num_heads, own, wide[1], mask, formula)
+        def predict(formula, ways=None):
+            for num_heads, way in ways or self.ways:
+                try:
+                    yield formulas.layer(self.kind, given, way, num_heads, formula)
+                except ValueError:  # the shapes of this way do not fit this form
+                    continue
 
         return predict
 
-    predict = predictions(None)
-    choices = itertools.product((1e-6, 1e-3), ("after", "before"), ("slices", "interleaved"))
-    rights = [Formula(epsilon=e, norm=norm, heads=heads) for e, norm, heads in choices]
-    has_forms = is_decoder and "look_ahead" in subject.masks
-    outputs = subject.each_form(given) if has_forms else [subject(given)]
-    right, found = fitting(outputs, predict, rights)
-    if right is None:
-        posts = [Formula(norm=norm) for norm in ("after", "before")]
-        fault = explanation(found, predict, posts, wrongs)
-        return fault or _by_behavior(subject, given, found[0])
-    role = "memory" if is_decoder else "padding"
-    if role in subject.masks:
-        checked += ["padding", "polarity of the mask"]
-        predict, outputs = predictions(PADDED), subject.each_form({**given, role: PADDED})
-        fitted, found = fitting(outputs, predict, [right])
-        if not fitted:
-            wrongs = faults.MEMORY_MASK if is_decoder else faults.MASK
-            fault = explanation(found, predict, [right], wrongs)
-            return fault or unexplained(found[0], None, 6, "a block under a padding mask")
-    return subject.after_values(checked)
+    def fault_of(
+        self, hidden: tuple, rights: list, plain: list, fields: list[str], **values: Any
+    ) -> tuple[Formula | None, Fault | None]:
+        """The right formula that gives the output, and the fault.
+
+        Args:
+            hidden: dict from a role to a bool array of three axes, True for "flag"; and the mask
+                that they are, bool, (batch, 1 or length, source length), or None.
+            rights: list of `Formula`, the likely ones first.
+            plain: list of `Formula`, those of which faults are changes.
+            fields: list of str, the choices that may be wrong.
+            **values: arrays of other roles, if they are not the usual ones.
+
+        Returns:
+            `Formula` or None; `Fault` or None. Both are None where no formula explains the output.
+        """
+        masks, predict = hidden[0], self.predict(hidden[1], **values)
+        right, found = fitting(self.outputs(masks, **values), predict, rights)
+        if right:
+            return right, None
+        for each, formula, output in itertools.product(self.faulty, plain, found):
+            if any(close(output, expected) for expected in predict(formula, [each])):
+                return None, OTHERS[each[1]["fault"]]
+        return None, explanation(found, predict, plain, wrong_forms(*fields))
 
 
-def _by_behavior(subject, given, found):
-    """The fault of a block that no formula explains."""
-    x = subject.values["query"]
-    if found.shape != x.shape or not np.isfinite(found).all():
-        return unexplained(found, x, 8, "a block")
+def mark_layer(thing: Any, report: Any) -> Fault | None:
+    """Examines attention, layer normalization, a feed-forward network, or a block.
+
+    Args:
+        thing: function, layer, class of one, or function that makes one. The block of a decoder
+            has its look-ahead mask as an argument, or it is built in.
+        report: `Report`, to which what was examined is added.
+
+    Returns:
+        `Fault`, or None.
+    """
+    subject = Subject(thing, report.kind)
+    try:
+        return _examine(subject, report)
+    finally:
+        if subject.weights:
+            subject.thing.set_weights(subject.weights)
+
+
+def _examine(subject, report):
+    kind = KINDS[report.kind]
+    layers = layers_of(subject.thing) if isinstance(subject.thing, keras.layers.Layer) else []
+    if any(isinstance(each, keras.layers.BatchNormalization) for each in layers):
+        return OTHERS["batch normalization"]
+    if not np.allclose(subject(), subject(), atol=1e-6, equal_nan=True):
+        return OTHERS["random"]
+    if not subject.ways and not subject.faulty:
+        shapes = [kernel.shape for kernel in subject.kernels]
+        sentence = f"Its matrices have the shapes {shapes}: those of {kind['what']} are expected."
+        return Fault(sentence, kind["chapter"])
+    right, fault = _compare_values(subject, kind)
+    if fault is None and report.kind == "layer_norm":
+        ones = np.ones_like(subject.given["query"])
+        fault = None if np.isfinite(subject(query=ones)).all() else OTHERS["equal features"]
+    elif fault is None and report.kind != "feed_forward":
+        fault = _returned_weights(subject) or _masks(subject, kind, right, report)
+    if fault is None:
+        report.remarks += _remarks(subject, right, layers)
+    return fault
+
+
+def _compare_values(subject, kind):
+    """The right formula, or the fault."""
+    used = set(subject.roles.values())
+    name = getattr(subject.thing, "__name__", type(subject.thing).__name__).lower()
+    is_causal = subject.is_decoder or ("causal" in name and not {"mask", "flag"} & used)
+    looks = ["right"] if is_causal else ["none"]
+    if subject.is_self and not is_causal and "flag" not in used:
+        looks.append("right")
+    choices = {**kind["right"], "look_ahead": looks}
+    rights = [
+        Formula(**dict(zip(choices, each, strict=True)))
+        for each in itertools.product(*choices.values())
+    ]
+    plain = [Formula(look_ahead=looks[0], norm=norm) for norm in choices.get("norm", ["after"])]
+    faults = []
+    for hidden in subject.tries:
+        fields = kind["wrong"] if hidden[1] is None else ["mask", *kind["wrong"]]
+        right, fault = subject.fault_of(hidden, rights, plain, fields)
+        if right:
+            subject.given |= hidden[0]
+            return right, None
+        faults.append(fault)
+    fault = next(filter(None, faults), None)
+    return None, fault or _by_behavior(subject, kind, is_causal)
+
+
+def _by_behavior(subject, kind, is_causal):
+    """The fault of values that no formula explains: their shape, or what they depend on."""
+    x, found = subject.given["query"], subject()
+    mask = subject.tries[0][1]
+    expected = next(subject.predict(mask)(Formula(look_ahead="none")), x)
+    if not subject.kernels or found.shape != x.shape or not np.isfinite(found).all():
+        return unexplained(found, expected, kind["chapter"], kind["what"])
 
     def moved(row, column):
         changed = x.copy()
         changed[row, column] += 1
-        return np.abs(subject(given, query=changed) - found)
+        return np.abs(subject(query=changed) - found)
 
     if moved(1, slice(None))[0].max() > 1e-3:
-        return faults.NEIGHBORS
-    if subject.is_decoder and moved(slice(None), -1)[:, :-1].max() > 1e-3:
-        return faults.FUTURE
-    return unexplained(found, None, 9, "a block of Figure 1")
+        return OTHERS["neighbors"]
+    if subject.kind == "feed_forward" and moved(slice(None), 0)[:, 1:].max() > 1e-3:
+        return OTHERS["tokens mixed"]
+    if is_causal and moved(slice(None), -1)[:, :-1].max() > 1e-3:
+        return OTHERS["future"]
+    return unexplained(found, None, kind["chapter"], kind["what"])
+
+
+def _returned_weights(subject):
+    """The fault of an attention that returns weights other than its own."""
+    subject()
+    if subject.kind == "attention" and subject.others:
+        query, key, value = (np.float64(subject.given[role]) for role in POSSIBLE["attention"])
+        right = formulas.attention(query, key, value, subject.tries[0][1])[1]
+        if subject.others[0].shape == right.shape and not close(subject.others[0], right):
+            return OTHERS["returned weights"]
+    return None
+
+
+def _masks(subject, kind, right, report):
+    """The fault of what is hidden, and of large scores."""
+
+    def compare(hidden, right, field, **values):
+        found, fault = subject.fault_of(hidden, [right], [right], [field], **values)
+        what = f"{kind['what']} under a mask"
+        return None if found else fault or unexplained(subject(hidden[0], **values), None, 6, what)
+
+    fault, used = None, set(subject.roles.values())
+    if subject.is_self and "flag" in used:
+        report.checked.append("leak of the future")
+        causal = dataclasses.replace(right, look_ahead="right")
+        fault = compare(({"flag": True}, subject.tries[0][1]), causal, "look_ahead")
+    if subject.padding not in used or (subject.is_decoder and subject.padding in subject.given):
+        report.skipped.append("a padding mask, because it takes none")
+    elif fault is None:
+        report.checked += ["mask", "polarity of the mask", "a query without keys"]
+        fault = compare(({subject.padding: PADDED}, PADDED), right, "mask")
+        nothing = {subject.padding: PADDED & (np.arange(BATCH) > 0)[:, None, None]}
+        if fault is None and not np.isfinite(subject(nothing)).all():
+            fault = OTHERS["NaN row"]
+        if fault is None and not subject.is_decoder:
+            triangle, form = _triangle(SOURCE), subject.form
+            report.skipped.append("a mask with a row per query, because it takes none")
+            with contextlib.suppress(Exception):
+                if form % 4 < 3:  # not (batch, length), of which it might make other axes
+                    hidden = {"mask": triangle}, triangle
+                    fault = compare(hidden, right, "mask", query=subject.given["key"])
+                    report.skipped.pop()
+            subject.form = form
+    report.checked.append("large scores")
+    large = {role: 300 * subject.given[role] for role in POSSIBLE["multi_head_attention"]}
+    if fault is None and not np.isfinite(subject(**large)).all():
+        fault = OTHERS["overflow"]
+    return fault
+
+
+def _remarks(subject, right, layers):
+    """Yields remarks on what passes: on its choices, and on whether it can be saved."""
+    if right.epsilon != Formula().epsilon:
+        yield REMARKS["epsilon"]
+    if right.activation in REMARKS:
+        yield REMARKS[right.activation]
+    if subject.is_self and right.look_ahead == "right":
+        yield REMARKS["causal"]
+    if not layers or is_functional(subject.thing):
+        return
+    layer, classes = subject.thing, {type(each).__name__: type(each) for each in layers}
+    try:
+        with keras.saving.custom_object_scope(classes):
+            copy = type(layer).from_config(json.loads(json.dumps(layer.get_config())))
+        subject(thing=copy)
+        copy.set_weights(layer.get_weights())
+    except Exception:
+        yield REMARKS["no config"]
+    else:
+        if not close(subject(thing=copy), subject()):
+            yield REMARKS["other config"]

@@ -2,34 +2,20 @@
 
 import inspect
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
+from .faults import read_table
+
 SIZES: dict[str, Any] = {"d_model": 12, "num_heads": 2, "key_dim": 6, "d_ff": 20, "dropout": 0.0}
-NAMES = {  # the role of a parameter, by its name
-    "d_model": "d_model embed_dim embed_size embedding_dim embedding_size model_dim emb_dim dim "
-    "width units hidden_size d size",
-    "num_heads": "num_heads heads n_heads h nhead n_head num_attention_heads",
-    "key_dim": "key_dim d_k dk head_dim head_size depth head_width value_dim d_v",
-    "d_ff": "d_ff dff ff_dim d_inner ff_size ffn_dim dim_feedforward hidden hidden_dim "
-    "inner inner_dim intermediate_dim d_hidden",
-    "dropout": "dropout rate dropout_rate p_drop attention_dropout",
-    "query": "query queries q x_q xq x inputs input target x_target",
-    "key": "key keys k x_k",
-    "value": "value values v x_v",
-    "memory": "memory encoder_output encoder_outputs enc_output enc_outputs context source x_kv kv",
-    "ids": "ids tokens token_ids x inputs source_ids seq sequence",
-    "length": "length max_length max_len n num_positions seq_len sequence_length size t steps "
-    "positions max_position target_length seq_length",
-    "gain": "gamma gain scale weight g alpha",
-}
+NAMES = read_table("names.toml")
 
 
-def reason_of(error: Exception) -> str:
+def reason_of(error: BaseException) -> str:
     """One line of an error: the first one that is not Keras's own introduction."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     own = [line for line in lines if not line.startswith("Exception encountered when calling")]
@@ -54,39 +40,92 @@ def role_of(parameter: str, roles: Iterable[str]) -> str | None:
     return next((role for role in roles if name in NAMES[role].split()), None)
 
 
-def mask_role(parameter: str, is_decoder: bool = False) -> str | None:
-    """The purpose of a mask, by the name of its parameter.
+def parameters(thing: Any) -> dict[str, bool]:
+    """The named arguments of a call, without `self` and `training`.
+
+    Args:
+        thing: function, class, layer, or functional model, whose arguments are its inputs.
+
+    Returns:
+        dict from a name to whether it has no default.
+    """
+    if is_functional(thing):
+        return dict.fromkeys((each.name for each in thing.inputs), True)
+    if inspect.isclass(thing):
+        function = thing.__init__
+    else:
+        function = thing.call if isinstance(thing, keras.layers.Layer) else thing
+    return {
+        name: parameter.default is inspect.Parameter.empty
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.kind not in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        and name not in ("self", "training")
+    }
+
+
+def is_functional(thing: Any) -> bool:
+    """Whether something is a model that is called with its inputs."""
+    is_sequential = isinstance(thing, keras.Sequential)
+    return (
+        isinstance(thing, keras.Model) and not is_sequential and bool(getattr(thing, "inputs", 0))
+    )
+
+
+def mask_role(parameter: str, is_decoder: bool) -> str | None:
+    """The purpose of a mask, by the name of its argument.
 
     Args:
         parameter: str.
-        is_decoder: bool, True: a plain mask is that of the target.
+        is_decoder: bool, whether there are masks of two kinds.
 
     Returns:
-        "look_ahead", "flag" (a bool that asks for the look-ahead mask), "memory", "padding", or
-        None if it is not a mask.
+        "flag" (a bool that asks for the look-ahead mask) or "mask"; in a decoder also "look_ahead",
+        "memory_mask" or, where the name does not tell, "either"; None if it is not a mask.
     """
     name = parameter.lower()
     if "causal" in name and ("use" in name or "is" in name or name == "causal"):
         return "flag"
     if "mask" not in name or name in ("query_mask", "key_mask", "value_mask"):
         return None  # Keras fills the latter by itself
+    if not is_decoder:
+        return "mask"
     if any(word in name for word in ("causal", "look", "future", "subsequent", "tgt", "target")):
         return "look_ahead"
-    if any(word in name for word in ("cross", "memory", "source", "src", "enc", "context")):
-        return "memory"
-    if is_decoder:
-        return "memory" if "pad" in name else "target"
-    return "padding"
+    words = ("cross", "memory", "source", "src", "enc", "context", "pad")
+    return "memory_mask" if any(word in name for word in words) else "either"
 
 
-def parameters(function: Callable) -> dict[str, inspect.Parameter]:
-    """The named parameters of a function, without self, *args, **kwargs and `training`."""
-    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return {
-        name: parameter
-        for name, parameter in inspect.signature(function).parameters.items()
-        if parameter.kind not in kinds and name not in ("self", "training")
-    }
+def roles_in(thing: Any, possible: Iterable[str], is_decoder: bool = False) -> dict[str, str]:
+    """The roles of the arguments with which something is called.
+
+    Args:
+        thing: function, layer or functional model.
+        possible: roles of NAMES, in the order in which arguments of other names have them.
+        is_decoder: bool, whether there are masks of two kinds.
+
+    Returns:
+        dict from the name of an argument to its role, one of `possible` or of `mask_role`.
+
+    Raises:
+        CannotCheck: an argument without a default has none of the roles.
+    """
+    inputs = thing.inputs if is_functional(thing) else []
+    bools = [each.name for each in inputs if each.dtype == "bool"]
+    found, unknown, known = {}, [], list(possible)
+    for name, needed in parameters(thing).items():
+        role = mask_role("mask" if name in bools else name, is_decoder)
+        if role is None and (role := role_of(name, known)):
+            known.remove(role)
+        if role:
+            found[name] = role
+        elif needed:
+            unknown.append(name)
+    if len(unknown) > len(known):
+        raise CannotCheck(
+            f"The meaning of the argument {unknown[-1]!r} is not clear; call it "
+            f"{', '.join(possible)} or mask, or give it a default."
+        )
+    return {**found, **dict(zip(unknown, known, strict=False))}
 
 
 def make(layer: Any, sizes: dict[str, Any] = SIZES) -> keras.layers.Layer:
@@ -107,9 +146,8 @@ def make(layer: Any, sizes: dict[str, Any] = SIZES) -> keras.layers.Layer:
     if not inspect.isclass(layer):
         return layer()
     arguments = {}
-    for name, parameter in parameters(layer.__init__).items():
+    for name, needed in parameters(layer).items():
         role = role_of(name, sizes)
-        needed = parameter.default is inspect.Parameter.empty
         if role and (needed or role != "key_dim"):
             arguments[name] = sizes[role]
         elif needed:
@@ -120,57 +158,25 @@ def make(layer: Any, sizes: dict[str, Any] = SIZES) -> keras.layers.Layer:
     return layer(**arguments)
 
 
-def arguments_for(function: Callable, values: dict, masks: dict, is_decoder: bool = False) -> dict:
-    """The keyword arguments for a call.
-
-    Args:
-        function: what is called.
-        values: dict from a role of NAMES to its array.
-        masks: dict from a role of `mask_role` to its array, True for "flag".
-        is_decoder: bool.
-
-    Returns:
-        dict from the name of a parameter to its array.
-
-    Raises:
-        CannotCheck: a parameter without a default has none of the roles.
-    """
-    known = list(values)
-    found, unknown = {}, []
-    for name, parameter in parameters(function).items():
-        needed = parameter.default is inspect.Parameter.empty
-        mask, role = mask_role(name, is_decoder), role_of(name, known)
-        if mask:
-            if mask in masks or needed:
-                found[name] = masks.get(mask)
-        elif role and name not in found:
-            found[name] = values[role]
-            known.remove(role)
-        elif needed:
-            unknown.append(name)
-    for name, role in zip(unknown, known, strict=False):  # by their order
-        found[name] = values[role]
-    if len(unknown) > len(known):
-        raise CannotCheck(
-            f"The meaning of the argument {unknown[-1]!r} is not clear; call it "
-            f"{', '.join(values)} or mask, or give it a default."
-        )
-    return found
-
-
-def call(function: Callable, arguments: dict) -> Any:
+def call(thing: Any, roles: dict[str, str], given: dict[str, Any]) -> Any:
     """Calls a layer with tensors, a function with NumPy arrays or, if it fails, with tensors.
 
     Args:
-        function: a layer or function.
-        arguments: dict of arrays.
+        thing: function, layer or functional model.
+        roles: dict from the name of an argument to its role.
+        given: dict from a role to its array or number; None is passed for others that must be.
 
     Returns:
         float64 arrays, or a tuple of them.
     """
-    if not isinstance(function, keras.layers.Layer):
+    arguments = {
+        name: given.get(roles[name])
+        for name, needed in parameters(thing).items()
+        if name in roles and (needed or roles[name] in given)
+    }
+    if not isinstance(thing, keras.layers.Layer):
         try:
-            return to_numpy(function(**arguments))
+            return to_numpy(thing(**arguments))
         except Exception:
             pass  # written for tensors, which have methods of their own
     tensors = {
@@ -178,8 +184,11 @@ def call(function: Callable, arguments: dict) -> Any:
         for name, value in arguments.items()
     }
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*with a mask attached to it")
-        return to_numpy(function(**tensors))
+        warnings.simplefilter("ignore")  # Keras's, about masks and building
+        if is_functional(thing):
+            inputs = keras.tree.map_structure(lambda each: tensors[each.name], thing.input)
+            return to_numpy(thing(inputs))
+        return to_numpy(thing(**tensors))
 
 
 def to_numpy(result: Any) -> Any:
@@ -188,18 +197,3 @@ def to_numpy(result: Any) -> Any:
         return tuple(map(to_numpy, result))
     array = result if isinstance(result, np.ndarray) else np.array(ops.convert_to_numpy(result))
     return array if array.dtype == bool else array.astype("float64")
-
-
-def kernels_of(layer: keras.layers.Layer) -> list[tuple[str, Any]]:
-    """The names and float64 values of a built layer's matrices, in the order of their making.
-
-    Biases with an axis for the heads are zero and left out.
-    """
-    values = [(weight.path, to_numpy(weight)) for weight in layer.weights]
-    return [(path, value) for path, value in values if value.ndim > 1 and value.any()]
-
-
-def squeezed(shape: tuple) -> tuple:
-    """A shape without leading ones, as a convolution of width 1 has."""
-    shape = tuple(shape)
-    return squeezed(shape[1:]) if len(shape) > 2 and shape[0] == 1 else shape
