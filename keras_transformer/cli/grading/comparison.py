@@ -34,11 +34,7 @@ def close(found: Any, expected: Any, tolerance: float = RIGHT) -> bool:
 
 
 def fits(
-    found: Any,
-    predict: Predict,
-    formula: Formula,
-    tolerance: float = RIGHT,
-    most_ways: int | None = None,
+    found: Any, predict: Predict, formula: Formula, tolerance: float = RIGHT, most: Any = None
 ) -> bool:
     """Whether one of the outputs that a formula may give is the one that was found.
 
@@ -48,13 +44,13 @@ def fits(
             which the learner's weights can be read.
         formula: `Formula`.
         tolerance: float, relative to the largest number that is expected, or to 1.
-        most_ways: int, outputs that are compared, the likely ones first; None: all.
+        most: int, outputs that are compared, the likely ones first; None: all.
 
     Returns:
         bool.
     """
     with np.errstate(all="ignore"):
-        expected = itertools.islice(predict(formula), most_ways)
+        expected = itertools.islice(predict(formula), most)
         return any(close(found, each, tolerance) for each in expected)
 
 
@@ -102,10 +98,10 @@ def explanation(
         for one, other in itertools.combinations(wrongs, 2)
         if not set(one.changes) & set(other.changes)
     ]
-    for faults, most_ways in ((wrongs, None), (pairs, 6)):
+    for faults, most in ((wrongs, None), (pairs, 6)):
         for output, fault, formula in itertools.product(outputs, faults, rights):
             wrong = dataclasses.replace(formula, **fault.changes)
-            if fits(output, predict, wrong, WRONG, most_ways):
+            if fits(output, predict, wrong, WRONG, most):
                 return fault
     return None
 

@@ -260,15 +260,14 @@ def layer(kind: str, given: dict, kernels: dict, num_heads: int, formula: Formul
         float64, (batch, length, width).
     """
     block_input, memory, mask = given["query"], given["memory"], given["mask"]
-    is_decoder, own, own_formula = kind == "decoder_block", mask, formula
+    is_decoder, own = kind == "decoder_block", mask
     if is_decoder or formula.look_ahead != "none":
         future = look_ahead(block_input.shape[1], formula.look_ahead)[None]
         own = future if is_decoder or mask is None else future & mask
-    if is_decoder:
-        own_formula = dataclasses.replace(formula, mask="hides")
 
     def attend_to_itself(x):
-        return multi_head_attention(x, x, kernels["self"], num_heads, own, own_formula)
+        form = dataclasses.replace(formula, mask="hides") if is_decoder else formula
+        return multi_head_attention(x, x, kernels["self"], num_heads, own, form)
 
     def attend_to_memory(x):
         read = {"target": x, "input": block_input}.get(formula.memory, memory)

@@ -56,11 +56,8 @@ def mark_padding_mask(function: Callable) -> Fault | None:
     if found.shape not in ((3, 1, 4), (3, 4), (3, 1, 1, 4)):
         sentence = f"The mask has the shape {found.shape} instead of (3, 1, 4)"
         return Fault(f"{sentence}: (batch, 1, length).", 6)
-    wrongs = [
-        (~right, OTHERS["padding inverted"]),
-        (np.ones_like(right), OTHERS["padding seen"]),
-    ]
-    return _compared(found.reshape(3, 4), right, wrongs)
+    seen = right | True, OTHERS["padding seen"]
+    return _compared(found.reshape(3, 4), right, [(~right, OTHERS["padding inverted"]), seen])
 
 
 def mark_positional_encoding(thing: Any) -> Fault | None:
@@ -98,10 +95,3 @@ def mark_positional_encoding(thing: Any) -> Fault | None:
         if close(table[:7], formulas.sinusoids(7, d_model, form), 5e-3):
             return fault
     return OTHERS["table"]
-
-
-MARKS = {
-    "padding_mask": mark_padding_mask,
-    "look_ahead_mask": mark_look_ahead_mask,
-    "positional_encoding": mark_positional_encoding,
-}

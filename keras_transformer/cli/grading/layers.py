@@ -21,12 +21,6 @@ from .subjects import SIZES, call, is_functional, make, parameters, role_of, rol
 
 BATCH, TARGET, SOURCE = 3, 4, 5  # all different, and none the number of heads
 PADDED = (np.arange(SOURCE) < np.array([[5], [3], [4]]))[:, None]  # (batch, 1, source length)
-POSSIBLE = {  # roles of arguments, by kind; others have a query alone
-    "attention": ("query", "key", "value"),
-    "multi_head_attention": ("query", "key", "value", "memory"),
-    "decoder_block": ("query", "memory"),
-    "layer_norm": ("query", "gain", "bias"),
-}
 
 
 def _triangle(length):
@@ -54,10 +48,9 @@ class Subject:
         self.thing, self.kind, self.form = thing if is_function else make(thing), kind, 0
         self.kernels: list[Any] = []
         self.is_decoder = kind == "decoder_block"
-        self.roles = roles_in(self.thing, POSSIBLE.get(kind, ("query",)), self.is_decoder)
-        self.needed = {
-            self.roles[name] for name, needed in parameters(self.thing).items() if needed
-        }
+        self.roles = roles_in(self.thing, KINDS[kind]["roles"], self.is_decoder)
+        needed = parameters(self.thing)
+        self.needed = {role for name, role in self.roles.items() if needed[name]}
         self.is_self = not {"key", "value", "memory"} & set(self.roles.values())
         self.width = SIZES["d_model"]
         if is_functional(self.thing):
@@ -261,28 +254,24 @@ def _compare_values(subject, kind):
     if subject.is_self and not is_causal and "flag" not in used:
         looks.append("right")
     choices = {**kind["right"], "look_ahead": looks}
-    rights = [
-        Formula(**dict(zip(choices, each, strict=True)))
-        for each in itertools.product(*choices.values())
-    ]
+    every = itertools.product(*choices.values())
+    rights = [Formula(**dict(zip(choices, each, strict=True))) for each in every]
     plain = [Formula(look_ahead=looks[0], norm=norm) for norm in choices.get("norm", ["after"])]
-    faults = []
+    fault = None
     for hidden in subject.tries:
         fields = kind["wrong"] if hidden[1] is None else ["mask", *kind["wrong"]]
-        right, fault = subject.fault_of(hidden, rights, plain, fields)
+        right, found = subject.fault_of(hidden, rights, plain, fields)
         if right:
             subject.given |= hidden[0]
             return right, None
-        faults.append(fault)
-    fault = next(filter(None, faults), None)
+        fault = fault or found
     return None, fault or _by_behavior(subject, kind, is_causal)
 
 
 def _by_behavior(subject, kind, is_causal):
     """The fault of values that no formula explains: their shape, or what they depend on."""
     x, found = subject.given["query"], subject()
-    mask = subject.tries[0][1]
-    expected = next(subject.predict(mask)(Formula(look_ahead="none")), x)
+    expected = next(subject.predict(subject.tries[0][1])(Formula(look_ahead="none")), x)
     if not subject.kernels or found.shape != x.shape or not np.isfinite(found).all():
         return unexplained(found, expected, kind["chapter"], kind["what"])
 
@@ -304,7 +293,7 @@ def _returned_weights(subject):
     """The fault of an attention that returns weights other than its own."""
     subject()
     if subject.kind == "attention" and subject.others:
-        query, key, value = (np.float64(subject.given[role]) for role in POSSIBLE["attention"])
+        query, key, value = (subject.given[role] for role in KINDS["attention"]["roles"])
         right = formulas.attention(query, key, value, subject.tries[0][1])[1]
         if subject.others[0].shape == right.shape and not close(subject.others[0], right):
             return OTHERS["returned weights"]
@@ -342,7 +331,7 @@ def _masks(subject, kind, right, report):
                     report.skipped.pop()
             subject.form = form
     report.checked.append("large scores")
-    large = {role: 300 * subject.given[role] for role in POSSIBLE["multi_head_attention"]}
+    large = {role: 300 * subject.given[role] for role in KINDS["multi_head_attention"]["roles"]}
     if fault is None and not np.isfinite(subject(**large)).all():
         fault = OTHERS["overflow"]
     return fault

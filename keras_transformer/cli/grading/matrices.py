@@ -26,14 +26,10 @@ def ways(kind: str, kernels: list[Any], d_model: int, num_heads: int) -> Iterato
     """
     if kind in ("attention", "layer_norm"):
         yield {"fault": None}
-    elif kind == "multi_head_attention":
+    if kind == "multi_head_attention":
         for way in _attentions(kernels, d_model, num_heads):
             yield {"self": way, "fault": way["fault"]}
-    else:
-        yield from _blocks(kind, kernels, d_model, num_heads)
-
-
-def _blocks(kind, kernels, d_model, num_heads):
+        return
     for inner, outer, others in _feed_forwards(kernels, d_model):
         found = {"inner": inner, "outer": outer, "fault": None}
         if kind == "feed_forward":
@@ -92,7 +88,7 @@ def _projections(inner, d_model, num_heads):
         width = wide.shape[1] // count
         if width * count != wide.shape[1] or width % num_heads:
             continue
-        layouts = [wide.reshape(d_model, count, width).transpose(1, 0, 2)]  # role by role
+        layouts: list[Any] = [np.split(wide, count, axis=1)]  # role by role
         if len(inner) != count:
             by_head = wide.reshape(d_model, num_heads, count, -1)
             layouts.append(by_head.transpose(2, 0, 1, 3).reshape(count, d_model, width))
@@ -102,10 +98,6 @@ def _projections(inner, d_model, num_heads):
                 continue
             pool = [*parts, *[np.eye(d_model)] * (width == d_model)]
             for chosen in itertools.product(range(len(pool)), repeat=3):
-                if len(set(chosen) & set(range(count))) == count:
-                    missing = [
-                        role
-                        for n, role in enumerate("QKV")
-                        if chosen[n] == count or chosen[n] in chosen[:n]
-                    ]
-                    yield f"W^{missing[0]}", [pool[n] for n in chosen]
+                if {*range(count)} <= set(chosen):
+                    is_own = [i < count and i not in chosen[:n] for n, i in enumerate(chosen)]
+                    yield f"W^{'QKV'[is_own.index(False)]}", [pool[i] for i in chosen]

@@ -7,8 +7,8 @@ from typing import Any
 
 import keras
 
+from . import functions
 from .faults import KINDS, Fault
-from .functions import MARKS
 from .layers import mark_layer
 from .subjects import CannotCheck, parameters, reason_of
 
@@ -84,7 +84,8 @@ def check_layer(layer: Any, kind: str | None = None) -> Report:
         raise CannotCheck(f"kind must be one of {', '.join(KINDS)}; received {kind} for {name}.")
     report = Report(name, kind, [*KINDS[kind]["examined"]])
     try:
-        report.fault = MARKS[kind](layer) if kind in MARKS else mark_layer(layer, report)
+        mark = getattr(functions, f"mark_{kind}", None)
+        report.fault = mark(layer) if mark else mark_layer(layer, report)
     except CannotCheck:
         raise
     except Exception as error:  # the learner's code, whatever it does
