@@ -10,15 +10,25 @@ address. SIGTERM and Control-C end it after it has answered what it has accepted
 """
 
 import argparse
-import dataclasses
 import logging
 import os
 import socket
 import sys
 
+from ..serving.configuration import LOG, Limits
 from .files import MODEL
 
 KEY = "KERAS_TRANSFORMER_API_KEY"
+LIMITS = {
+    "max_body": "bytes per request",
+    "max_texts": "texts per request",
+    "max_tokens": "tokens per text",
+    "max_queue": "texts that wait for a model",
+    "max_streams": "answers that a model streams at a time",
+    "max_batch": "texts answered together",
+    "max_compiled": "tokens of the longest text for which programs are compiled at the start",
+    "timeout": "time of a request",
+}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -30,14 +40,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--api-key", metavar="KEY", help=f"key that clients must send (default: ${KEY}, or none)")
     origin = "web site whose pages may ask, or '*' (default: the server's own page alone)"
     add("--cors", action="append", default=[], metavar="ORIGIN", help=origin)
+    add("--log-texts", action="store_true", help="also log the texts of requests")
     add = parser.add_argument_group("limits").add_argument
-    add("--max-body", type=int, default=2**20, metavar="BYTES", help="bytes per request")
-    add("--max-texts", type=int, default=128, metavar="N", help="texts per request")
-    add("--max-tokens", type=int, default=512, metavar="N", help="tokens per text")
-    add("--max-queue", type=int, default=1024, metavar="N", help="waiting texts per model")
-    add("--max-streams", type=int, default=4, metavar="N", help="streamed answers per model")
-    add("--max-batch", type=int, default=32, metavar="N", help="texts answered together")
-    add("--timeout", type=float, default=60.0, metavar="SECONDS", help="seconds per request")
+    for name, text in LIMITS.items():
+        default = getattr(Limits, name)
+        metavar = "SECONDS" if name == "timeout" else "N"
+        shown = f"{text} (default: {default:,})"
+        option = "--" + name.replace("_", "-")
+        add(option, type=type(default), default=default, metavar=metavar, help=shown)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -46,25 +56,22 @@ def run(options: argparse.Namespace) -> None:
         import uvicorn
 
         from ..serving.app import make_app
-        from ..serving.limits import Limits
         from ..serving.models import load_models
     except ImportError as error:
         sys.exit(f'{error}. Install it: pip install "keras3-transformer[serve]".')
     try:
-        names = [field.name for field in dataclasses.fields(Limits)]
-        given = {name: getattr(options, f"max_{name}", options.timeout) for name in names}
-        limits = Limits(**given)
+        limits = Limits(**{name: getattr(options, name) for name in LIMITS})
         listening = listen(options.host, options.port)
         models = load_models(options.models)
     except (ValueError, OSError) as error:
         sys.exit(f"{error}")
-    log = logging.getLogger("keras_transformer.serving")
-    log.addHandler(logging.StreamHandler())  # the root's may be a library's
-    log.handlers[-1].setFormatter(logging.Formatter("%(asctime)s %(message)s"))
-    log.setLevel(logging.INFO)
-    log.propagate = False
+    LOG.addHandler(logging.StreamHandler())  # the root's may be a library's
+    LOG.handlers[-1].setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    LOG.setLevel(logging.DEBUG if options.log_texts else logging.INFO)
+    LOG.propagate = False
     app = make_app(models, limits, options.api_key or os.environ.get(KEY), options.cors)
     host, port = listening.getsockname()[:2]
+    host = f"[{host}]" if ":" in host else host
     print(f"Serving {', '.join(models)} at http://{host}:{port} (see /docs)", flush=True)
     config = uvicorn.Config(app, log_config=None, log_level="warning", access_log=False)
     uvicorn.Server(config).run(sockets=[listening])
@@ -83,6 +90,7 @@ def listen(host: str, port: int) -> socket.socket:
         listening = socket.socket(family, kind, protocol)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
+        listening.listen(128)  # from now on the port is taken; who comes early waits
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or f"{error}"
         cure = "Choose another --port or --host."

@@ -16,9 +16,10 @@ from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
 from .. import __version__, tasks
-from . import routes
+from . import completions, libretranslate, routes
 from .batching import Batcher
-from .limits import Guard, Limits, Refused, busy, refusal
+from .configuration import Limits
+from .limits import Guard, Refused, busy, refusal
 from .metrics import Metrics
 from .models import Models
 
@@ -54,11 +55,13 @@ def make_app(
 
     app = fastapi.FastAPI(title="keras_transformer", version=__version__, lifespan=answering)
 
-    async def authorized(credentials: Annotated[HTTPAuthorizationCredentials | None, BEARER]):
-        given = credentials.credentials if credentials else ""
-        if api_key is not None and not hmac.compare_digest(given.encode(), api_key.encode()):
+    def check_key(given):
+        if api_key and not hmac.compare_digest(given, api_key.encode()):
             challenge = {"WWW-Authenticate": "Bearer"}
             raise Refused(401, "Send the API key: Authorization: Bearer KEY.", **challenge)
+
+    async def authorized(credentials: Annotated[HTTPAuthorizationCredentials | None, BEARER]):
+        check_key(credentials.credentials.encode("latin-1") if credentials else b"")
 
     protected = [fastapi.Depends(authorized)]
 
@@ -81,6 +84,8 @@ def make_app(
         return Response(metrics.page(), media_type="text/plain; version=0.0.4")
 
     app.include_router(routes.router_of(served, limits), dependencies=protected)
+    app.include_router(completions.router_of(served, limits), dependencies=protected)
+    app.include_router(libretranslate.router_of(served, limits, check_key))
     with contextlib.suppress(ImportError):
         from . import inspection  # type: ignore[attr-defined, unused-ignore]
 

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 from .. import backend, tasks
 from ..checks import TextError
 from ..data.lengths import bucket_length
-from .limits import Limits, Refused, busy
+from .configuration import LOG, Limits
+from .limits import Refused, busy
 from .metrics import Metrics
 
 METHODS = {  # of a task, by the name of its class
@@ -71,13 +72,14 @@ class Batcher:
     def __init__(self, name: str, task: "tasks.Task", limits: Limits, metrics: Metrics):
         self.name, self.task, self.limits, self.metrics = name, task, limits, metrics
         self.kind = type(task).__name__
-        self.ready = False
+        self.ready = self._closed = False
         self._waiting: collections.deque[Item] = collections.deque()
         self._arrived = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, f"batches of {name}")
-        self._streams = ThreadPoolExecutor(limits.streams, f"streams of {name}")
+        self._streams = ThreadPoolExecutor(limits.max_streams, f"streams of {name}")
         self._num_streams = 0
         metrics.waiting.labels(name).set_function(lambda: len(self._waiting))
+        metrics.streams.labels(name).set_function(lambda: self._num_streams)
 
     async def ask(
         self, call: Call, texts: Sequence[str], own: Sequence[dict[str, Any]] | None = None
@@ -96,8 +98,9 @@ class Batcher:
             Refused: The model is not ready, the queue is full, or a text has no answer.
         """
         await self.check(texts)
-        if len(self._waiting) + len(texts) > self.limits.queue:
-            raise busy(f"{self.limits.queue} texts may wait for {self.name}. Try again soon.")
+        LOG.debug("%s reads %r", self.name, texts)
+        if len(self._waiting) + len(texts) > self.limits.max_queue:
+            raise busy(f"{self.limits.max_queue} texts may wait for {self.name}. Try again soon.")
         loop = asyncio.get_running_loop()
         items = [
             Item(call, text, number, of_text, loop.create_future())
@@ -122,9 +125,9 @@ class Batcher:
             lengths = await asyncio.to_thread(self.lengths, texts)
         except ValueError as error:
             raise _for_client(error) from None
-        most = min(self.limits.tokens, self.task.longest_input)
+        most = min(self.limits.max_tokens, self.task.longest_input)
         if self.kind == "TextGenerator":  # which reads the last of a long prompt
-            most = self.limits.tokens
+            most = self.limits.max_tokens
         for number, length in enumerate(lengths):
             if length > most:
                 limit = f"Text {number} must have at most {most} tokens; received {length}."
@@ -150,7 +153,8 @@ class Batcher:
             Refused: Too many are streamed already, or the text has no answer.
         """
         await self.check([text])
-        if self._num_streams >= self.limits.streams:
+        LOG.debug("%s streams %r", self.name, text)
+        if self._num_streams >= self.limits.max_streams:
             raise busy(f"{self.name} streams {self._num_streams} answers. Try again soon.")
         loop, pieces, left = asyncio.get_running_loop(), asyncio.Queue(), threading.Event()
         task: Any = self.task
@@ -184,7 +188,10 @@ class Batcher:
         """Compiles the programs, then answers what arrives, until it is cancelled."""
         loop = asyncio.get_running_loop()
         try:
-            await loop.run_in_executor(self._thread, self.compile)
+            try:
+                await loop.run_in_executor(self._thread, self.compile)
+            except Exception as error:  # of the largest shapes, which may never be asked for
+                LOG.error("%s: not all programs were compiled (%s).", self.name, error)
             self.ready = True
             while True:
                 await self._arrived.wait()
@@ -201,25 +208,27 @@ class Batcher:
                     else:
                         item.answer.set_result(answer)
         finally:
+            self._closed = True
             self._thread.shutdown(wait=False, cancel_futures=True)
             self._streams.shutdown(wait=False, cancel_futures=True)
 
     def compile(self) -> None:
-        """Answers texts of every shape that requests may have, so that none waits for XLA."""
-        call = Call(METHODS[self.kind])
-        for text in self._texts_of_each_length():
+        """Answers texts of the shapes that requests have, so that few of them wait for XLA."""
+        answer: Any = getattr(self.task, METHODS[self.kind])
+        texts, most_rows = self._texts_of_each_length(), self.limits.max_batch
+        if backend.name() == "torch":  # which compiles nothing
+            texts, most_rows = texts[:1], 1
+        for text in texts:
             rows = 1
-            while rows <= self.limits.batch:
-                getattr(self.task, call.method)([text] * rows)
+            while rows <= most_rows and not self._closed:
+                answer([text] * rows)
                 rows *= 2
 
     def _texts_of_each_length(self):
-        """A text for each length of batches; one on PyTorch, which compiles nothing."""
+        """A text for each length of batches."""
         word = "[MASK]" if self.kind == "MaskFiller" else "1"
-        if backend.name() == "torch":
-            return [word]
         texts, text = {}, word
-        most = min(self.limits.tokens, self.task.longest_input)
+        most = min(self.limits.max_compiled, self.task.longest_input)
         while (length := self.lengths([text])[0]) <= most:
             texts[bucket_length(length, self.task.longest_input)] = text
             text += " 1"
@@ -231,7 +240,7 @@ class Batcher:
         for item in self._waiting:
             if item.answer.done():
                 continue
-            fits = len(batch) < self.limits.batch and (not batch or item.call == batch[0].call)
+            fits = len(batch) < self.limits.max_batch and (not batch or item.call == batch[0].call)
             (batch if fits else rest).append(item)
         self._waiting = rest
         return batch

@@ -1,49 +1,15 @@
-"""Limits of a server: what a request may ask for, and how long it may take."""
+"""Refusals, and the guard that bounds each request."""
 
 import asyncio
-import dataclasses
-import logging
 import time
 import traceback
 from typing import Any
 
 from fastapi.responses import JSONResponse
 
-from ..checks import Configuration, check_above_0, check_at_least
+from .configuration import LOG, Limits
 
-LOG = logging.getLogger("keras_transformer.serving")
 RETRY_AFTER = "1"  # seconds
-
-
-@dataclasses.dataclass(frozen=True)
-class Limits(Configuration):
-    """The most that one server does.
-
-    Args:
-        body: Most bytes of a request.
-        texts: Most texts per request.
-        tokens: Most tokens per text; a model with fewer positions reads fewer.
-        queue: Most texts that wait for a model.
-        streams: Most streamed answers of a model at a time.
-        batch: Most texts that are answered together.
-        seconds: Longest time from the first byte of a request to its answer.
-
-    Raises:
-        ValueError: A limit is not above 0.
-    """
-
-    body: int = 2**20
-    texts: int = 128
-    tokens: int = 512
-    queue: int = 1024
-    streams: int = 4
-    batch: int = 32
-    seconds: float = 60.0
-
-    def __post_init__(self):
-        numbers = dataclasses.asdict(self)
-        check_above_0(seconds=numbers.pop("seconds"))
-        check_at_least(1, **numbers)
 
 
 class Refused(Exception):
@@ -75,6 +41,13 @@ def refusal(path: str, refused: Refused) -> JSONResponse:
     return JSONResponse(content, refused.status, refused.headers or None)
 
 
+def check_texts(texts: list[str], limits: Limits) -> None:
+    """Refuses too many texts."""
+    if len(texts) > limits.max_texts:
+        limit = f"A request may have {limits.max_texts} texts; received {len(texts)}."
+        raise Refused(422, f"{limit} Send them in several requests.")
+
+
 class Guard:
     """ASGI middleware: bounds the body and the time of each request, counts and logs it.
 
@@ -102,7 +75,7 @@ class Guard:
             await send(message)
 
         try:
-            async with asyncio.timeout(self.limits.seconds):
+            async with asyncio.timeout(self.limits.timeout):
                 body = await self._body(scope, receive)
                 if body is not None:
                     await self._answer(scope, body, receive, noting)
@@ -122,7 +95,7 @@ class Guard:
         if isinstance(error, Refused):
             return error
         if isinstance(error, TimeoutError):
-            limit = f"{self.limits.seconds:g} s"
+            limit = f"{self.limits.timeout:g} s"
             return busy(f"The answer took longer than {limit}. Send fewer or shorter texts.", 504)
         # Without its message, which may quote a text.
         frames = "".join(traceback.format_tb(error.__traceback__))
@@ -131,7 +104,7 @@ class Guard:
 
     async def _body(self, scope, receive):
         """The whole body; None if its client left."""
-        most, parts, size = self.limits.body, [], 0
+        most, parts, size = self.limits.max_body, [], 0
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":

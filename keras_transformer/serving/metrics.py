@@ -26,6 +26,7 @@ class Metrics:
             Histogram, "request_seconds", "Time of a request.", of_request, buckets=SECONDS
         )
         self.waiting = make(Gauge, "waiting_texts", "Texts that wait for a model.", of_model)
+        self.streams = make(Gauge, "streams", "Answers that are streamed.", of_model)
         self.batches = make(
             Histogram, "batch_texts", "Texts answered together.", of_model, buckets=SIZES
         )

@@ -44,6 +44,10 @@ class Models:
     def __init__(self, batchers: Mapping[str, Batcher]):
         self.batchers = batchers
 
+    def of_kind(self, kind: str) -> list[Batcher]:
+        """The models of a kind of task, in the order of the command line."""
+        return [each for each in self.batchers.values() if each.kind == kind]
+
     def find(self, name: str | None, kind: str) -> Batcher:
         """The model of a name, or the first of its kind.
 
@@ -54,7 +58,7 @@ class Models:
         Raises:
             Refused: There is no such model, or it has another task.
         """
-        of_kind = [each for each in self.batchers.values() if each.kind == kind]
+        of_kind = self.of_kind(kind)
         if name is None and of_kind:
             return of_kind[0]
         known = ", ".join(each.name for each in of_kind) or "none"

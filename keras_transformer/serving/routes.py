@@ -1,16 +1,16 @@
 """The server's own interface: one route per task."""
 
-import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 from fastapi import APIRouter
-from fastapi.responses import JSONResponse, Response, StreamingResponse
+from fastapi.responses import JSONResponse, Response
 
 from .batching import METHODS, Call
-from .limits import Limits, Refused
+from .configuration import Limits
+from .limits import Refused, check_texts
 from .models import Models
 from .schemas import Fill, Generate, Question, Translate
+from .streams import stream
 
 
 def router_of(models: Models, limits: Limits) -> APIRouter:
@@ -79,48 +79,10 @@ def router_of(models: Models, limits: Limits) -> APIRouter:
             batcher = models.find(question.model, "TextGenerator")
             if len(question.texts) > 1:
                 raise Refused(422, f"One text is streamed; received {len(question.texts)}.")
-            pieces = await first_of(batcher.stream(question.texts[0], options))
-            return stream({"text": piece} async for piece in pieces)
+            pieces = batcher.stream(question.texts[0], options)
+            return await stream({"text": piece} async for piece in pieces if piece)
         seed = options.pop("seed")
         own = [{"seed": seed, "first": number} for number in range(len(question.texts))]
         return respond(*await answers_of("TextGenerator", question, options, own))
 
     return router
-
-
-def check_texts(texts: list[str], limits: Limits) -> None:
-    """Refuses too many texts."""
-    if len(texts) > limits.texts:
-        limit = f"A request may have {limits.texts} texts; received {len(texts)}."
-        raise Refused(422, f"{limit} Send them in several requests.")
-
-
-async def first_of(pieces):
-    """An iterator of the same pieces, once the first is there: what is refused has a status."""
-    first = [piece async for piece in _one(pieces)]
-
-    async def all_of():
-        for piece in first:
-            yield piece
-        async for piece in pieces:
-            yield piece
-
-    return all_of()
-
-
-async def _one(pieces):
-    async for piece in pieces:
-        yield piece
-        return
-
-
-def stream(objects: AsyncIterator[Any]) -> StreamingResponse:
-    """Server-sent events: each object as JSON, then [DONE]."""
-
-    async def events():
-        async for each in objects:
-            yield f"data: {json.dumps(each, ensure_ascii=False)}\n\n"
-        yield "data: [DONE]\n\n"
-
-    headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-    return StreamingResponse(events(), media_type="text/event-stream", headers=headers)

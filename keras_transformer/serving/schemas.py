@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 MOST_BEAMS = 16
 MOST_NEW_TOKENS = 2048
@@ -73,14 +73,22 @@ class Completion(BaseModel):
 
     model: str
     prompt: str | Texts
-    max_tokens: NewTokens | None = 16
-    temperature: Temperature | None = 1.0
-    top_p: Probability | None = 1.0
-    n: int | None = Field(1, ge=1, le=128, description="Completions per prompt.")
+    max_tokens: NewTokens = 16
+    temperature: Temperature = 1.0
+    top_p: Probability = 1.0
+    n: int = Field(1, ge=1, le=128, description="Completions per prompt.")
     seed: Seed | None = Field(None, description="Random seed; null: another one each time.")
     stop: str | Annotated[list[str], Field(max_length=4)] | None = None
-    echo: bool | None = False
-    stream: bool | None = False
+    echo: bool = False
+    stream: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def without_nulls(cls, fields: Any) -> Any:
+        """Fields that are null have their defaults, as OpenAI's have."""
+        if not isinstance(fields, dict):
+            return fields
+        return {name: value for name, value in fields.items() if value is not None}
 
 
 class LibreTranslate(BaseModel):

@@ -1,30 +1,323 @@
-import time
+import concurrent.futures
+import json
+import logging
+import threading
 
 import pytest
-from fastapi.testclient import TestClient
+from servers import Classifier, client_of, wait_until
 
-from keras_transformer.serving.app import make_app
-
-
-def wait_until_ready(client):
-    while client.get("/ready").status_code != 200:
-        time.sleep(0.02)
-    return client
+LABELS = ["NOUN", "VERB", "OTHER"]
+LONG = "x " * 600
 
 
 @pytest.fixture(scope="module")
-def client(dates_translator, small_tasks):
-    with TestClient(make_app({"dates": dates_translator, **small_tasks})) as client:
-        yield wait_until_ready(client)
+def models(dates_translator, small_tasks):
+    return {"zh-en": dates_translator, "shakespeare": small_tasks["generator"], **small_tasks}
 
 
-def test_answers_are_those_of_the_task(client, dates, dates_translator):
-    texts = [pair[0] for pair in dates.test[:20]]
-    answer = client.post("/api/translate", json={"texts": texts})
-    assert answer.json() == {"model": "dates", "answers": dates_translator.translate(texts)}
+@pytest.fixture(scope="module")
+def client(models):
+    with client_of(models) as client:
+        yield client
+
+
+def answers(client, task, **question):
+    response = client.post(f"/api/{task}", json=question)
+    assert response.status_code == 200, response.text
+    return response.json()["answers"]
+
+
+def events(response):
+    """The data of server-sent events, after checking that [DONE] ends them."""
+    assert response.headers["content-type"].startswith("text/event-stream")
+    *data, done = [line[len("data: ") :] for line in response.text.split("\n\n") if line]
+    assert done == "[DONE]"
+    return list(map(json.loads, data))
+
+
+# Answers
+
+
+def test_translations_are_those_of_the_task(client, models, dates):
+    texts, translator = dates.test.source[:8], models["zh-en"]
+    assert answers(client, "translate", texts=texts) == translator.translate(texts)
+    best = translator.translate(texts[:3], beams=4, n_best=2)
+    assert answers(client, "translate", texts=texts[:3], beams=4, n_best=2) == best
+    scored = answers(client, "translate", texts=texts[:3], beams=4, n_best=2, scores=True)
+    assert [[each["text"] for each in found] for found in scored] == best
+    (one,) = answers(client, "translate", texts=texts[:1], scores=True)
+    (expected,) = translator.translate(texts[:1], return_scores=True)
+    assert one["score"] == pytest.approx(expected.score, abs=1e-4) and one["finished"]
+
+
+def test_requests_at_the_same_time_get_their_own_answers(client, models, dates):
+    texts = dates.test.source[:16]
+    with concurrent.futures.ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda text: answers(client, "translate", texts=[text]), texts))
+    assert [answer for (answer,) in found] == models["zh-en"].translate(texts)
+
+
+def test_tags_labels_and_words_are_those_of_the_tasks(client, models):
+    texts = ["The dog barks.", "a cat"]
+    tagged = answers(client, "tag", texts=texts)
+    pairs = [[(each["word"], each["label"]) for each in words] for words in tagged]
+    assert pairs == models["tagger"].tag(texts)
+    for found, label in zip(
+        answers(client, "classify", texts=texts), models["classifier"].classify(texts), strict=True
+    ):
+        assert found == {"label": label.label, "probability": pytest.approx(label.probability)}
+    (words,) = answers(client, "fill", texts=["the [MASK] barks"], number=3)
+    (expected,) = models["filler"].fill(["the [MASK] barks"], number=3)
+    assert [each["word"] for each in words] == [each.label for each in expected]
+
+
+def test_continuations_are_those_of_the_task_also_as_events(client, models):
+    options = dict(max_tokens=12, temperature=0.7, top_k=5, top_p=0.9, seed=4)
+    texts = ["the dog", "a cat"]
+    assert answers(client, "generate", texts=texts, **options) == models["shakespeare"].generate(
+        texts, **options
+    )
+    question = dict(texts=texts[:1], stream=True, **options)
+    pieces = events(client.post("/api/generate", json=question))
+    joined = texts[0] + "".join(piece["text"] for piece in pieces)
+    assert [joined] == models["shakespeare"].generate(texts[:1], **options)
+    assert len(pieces) > 5
 
 
 def test_models_are_listed_with_their_sizes(client):
-    models = {model["name"]: model for model in client.get("/api/models").json()}
-    assert models["dates"]["task"] == "Translator" and models["dates"]["heads"] == 4
-    assert models["tagger"]["labels"] == ["NOUN", "VERB", "OTHER"]
+    found = {model["name"]: model for model in client.get("/api/models").json()}
+    assert found["zh-en"]["task"] == "Translator"
+    assert (found["zh-en"]["layers"], found["zh-en"]["heads"]) == (2, 4)
+    assert found["tagger"]["labels"] == LABELS and found["zh-en"]["ready"]
+
+
+def test_every_example_of_the_openapi_page_runs(client):
+    page = client.get("/openapi.json").json()
+    tried = 0
+    for path, methods in page["paths"].items():
+        bodies = methods.get("post", {}).get("requestBody", {}).get("content", {})
+        for media, body in bodies.items():
+            name = body["schema"].get("$ref", "").rpartition("/")[-1]
+            schema = page["components"]["schemas"].get(name, body["schema"])
+            for example in schema["examples"]:
+                is_json = media == "application/json"
+                response = client.post(path, **{"json" if is_json else "data": example})
+                assert response.status_code == 200, (path, response.text)
+                tried += 1
+    assert tried >= 8
+
+
+# Other interfaces
+
+
+def test_libretranslate_takes_json_and_forms(dates_translator):
+    with client_of({"en-iso": dates_translator}, api_key="key") as client:
+        question = dict(q="April 22, 2019", source="en", target="iso", api_key="key")
+        expected = {"translatedText": "2019-04-22"}
+        assert client.post("/translate", json=question).json() == expected
+        assert client.post("/translate", data=question).json() == expected
+        several = client.post("/translate", json=question | {"q": ["May 1, 1999"] * 2}).json()
+        assert several == {"translatedText": ["1999-05-01"] * 2}
+        more = client.post(
+            "/translate", json=question | {"alternatives": 2, "source": "auto"}
+        ).json()
+        assert more["translatedText"] == "2019-04-22" and len(more["alternatives"]) == 2
+        assert more["detectedLanguage"]["language"] == "en"
+        languages = client.get("/languages").json()
+        assert {each["code"]: each["targets"] for each in languages} == {"en": ["iso"], "iso": []}
+        wrong = client.post("/translate", json=question | {"target": "fr"})
+        assert wrong.status_code == 400
+        assert wrong.json()["error"] == "en-fr is not served; expected one of: en-iso."
+        assert client.post("/translate", json=question | {"api_key": "other"}).status_code == 401
+
+
+def test_completions_are_what_comes_after_the_prompt(client, models):
+    question = dict(model="shakespeare", prompt="the dog", max_tokens=12, seed=3)
+    (text,) = models["shakespeare"].generate(["the dog"], 12, seed=3)
+    text = text.removeprefix("the dog")
+    whole = client.post("/v1/completions", json=question).json()
+    assert [each["text"] for each in whole["choices"]] == [text]
+    assert whole["choices"][0]["finish_reason"] == "length"
+    assert whole["usage"] == {"prompt_tokens": 7, "completion_tokens": 12, "total_tokens": 19}
+    chunks = events(client.post("/v1/completions", json=question | {"stream": True}))
+    assert "".join(chunk["choices"][0]["text"] for chunk in chunks) == text
+    stop = text[5:7]
+    for more in (dict(stop=stop, echo=True), dict(stop=[stop, "never"], echo=True, stream=True)):
+        response = client.post("/v1/completions", json=question | more)
+        parts = events(response) if "stream" in more else [response.json()]
+        assert (
+            "".join(part["choices"][0]["text"] for part in parts)
+            == "the dog" + text[: text.index(stop)]
+        )
+        assert parts[-1]["choices"][0]["finish_reason"] == "stop"
+    assert [each["id"] for each in client.get("/v1/models").json()["data"]] == [
+        "shakespeare",
+        "generator",
+    ]
+    wrong = client.post("/v1/completions", json=question | {"model": "zh-en"}).json()
+    assert wrong["error"]["message"].startswith("zh-en is a Translator; expected a TextGenerator")
+
+
+# Limits
+
+
+@pytest.mark.parametrize(
+    "path, content, status, reason",
+    [
+        (
+            "translate",
+            {"texts": ["a"], "model": "x"},
+            404,
+            "There is no Translator 'x' here; expect",
+        ),
+        (
+            "translate",
+            {"texts": ["a"], "model": "tagger"},
+            422,
+            "tagger is a Tagger; expected a Tr",
+        ),
+        ("translate", {"texts": []}, 422, "body.texts: List should have at least 1 item"),
+        ("translate", {"texts": "a"}, 422, "body.texts: Input should be a valid list"),
+        ("translate", {"texts": [None]}, 422, "body.texts.0: Input should be a valid string"),
+        ("translate", {"texts": ["a"], "beam": 3}, 422, "body.beam: Extra inputs are not permit"),
+        ("translate", {"texts": ["a"], "beams": 2, "n_best": 3}, 422, "n_best must be from 1 to b"),
+        ("translate", {"texts": ["a"], "beams": 10**9}, 422, "body.beams: Input should be less th"),
+        ("translate", {"texts": ["a"] * 129}, 422, "A request may have 128 texts; received 129"),
+        ("translate", {"texts": ["a", LONG]}, 422, "Text 1 must have at most 512 tokens; received"),
+        ("translate", {"texts": ["\ud800"]}, 422, "has half a surrogate pair"),
+        ("translate", {"\ud800": "\ud800"}, 422, "body"),
+        ("fill", {"texts": ["no mask"]}, 422, "Text 0 must have one [MASK]; received 0"),
+        (
+            "generate",
+            {"texts": ["a", "b"], "stream": True},
+            422,
+            "One text is streamed; received 2",
+        ),
+        ("generate", {"texts": ["a"], "temperature": 1e999}, 422, "body.temperature: Input should"),
+        ("generate", {"texts": ["a"], "seed": -1}, 422, "body.seed: Input should be greater than"),
+        ("translate", b"", 422, "body: Field required"),
+        ("translate", b"{", 422, "body.1: JSON decode error"),
+        ("translate", b"\xff\xff", 400, "There was an error parsing the body"),
+        ("translate", b"[" * 100_000, 400, "There was an error parsing the body"),
+        ("translate", b'{"texts": [' + b"9" * 5000 + b"]}", 400, "There was an error parsing the"),
+        ("translate", b" " * (2**20 + 1), 413, "A request may have 1048576 bytes"),
+    ],
+)
+def test_a_wrong_request_gets_one_sentence(client, path, content, status, reason):
+    if isinstance(content, dict):
+        content = json.dumps(content).encode()
+    headers = {"Content-Type": "application/json"}
+    response = client.post(f"/api/{path}", content=content, headers=headers)
+    assert (response.status_code, list(response.json())) == (status, ["error"]), response.text
+    assert reason in response.json()["error"]
+
+
+def test_a_text_may_hold_any_character(client):
+    assert len(answers(client, "translate", texts=["\0", "\n", "\U0001f600", "", " \u2028"])) == 5
+
+
+def test_what_takes_too_long_is_answered_and_leaves_the_queue():
+    task = Classifier()
+    with client_of({"model": task}, timeout=0.3) as client:
+        task.go.clear()
+        response = client.post("/api/classify", json={"texts": ["first"]})
+        assert response.status_code == 504 and response.headers["Retry-After"] == "1"
+        assert response.json()["error"].startswith("The answer took longer than 0.3 s.")
+        assert client.post("/api/classify", json={"texts": ["second"]}).status_code == 504
+        task.go.set()
+        assert answers(client, "classify", texts=["third"]) == [{"label": "third"}]
+    assert [
+        text for batch in task.seen for text in batch if text in ("first", "second", "third")
+    ] == [
+        "first",
+        "third",
+    ]
+
+
+def test_a_full_queue_is_answered_with_when_to_come_back():
+    task = Classifier()
+    with (
+        client_of({"model": task}, max_queue=2) as client,
+        concurrent.futures.ThreadPoolExecutor() as threads,
+    ):
+        task.go.clear()
+        ask = lambda text: client.post("/api/classify", json={"texts": [text] * 2})  # noqa: E731
+        first = threads.submit(ask, "first")
+        wait_until(lambda: ["first"] * 2 in task.seen)
+        second = threads.submit(ask, "second")
+        wait_until(lambda: 'waiting_texts{model="model"} 2.0' in client.get("/metrics").text)
+        refused = ask("third")
+        assert refused.status_code == 429 and refused.headers["Retry-After"] == "1"
+        task.go.set()
+        assert first.result().status_code == second.result().status_code == 200
+
+
+def test_a_key_opens_all_but_health(models):
+    with client_of({"dates": models["zh-en"]}, api_key="gehe\u00efm") as client:
+        wrong = [None, "", "Bearer", "Bearer other", "Basic gehe\u00efm"]
+        for path in ("/api/models", "/v1/models", "/metrics"):
+            for header in wrong:
+                headers = {} if header is None else {"Authorization": header.encode()}
+                assert client.get(path, headers=headers).status_code == 401, (path, header)
+            right = {"Authorization": "Bearer gehe\u00efm".encode()}
+            assert client.get(path, headers=right).status_code == 200
+        assert client.post("/api/translate", json={"texts": ["a"]}).status_code == 401
+        assert client.post("/translate", json={"q": "a", "target": "b"}).status_code == 401
+        assert client.get("/health").status_code == client.get("/ready").status_code == 200
+
+
+def test_pages_of_other_sites_may_ask_only_if_they_are_named(client, models):
+    headers = {"Origin": "https://a.example"}
+    assert "access-control-allow-origin" not in client.get("/api/models", headers=headers).headers
+    with client_of({"dates": models["zh-en"]}, origins=["https://a.example"]) as other:
+        allowed = other.get("/api/models", headers=headers).headers
+        assert allowed["access-control-allow-origin"] == "https://a.example"
+
+
+def test_the_log_has_no_text_unless_asked(caplog):
+    caplog.set_level(logging.INFO, "keras_transformer.serving")
+    with client_of({"model": Classifier()}) as client:
+        assert client.post("/api/classify", json={"texts": ["secret"]}).status_code == 200
+        failed = client.post("/api/classify", json={"texts": ["secret", "fail"]})
+        assert failed.status_code == 500 and "secret" not in failed.text
+        assert client.post("/api/secret", json={"texts": ["secret"]}).status_code in (404, 405)
+        client.get("/secret?secret=secret")
+        assert "RuntimeError" in caplog.text and "POST /api/classify 500" in caplog.text
+        assert "secret" not in caplog.text
+        caplog.set_level(logging.DEBUG, "keras_transformer.serving")
+        client.post("/api/classify", json={"texts": ["secret"]})
+        assert "secret" in caplog.text
+
+
+def test_metrics_count_requests_batches_and_tokens():
+    with client_of({"model": Classifier()}) as client:
+        client.post("/api/classify", json={"texts": ["one two", "three"]})
+        client.post("/api/classify", json={})
+        page = client.get("/metrics").text
+    name = "keras_transformer_"
+    assert f'{name}tokens_total{{model="model"}} 3.0' in page
+    labels = 'method="POST",route="/api/classify"'
+    assert f'{name}requests_total{{{labels},status="200"}} 1.0' in page
+    assert f'{name}requests_total{{{labels},status="422"}} 1.0' in page
+    assert f"{name}request_seconds_count{{{labels}}} 2.0" in page
+
+
+def test_too_many_streams_are_refused(small_tasks):
+    go = threading.Event()
+
+    class TextGenerator(type(small_tasks["generator"])):
+        def stream(self, prompt, **options):
+            go.wait()
+            yield "written"
+
+    generator = TextGenerator(small_tasks["generator"].model, small_tasks["generator"].tokenizer)
+    question = {"texts": ["a"], "stream": True}
+    with (
+        client_of({"model": generator}, max_streams=1) as client,
+        concurrent.futures.ThreadPoolExecutor() as threads,
+    ):
+        first = threads.submit(client.post, "/api/generate", json=question)
+        wait_until(lambda: 'streams{model="model"} 1.0' in client.get("/metrics").text)
+        assert client.post("/api/generate", json=question).status_code == 429
+        go.set()
+        assert events(first.result()) == [{"text": "written"}]

@@ -1,0 +1,101 @@
+"""OpenAI's completions for a text generator, so that existing clients work unchanged."""
+
+import secrets
+import time
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse, Response
+
+from .batching import Call
+from .configuration import Limits
+from .limits import Refused, check_texts
+from .models import Models
+from .schemas import Completion
+from .streams import Stops, stream
+
+KIND = "TextGenerator"
+
+
+def router_of(models: Models, limits: Limits) -> APIRouter:
+    """The routes below /v1.
+
+    Args:
+        models: `Models`.
+        limits: `Limits`.
+    """
+    router = APIRouter(prefix="/v1", tags=["OpenAI"])
+
+    @router.get("/models")
+    async def list_models() -> dict[str, Any]:
+        """The text generators."""
+        return {"object": "list", "data": [_model(each.name) for each in models.of_kind(KIND)]}
+
+    @router.get("/models/{name}")
+    async def model(name: str) -> dict[str, Any]:
+        """One text generator."""
+        return _model(models.find(name, KIND).name)
+
+    @router.post("/completions")
+    async def complete(request: Completion) -> Response:
+        """Continues prompts; the answers begin after them, unless `echo` is true."""
+        batcher = models.find(request.model, KIND)
+        prompts = [request.prompt] if isinstance(request.prompt, str) else request.prompt
+        prompts = [prompt for prompt in prompts for _ in range(request.n)]
+        check_texts(prompts, limits)
+        stops = [request.stop] if isinstance(request.stop, str) else request.stop or []
+        seed = secrets.randbits(32) if request.seed is None else request.seed
+        options = dict(
+            max_tokens=request.max_tokens, temperature=request.temperature, top_p=request.top_p
+        )
+        whole: dict[str, Any] = dict(id=f"cmpl-{secrets.token_hex(12)}", object="text_completion")
+        whole |= dict(created=int(time.time()), model=batcher.name)
+
+        def choice(text, index, reason):
+            return {"text": text, "index": index, "logprobs": None, "finish_reason": reason}
+
+        if request.stream:
+            if len(prompts) > 1:
+                raise Refused(422, f"One completion is streamed; received {len(prompts)}.")
+            pieces = batcher.stream(prompts[0], {**options, "seed": seed})
+
+            async def chunks():
+                end, text = Stops(stops), ""
+                if request.echo:
+                    yield whole | {"choices": [choice(prompts[0], 0, None)]}
+                async for piece in pieces:
+                    text += piece
+                    if new := end.add(piece):
+                        yield whole | {"choices": [choice(new, 0, None)]}
+                    if end.found:
+                        break
+                reason = _reason(batcher, end, text, request.max_tokens)
+                yield whole | {"choices": [choice(end.rest(), 0, reason)]}
+
+            return await stream(chunks())
+
+        own = [{"seed": seed, "first": number} for number in range(len(prompts))]
+        written = await batcher.ask(Call("generate", tuple(sorted(options.items()))), prompts, own)
+        choices, new = [], 0
+        before = batcher.task.normalized(prompts)
+        for index, (text, prompt) in enumerate(zip(written, before, strict=True)):
+            end = Stops(stops)
+            text = end.add(text[len(prompt) :]) + end.rest()
+            new += batcher.lengths([text])[0] - 1
+            reason = _reason(batcher, end, text, request.max_tokens)
+            choices.append(choice(prompt + text if request.echo else text, index, reason))
+        read = sum(batcher.lengths(prompts)) - len(prompts)
+        usage = {"prompt_tokens": read, "completion_tokens": new, "total_tokens": read + new}
+        return JSONResponse(whole | {"choices": choices, "usage": usage})
+
+    return router
+
+
+def _model(name):
+    return {"id": name, "object": "model", "created": 0, "owned_by": "keras_transformer"}
+
+
+def _reason(batcher, stops, text, max_tokens):
+    """The reason for which an answer ended: "length", or "stop" for END or one of `stops`."""
+    whole = not batcher.task.append_end or batcher.lengths([text])[0] > max_tokens
+    return "length" if whole and not stops.found else "stop"

@@ -1,0 +1,51 @@
+"""Applications to test, and a task whose answers wait until a test lets them go."""
+
+import contextlib
+import threading
+import time
+
+from fastapi.testclient import TestClient
+
+from keras_transformer.serving.app import make_app
+from keras_transformer.serving.configuration import Limits
+
+
+@contextlib.contextmanager
+def client_of(models, api_key=None, origins=(), **limits):
+    """A client of an application that is ready; it compiles programs when they are needed."""
+    limits = Limits(**{"max_compiled": 1, "max_batch": 4, **limits})
+    app = make_app(models, limits, api_key, origins)
+    with TestClient(app) as client:
+        wait_until(lambda: client.get("/ready").status_code == 200)
+        yield client
+
+
+def wait_until(holds):
+    """Returns once a condition holds; pytest's or the gate's own limit ends what never does."""
+    while not holds():
+        time.sleep(0.005)
+
+
+class Classifier:
+    """Answers each text with itself, once `go` is set; `seen` has the batches that it has begun."""
+
+    longest_input = 100
+
+    def __init__(self):
+        self.go, self.seen, self.vocabulary = threading.Event(), [], self
+        self.go.set()
+
+    def split(self, text):
+        return text.split()
+
+    def classify(self, texts):
+        self.seen.append(list(texts))
+        self.go.wait()
+        if "fail" in texts:
+            raise RuntimeError(f"a bug that quotes {texts}")
+        return [Answer(text) for text in texts]
+
+
+class Answer(str):
+    def _asdict(self):
+        return {"label": str(self)}

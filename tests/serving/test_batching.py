@@ -1,0 +1,106 @@
+import asyncio
+
+import pytest
+from servers import Classifier
+
+from keras_transformer import backend
+from keras_transformer.serving.batching import Batcher, Call
+from keras_transformer.serving.configuration import Limits
+from keras_transformer.serving.limits import Refused
+from keras_transformer.serving.metrics import Metrics
+
+CLASSIFY, TRANSLATE = Call("classify"), Call("translate")
+BEAMS = Call("translate", (("beams", 4), ("return_scores", True)))
+
+
+def answers_to(task, requests, cancelled=(), **limits):
+    """The answers to requests, pairs of a call and texts, that all wait before the first batch."""
+
+    async def session():
+        batcher = Batcher("model", task, Limits(**limits), Metrics())
+        batcher.compile = lambda: None
+        batcher.ready = True
+        asked = []
+        for request in requests:
+            waiting = len(batcher._waiting)
+            asked.append(asyncio.create_task(batcher.ask(*request)))
+            while len(batcher._waiting) == waiting and not asked[-1].done():
+                await asyncio.sleep(0)
+        for number in cancelled:
+            asked[number].cancel()
+        running = asyncio.create_task(batcher.run())
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        running.cancel()
+        await asyncio.wait([running])
+        return found
+
+    return asyncio.run(session())
+
+
+def test_texts_of_several_requests_share_batches_and_are_answered_in_order():
+    task = Classifier()
+    texts = [f"text {n}" for n in range(20)]
+    found = answers_to(task, [(CLASSIFY, [text]) for text in texts], max_batch=8)
+    assert [answer for (answer,) in found] == texts
+    assert sorted(map(len, task.seen)) == [4, 8, 8]
+
+
+def test_calls_with_other_options_have_batches_of_their_own(dates_translator, dates):
+    texts = dates.test.source[:12]
+    calls = [TRANSLATE, BEAMS] * 6
+    requests = [(call, [text]) for call, text in zip(calls, texts, strict=True)]
+    found = [answer for (answer,) in answers_to(dates_translator, requests)]
+    assert found[::2] == dates_translator.translate(texts[::2])
+    best = dates_translator.translate(texts[1::2], beams=4, return_scores=True)
+    assert [each.text for each in found[1::2]] == [each.text for each in best]
+    scores = [each.score for each in found[1::2]]
+    assert scores == pytest.approx([each.score for each in best], abs=1e-4)
+
+
+def test_a_text_without_answer_is_named_and_the_others_are_answered(small_tasks):
+    texts = ["The [MASK] barks.", "no mask", "a [MASK] dog"]
+    filler, fill = small_tasks["filler"], Call("fill", (("number", 2),))
+    found = answers_to(filler, [(fill, texts[:1]), (fill, texts[1:])])
+    assert [[word.label for word in answer] for answer in found[0]] == [
+        [word.label for word in filler.fill(texts[:1], 2)[0]]
+    ]
+    assert isinstance(found[1], Refused) and found[1].status == 422
+    assert found[1].reason == "Text 0 must have one [MASK]; received 0 in 'no mask'."
+
+
+def test_an_error_of_the_task_fails_its_batch_alone():
+    task = Classifier()
+    requests = [(CLASSIFY, [text]) for text in ("a", "fail", "b", "c")]
+    first, second, third, fourth = answers_to(task, requests, max_batch=2)
+    assert isinstance(first, RuntimeError) and isinstance(second, RuntimeError)
+    assert (third, fourth) == (["b"], ["c"])
+
+
+def test_a_request_that_is_over_leaves_the_queue():
+    task = Classifier()
+    requests = [(CLASSIFY, [f"{n} a", f"{n} b"]) for n in range(3)]
+    first, second, third = answers_to(task, requests, cancelled=[1])
+    assert (first, third) == (requests[0][1], requests[2][1])
+    assert isinstance(second, asyncio.CancelledError)
+    assert task.seen == [["0 a", "0 b", "2 a", "2 b"]]
+
+
+def test_every_shape_of_a_batch_is_computed_before_the_first_request(monkeypatch):
+    task, limits = Classifier(), Limits(max_batch=4, max_compiled=40)
+    monkeypatch.setattr(backend, "name", lambda: "jax")
+    Batcher("model", task, limits, Metrics()).compile()
+    lengths = [len(texts[0].split()) for texts in task.seen]
+    rows = [len(texts) for texts in task.seen]
+    expected = [(length, size) for length in (16, 32, 40) for size in (1, 2, 4)]
+    assert list(zip(lengths, rows, strict=True)) == expected
+    task.seen.clear()
+    monkeypatch.setattr(backend, "name", lambda: "torch")
+    Batcher("model", task, limits, Metrics()).compile()
+    assert list(map(len, task.seen)) == [1]
+
+
+def test_a_full_queue_refuses_and_says_when_to_come_back():
+    requests = [(CLASSIFY, ["a", "b"]), (CLASSIFY, ["c", "d"])]
+    found = answers_to(Classifier(), requests, max_queue=3)
+    assert found[0] == ["a", "b"]
+    assert found[1].status == 429 and found[1].headers == {"Retry-After": "1"}
