@@ -15,6 +15,7 @@ import os
 import socket
 import sys
 
+from ..checks import check
 from ..serving.configuration import LOG, Limits
 from .files import MODEL
 
@@ -60,6 +61,7 @@ def run(options: argparse.Namespace) -> None:
     except ImportError as error:
         sys.exit(f'{error}. Install it: pip install "keras3-transformer[serve]".')
     try:
+        check(0 <= options.port < 2**16, "--port must be from 0 to 65535", port=options.port)
         limits = Limits(**{name: getattr(options, name) for name in LIMITS})
         listening = listen(options.host, options.port)
         models = load_models(options.models)

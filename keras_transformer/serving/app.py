@@ -16,7 +16,7 @@ from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
 from .. import __version__, tasks
-from . import completions, libretranslate, routes
+from . import completions, inspection, libretranslate, routes
 from .batching import Batcher
 from .configuration import Limits
 from .limits import Guard, Refused, busy, refusal
@@ -86,12 +86,8 @@ def make_app(
     app.include_router(routes.router_of(served, limits), dependencies=protected)
     app.include_router(completions.router_of(served, limits), dependencies=protected)
     app.include_router(libretranslate.router_of(served, limits, check_key))
-    with contextlib.suppress(ImportError):
-        from . import inspection  # type: ignore[attr-defined, unused-ignore]
-
-        app.include_router(inspection.router_of(models), dependencies=protected)
-    if PAGE.is_dir():
-        app.mount("/", StaticFiles(directory=PAGE, html=True), name="page")
+    app.include_router(inspection.router_of(models), dependencies=protected)
+    app.mount("/", StaticFiles(directory=PAGE, html=True), name="page")
 
     @app.exception_handler(Refused)
     async def refused(request: fastapi.Request, error: Refused) -> JSONResponse:

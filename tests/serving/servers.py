@@ -27,7 +27,7 @@ def wait_until(holds):
 
 
 class Classifier:
-    """Answers each text with itself, once `go` is set; `seen` has the batches that it has begun."""
+    """Answers each text with itself, once `go` is set; `seen` has its batches."""
 
     longest_input = 100
 

@@ -1,4 +1,4 @@
-"""The command `serve`: names and addresses; other toolkits' clients, signals and hostile clients."""
+"""The command `serve`: names, addresses, signals, clients of other toolkits, hostile clients."""
 
 import concurrent.futures
 import contextlib
@@ -51,7 +51,7 @@ def test_a_port_that_is_taken_is_told_in_one_sentence():
 @pytest.mark.parametrize(
     "options, message",
     [
-        (["--port", "70000"], "Cannot listen to port 70000"),
+        (["--port", "70000"], "--port must be from 0 to 65535; received port=70000"),
         (["--max-texts", "0"], "max_texts must be an integer of at least 1; received max_texts=0"),
         (["--timeout", "nan"], "timeout must be above 0; received timeout=nan"),
     ],
