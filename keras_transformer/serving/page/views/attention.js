@@ -114,6 +114,7 @@ export function open(body, { model, settings, run, announce, text }) {
         const now = new Set(settings.off[map.name] ?? []);
         if (!now.delete(head)) now.add(head);
         settings.off = { ...settings.off, [map.name]: [...now] };
+        toggle.setAttribute("aria-checked", String(!now.has(head))); // before the server answers
         update(text());
       },
     }, t("head", where), h("i"));
@@ -210,9 +211,10 @@ function oneHead(map, head, [rows, columns]) {
 
 /** The weights as squares: rows read, columns are read. */
 function matrixOf(weights, rows, columns, label) {
-  const cell = Math.max(9, Math.min(26, Math.floor(440 / Math.max(rows.length, columns.length))));
   const wide = (tokens) => 12 + Math.max(...tokens.map((token) => [...shown(token)].reduce((sum, c) => sum + (c > "⺀" ? 14 : 8), 0)));
   const [x0, y0] = [wide(rows), wide(columns)];
+  const room = Math.min(440, document.documentElement.clientWidth - x0 - 50);
+  const cell = Math.max(9, Math.min(26, Math.floor(room / Math.max(rows.length, columns.length))));
   const size = Math.min(13, cell + 1);
   const [width, height] = [x0 + columns.length * cell + 4, y0 + rows.length * cell + 4];
   const rowTexts = rows.map((token, i) =>
