@@ -8,8 +8,8 @@ const ROW = 28; // height of a token, as in style.css
 export function open(body, { model, settings, run, announce, text }) {
   settings.off ??= {};
   settings.head ??= {};
-  const effects = h("dl", { class: "effects fades", "aria-live": "polite" });
-  const result = h("div", { class: "fades" });
+  const effects = h("dl", { class: "effects", "aria-live": "polite" });
+  const result = h("div", {});
   body.append(effects, result);
   let whole = null; // the answer of all heads, and its text
 

@@ -9,7 +9,7 @@ const STEP = 76;
 export function open(body, { model, settings, run, announce, text }) {
   settings.beams ??= 4;
   settings.penalty ??= 0.6;
-  const result = h("div", { class: "fades" });
+  const result = h("div", {});
   const again = () => update(text());
   const controls = h("div", { class: "controls" },
     slider(t("beams"), { min: 1, max: 8, step: 1 }, settings.beams, (value) => {

@@ -4,7 +4,7 @@ import { bars, h, inLine, percent, roving } from "../elements.js";
 import { t } from "../words.js";
 
 export function open(body, { model, settings, run, announce }) {
-  const result = h("div", { class: "fades" });
+  const result = h("div", {});
   body.append(result);
 
   function clear() {

@@ -6,7 +6,7 @@ import { t } from "../words.js";
 export function open(body, { model, settings, run, announce, setText, text }) {
   settings.temperature ??= 1;
   settings.seed ??= 0;
-  const distribution = h("div", { class: "fades" });
+  const distribution = h("div", {});
   const written = h("div");
   const controls = h("div", { class: "controls" },
     slider(t("temperature"), { min: 0, max: 2, step: 0.05 }, settings.temperature, (value) => {

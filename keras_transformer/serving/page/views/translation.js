@@ -4,8 +4,8 @@ import { h, inLine, largest, roving, shown } from "../elements.js";
 import { t } from "../words.js";
 
 export function open(body, { model, run, announce }) {
-  const answer = h("p", { class: "answer fades", lang: "" });
-  const reading = h("div", { class: "kind-cross fades" });
+  const answer = h("p", { class: "answer", lang: "" });
+  const reading = h("div", { class: "kind-cross" });
   body.append(answer, reading);
 
   function clear() {
