@@ -455,4 +455,8 @@ figures.record(earlier_in_block=earlier[0], earlier_in_cross=earlier[1], later_i
 # - One head mixes two relations in one mean; two heads keep them apart.
 # - A heat map of untrained heads means nothing; a trained head attends to what its task rewards.
 #
+# **Try it**: `keras-transformer serve dates` shows the heads of a trained translator, with a
+# switch for each of them, at `http://localhost:8000/#model=dates&view=attention` ([A
+# server](../docs/serving.md#the-page)).
+#
 # **Next**: all of this holds for a bag of words. [Chapter 5](05_positions.py) brings the order in.

@@ -494,5 +494,9 @@ figures.record(0.1, the_day=the_day)
 #   several heads a picture of one head shows less.
 # - The query that writes a word comes from the word before, not from the word itself.
 #
+# **Try it**: `keras-transformer serve dates` shows where a trained translator looks while it
+# writes a date, at `http://localhost:8000/#model=dates&view=attention` ([A
+# server](../docs/serving.md#the-page)).
+#
 # **Next**: between the attentions stand two more boxes. [Chapter
 # 8](08_add_norm_and_feed_forward.py) opens them.

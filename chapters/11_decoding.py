@@ -527,5 +527,8 @@ figures.record(below=below, missed_1=missed[1], missed_2=missed[2], missed_4=mis
 # - A cache makes each step read one token; the look-ahead mask is what makes it right.
 # - A better search does not give a better translation where the model is wrong about length.
 #
+# **Try it**: `keras-transformer serve dates` shows beam search as a tree whose branches die, at
+# `http://localhost:8000/#model=dates&view=beams` ([A server](../docs/serving.md#the-page)).
+#
 # **Next**: the core route ends here, with a Transformer that reads, learns and writes. [Chapter
 # 12](12_convolutions_and_graphs.py) asks what attention has to do with convolutions and graphs.
