@@ -298,7 +298,6 @@ assert len(closed) == 20
 figures.record(0.1, lowest=val_loss.min())
 figures.record(12, best_epoch=best)
 figures.record(0.6, at_the_end=val_loss[-1], training=loss[-1])
-figures.record(10, recited=by_heart[EPOCHS])
 figures.record(1, of_others=of_others)
 figures.record(0.2, lowest_in_pieces=lowest["plain"], plain=at_end["plain"], all=at_end["all"])
 figures.record(0.2, dropout=at_end["dropout"], tied=at_end["tied"], decay=at_end["decay"])

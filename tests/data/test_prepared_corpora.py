@@ -9,7 +9,6 @@ import json
 import os
 import pathlib
 import pickle
-import runpy
 import shutil
 import signal
 import subprocess
@@ -29,9 +28,8 @@ from keras_transformer.backend import distribution
 from keras_transformer.data import Corpus, PreparedBatches, prepare_corpus
 from keras_transformer.data.cleaning import Cleaner
 from keras_transformer.data.prepared import preparation as preparation_module
-from keras_transformer.data.prepared.jobs import write_texts
 from keras_transformer.data.prepared.shards import Shard, write_shard
-from keras_transformer.data.prepared.workers import run_in_processes
+from keras_transformer.data.prepared.workers import ShardWriters
 from keras_transformer.ids import PADDING
 from keras_transformer.tokenizers.byte_level import ByteLevelTokenizer, BytePairs
 
@@ -467,23 +465,17 @@ def test_an_error_of_a_process_and_its_end_are_reported(tmp_path, corpus):
         "vocabularies": corpus.vocabularies[:1],
         "header": {"dtype": "<u2"},
     }
-    failing = {"path": str(tmp_path / "nowhere" / "shard"), **arguments}
-    with pytest.raises(OSError, match="nowhere/shard: the shard cannot be written"):
-        run_in_processes(write_texts, [failing], 1)
-    with pytest.raises(ChildProcessError, match="shards ended, perhaps for lack of memory"):
-        run_in_processes(os._exit, [{"status": 9}] * 4, 1)
-
-
-def test_the_processes_import_neither_keras_nor_a_backend(tmp_path):
-    code = f"""
-import sys
-import {write_texts.__module__}
-open({str(tmp_path / "modules")!r}, "w").write(" ".join(sys.modules))"""
-    (tmp_path / "program.py").write_text(code)
-    run_in_processes(runpy.run_path, [{"path_name": str(tmp_path / "program.py")}], 1)
-    imported = {*(tmp_path / "modules").read_text().split()}
-    assert write_texts.__module__ in imported
-    assert not imported & {"keras", "tensorflow", "jax", "torch"}
+    with (
+        pytest.raises(OSError, match="nowhere/shard: the shard cannot be written"),
+        ShardWriters(1) as writers,
+    ):
+        writers.run("write_texts", [{"path": str(tmp_path / "nowhere" / "shard"), **arguments}])
+    with ShardWriters(1) as writers:
+        writers._processes[0].kill()
+        with pytest.raises(
+            ChildProcessError, match=r"ended \(exit code -9\), perhaps for lack of mem"
+        ):
+            writers.run("write_texts", [{"path": str(tmp_path / "shard"), **arguments}] * 4)
 
 
 # Batches

@@ -15,6 +15,7 @@ from keras_transformer import cli as console
 from keras_transformer import plots, training
 from keras_transformer.atomic import MANIFEST, atomic_folder, write_text
 from keras_transformer.cli import average, evaluate, export, translate
+from keras_transformer.data.prepared import jobs as shard_tasks
 from keras_transformer.data.prepared import preparation
 from keras_transformer.interchange import keras_file
 from keras_transformer.training import ResumableCSVLogger, Run
@@ -73,10 +74,21 @@ class Fake:
         path.write_text("a picture")
 
 
-def run_in_this_process(task, arguments, num_processes=None):
-    """`run_in_processes` without processes."""
-    for each in arguments:
-        task(**each)
+class InThisProcess:
+    """`ShardWriters` without processes."""
+
+    def __init__(self, num_processes):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    def run(self, task, arguments):
+        for each in arguments:
+            getattr(shard_tasks, task)(**each)
 
 
 def write_format(task, folder, quantization):
@@ -92,7 +104,7 @@ def fakes(monkeypatch, small_tasks):
     for module in (average, evaluate, translate):
         monkeypatch.setattr(module, "load_task", lambda *args: Fake())
     monkeypatch.setattr(training, "average_checkpoints", lambda model, paths: None)
-    monkeypatch.setattr(preparation, "run_in_processes", run_in_this_process)
+    monkeypatch.setattr(preparation, "ShardWriters", InThisProcess)
     monkeypatch.setattr(plots, "plot_attention", lambda *args: Fake())
     monkeypatch.setattr(keras_file, "write", write_format)
 

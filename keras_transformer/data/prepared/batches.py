@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from ...atomic import named
-from ...checks import check, check_optional
+from ...checks import check
 from ...ids import END, PADDING, START
 from ..buckets import Bucket, BucketedBatches
 from .corpus import CORPUS_FILE, Corpus
-from .jobs import write_sampled
-from .workers import run_in_processes
+from .workers import ShardWriters
 
 
 class PreparedBatches(BucketedBatches):
@@ -64,7 +63,6 @@ class PreparedBatches(BucketedBatches):
         sizes = np.array([len(corpus) for corpus in self.corpora])
         self._ends = sizes.cumsum()
         self._shares = _shares(sizes, weights)
-        check_optional(1, num_processes=num_processes)
         self._alpha, self._num_processes = subword_alpha, num_processes
         self._sampled_epoch, self._sampled = -1, []
         resample = None
@@ -125,7 +123,8 @@ class PreparedBatches(BucketedBatches):
             paths = corpus.shard_paths
             arguments += [{"path": folder / p.name, "shard": p, **drawn} for p in paths]
         numbered = ({**each, "number": number} for number, each in enumerate(arguments))
-        run_in_processes(write_sampled, numbered, self._num_processes)
+        with ShardWriters(self._num_processes) as writers:
+            writers.run("write_sampled", numbered)
         return folders
 
 

@@ -27,9 +27,8 @@ from .corpus import (
     read_description,
     read_vocabularies,
 )
-from .jobs import write_texts
 from .shards import Shard
-from .workers import run_in_processes
+from .workers import ShardWriters
 
 PREPARATION_FILE = "preparation.json"
 VOCABULARY = "vocabulary.spm"  # shared by the sides, or one per side
@@ -335,7 +334,8 @@ def _write_shards(folder, stream, tokenizers, settings, num_processes):
                 part = {"texts": texts, "vocabularies": vocabularies, "header": header}
                 yield {"path": str(path), **part}
 
-    run_in_processes(write_texts, missing(), num_processes)
+    with ShardWriters(num_processes) as writers:
+        writers.run("write_texts", missing())
     return headers
 
 
