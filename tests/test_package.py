@@ -76,7 +76,7 @@ def test_the_library_use_in_readme_and_docs_runs(tmp_path, monkeypatch, capsys):
     names = {"__name__": "__main__"}  # the second page continues the first
 
     def run(page):
-        (code,) = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text("utf-8"), re.DOTALL)
+        *_, code = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text("utf-8"), re.DOTALL)
         exec(compile(code, page, "exec"), names)
 
     monkeypatch.chdir(tmp_path)

@@ -514,7 +514,7 @@ jax.jit(lambda x: x * 3)(2.0)
 def test_compiled_programs_are_kept_for_other_processes(tmp_path):
     folder = tmp_path / "programs"
     if backend.name() != "jax":
-        with pytest.raises(ValueError, match=f"on JAX alone; the backend is {backend.name()}"):
+        with pytest.raises(ValueError, match=f"on JAX alone, .*backend='{backend.name()}'"):
             backend.keep_programs(folder)
         return
     names = []
