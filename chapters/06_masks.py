@@ -315,7 +315,7 @@ for name, look_ahead in (("with the mask", True), ("without", False)):
         shares[name].append((written == test).all(axis=-1).mean())
     line = " ".join(vocabulary[i] for i in written[0, 1:])
     print(f"{name:13}: loss {losses[name][-1]:.2f}, {shares[name][-1]:.0%} right, such as {line}")
-assert 0.97 * floor < losses["with the mask"][-1] < 1.2 * floor
+assert 0.97 * floor < losses["with the mask"][-1] < 1.25 * floor
 assert losses["without"][-1] < 0.3 * floor
 assert shares["with the mask"][-1] > 0.7 > 0.5 > shares["without"][-1]
 
