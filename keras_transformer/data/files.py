@@ -190,16 +190,16 @@ def iterate_json_lines(
     """The pairs of `read_json_lines` one by one, blank ones included."""
     check(source != target, "Source and target must be two fields", source=source, target=target)
     for number, line in enumerate(iterate_lines(path), start=1):
+        if not line.strip():
+            yield "", ""
+            continue
         place = f"{path}, line {number}"
         try:
-            fields = json.loads(line) if line.strip() else None
+            fields = json.loads(line)
         except (ValueError, RecursionError):
             cure = "Write one object per line."
             raise unexpected(place, "a JSON object", f"{line!r:.60}", cure) from None
-        if line.strip():
-            yield _json_text(fields, source, place), _json_text(fields, target, place)
-        else:
-            yield "", ""
+        yield _json_text(fields, source, place), _json_text(fields, target, place)
 
 
 def read_labeled(path: PathLike, text: int | str = 1, label: int | str = 2) -> LabeledTexts:
@@ -542,25 +542,24 @@ def _rows(path, columns):
         header = _columns(line)
         columns = {name: _number(column, header, path) for name, column in columns.items()}
     check_at_least(1, **columns)
-    numbers = list(columns.values())
+    numbers, last = list(columns.values()), max(columns.values())
     check(len(set(numbers)) == len(numbers), "The columns must differ", **columns)
     width, num_rows, names = len(header), 0, []  # names: the first two rows of single words
     for number, line in lines:
         if not line.strip():
             yield number, ("",) * len(numbers)
             continue
-        fields, place = _columns(line), f"{path}, line {number}"
+        fields = _columns(line)
         first, width, num_rows = first or number, width or len(fields), num_rows + 1
-        received = f"{len(fields)} of them: {line!r:.60}"
-        if max(numbers) > len(fields):
-            raise unexpected(
-                place, f"columns {' and '.join(map(str, numbers))}", received, SEPARATE
-            )
-        if len(fields) != width:
-            raise unexpected(place, f"{width} columns as in line {first}", received, SEPARATE)
+        if not last <= len(fields) == width:
+            expected = f"{width} columns as in line {first}"
+            if len(fields) < last:
+                expected = f"columns {' and '.join(map(str, numbers))}"
+            received = f"{len(fields)} of them: {line!r:.60}"
+            raise unexpected(f"{path}, line {number}", expected, received, SEPARATE)
         if fields == header:
             received = "the names of the columns again"
-            raise unexpected(place, "an example", received, "Remove the line.")
+            raise unexpected(f"{path}, line {number}", "an example", received, "Remove the line.")
         row = tuple(fields[column - 1] for column in numbers)
         if len(names) < 2 and all(len(field.split()) == 1 for field in row):
             names.append(num_rows)
