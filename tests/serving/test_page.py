@@ -20,9 +20,10 @@ import uvicorn
 import keras_transformer as kt
 from keras_transformer.serving.app import make_app
 
-webdriver = pytest.importorskip("selenium.webdriver")
+webdriver = pytest.importorskip("selenium.webdriver", reason="the nightly job has a browser")
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
 DRIVER = shutil.which("chromedriver")
 AXE = os.environ.get("KERAS_TRANSFORMER_AXE")
 LONGEST = 120  # seconds for the first answer of a model, which may have to be compiled

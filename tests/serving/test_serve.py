@@ -24,6 +24,7 @@ from keras_transformer.tasks import pretrained
 
 HERE = pathlib.Path(__file__).parent
 DATES = pretrained.FOLDER / "dates.keras"
+NIGHTLY = "the nightly job installs it"
 
 
 def test_a_model_is_named_by_its_file_its_folder_or_the_user(tmp_path):
@@ -118,8 +119,8 @@ COMMAND = "from keras_transformer.cli import main; main()"
 
 @pytest.mark.slow
 def test_clients_of_libretranslate_and_openai_get_the_answers_of_the_tasks():
-    libretranslatepy = pytest.importorskip("libretranslatepy")
-    openai = pytest.importorskip("openai")
+    libretranslatepy = pytest.importorskip("libretranslatepy", reason=NIGHTLY)
+    openai = pytest.importorskip("openai", reason=NIGHTLY)
     models = ["en-iso=dates", "shakespeare", "--api-key", "key", "--max-compiled", "1"]
     with serving(COMMAND, *models) as (_, address, _):
         client = libretranslatepy.LibreTranslateAPI(address, api_key="key")
@@ -249,7 +250,7 @@ def test_hostile_clients_are_refused_without_an_error_or_a_text_in_the_log():
 
 @pytest.mark.slow
 def test_a_fuzzer_of_the_openapi_page_finds_no_error(tmp_path):
-    pytest.importorskip("schemathesis")
+    pytest.importorskip("schemathesis", reason=NIGHTLY)
     with serving(COMMAND, "dates", "shakespeare", "--max-compiled", "1") as (_, address, _):
         command = [sys.executable, "-m", "schemathesis.cli", "run", f"{address}/openapi.json"]
         command += ["--checks", "not_a_server_error", "--max-examples", "20", "--seed", "1"]
