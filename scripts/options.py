@@ -2,8 +2,8 @@
 
 An option is a field of a dataclass: `batch_size: int | None` of `TrainingOptions` is
 `--batch-size`. Its help is its entry in the docstring, under Rare if --help leaves it to
---help-all. Its default comes from a recipe, in recipes.py. EXCLUSIVE and NEEDS hold the rules for
-combinations of options.
+--help-all. Its default comes from a recipe, in recipes.py. EXCLUSIVE and `Options.unused` hold the
+rules for combinations of options.
 """
 
 import collections

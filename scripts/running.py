@@ -244,6 +244,7 @@ def find_callback(name: str) -> Callable[[], keras.callbacks.Callback]:
     Raises:
         ValueError: There is no such module, or nothing of this name in it.
     """
+    before = list(sys.path)
     sys.path.append(os.getcwd())
     try:
         module, attribute = name.split(":")
@@ -252,7 +253,7 @@ def find_callback(name: str) -> Callable[[], keras.callbacks.Callback]:
         expected = f"--callback must be package.module:Class ({error})"
         raise ValueError(f"{expected}; received {name!r}.") from None
     finally:
-        sys.path.remove(os.getcwd())
+        sys.path[:] = before
 
 
 def for_training(options: Options, model: keras.Model) -> keras.Model:

@@ -60,13 +60,10 @@ def run(options: argparse.Namespace) -> None:
         from ..serving.models import load_models
     except ImportError as error:
         sys.exit(f'{error}. Install it: pip install "keras3-transformer[serve]".')
-    try:
-        check(0 <= options.port < 2**16, "--port must be from 0 to 65535", port=options.port)
-        limits = Limits(**{name: getattr(options, name) for name in LIMITS})
-        listening = listen(options.host, options.port)
-        models = load_models(options.models)
-    except (ValueError, OSError) as error:
-        sys.exit(f"{error}")
+    check(0 <= options.port < 2**16, "--port must be from 0 to 65535", port=options.port)
+    limits = Limits(**{name: getattr(options, name) for name in LIMITS})
+    listening = listen(options.host, options.port)
+    models = load_models(options.models)
     LOG.addHandler(logging.StreamHandler())  # the root's may be a library's
     LOG.handlers[-1].setFormatter(logging.Formatter("%(asctime)s %(message)s"))
     LOG.setLevel(logging.DEBUG if options.log_texts else logging.INFO)

@@ -33,6 +33,8 @@ ACTIVATIONS = {  # Hugging Face's names, and ours
     "gelu": "gelu",
     "tanh": "tanh",
 }
+# The paths of our variables that depend on the order of ids.
+EMBEDDINGS, LOGITS_BIAS = "embedding/embeddings", "logits_bias/bias"
 UNWRITTEN = -100.0  # logit of ids that they lack: probability 0, and no harm to label smoothing
 NUMBERS = ("float64", "float32", "float16", "bfloat16")  # are converted to float32
 

@@ -17,7 +17,7 @@ from ..data.lengths import next_power_of_two, pad
 from ..generation.constraints import NEVER_WRITTEN
 from ..ids import END, START
 from ..tasks import Classifier, MaskFiller, Task, TextGenerator, Translator
-from ..tasks.word_tasks import WordTask
+from ..tasks.word_tasks import WordTask, split_around_masks
 from ..tokenizers.words import FIRST, MASKED
 
 MOST_TOKENS = 64  # of an inspected text: a map has their square
@@ -204,9 +204,8 @@ class Inspector:
     def _words(self, text):
         """The inputs of a word task for a text, and its words."""
         split = self.task.vocabulary.split
-        parts = text.split(MASKED) if isinstance(self.task, MaskFiller) else [text]
-        before, *after = parts
-        words = [*split(before), *(word for part in after for word in (MASKED, *split(part)))]
+        is_filler = isinstance(self.task, MaskFiller)
+        words = split_around_masks(text, split) if is_filler else split(text)
         check(words, "Expected a text with a word", text=text[:40])
         self._check_length(words)
         (word_ids,), (character_ids,) = self.task.vocabulary.encode([words])

@@ -1,6 +1,6 @@
 """A label for each word, one for a whole text, and words for masks."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -256,10 +256,21 @@ class MaskFiller(WordTask):
 
 
 def _split_around_mask(number, text, split):
-    before, *after = text.split(MASKED)
-    if len(after) != 1:
-        raise TextError(number, f"must have one {MASKED}; received {len(after)} in {text!r:.60}.")
-    return [*split(before), MASKED, *split(after[0])]
+    words = split_around_masks(text, split)
+    if (masks := words.count(MASKED)) != 1:
+        raise TextError(number, f"must have one {MASKED}; received {masks} in {text!r:.60}.")
+    return words
+
+
+def split_around_masks(text: str, split: Callable[[str], list[str]]) -> list[str]:
+    """The words of a text, each [MASK] among them.
+
+    Args:
+        text: str.
+        split: function, `WordVocabulary.split`.
+    """
+    before, *after = map(split, text.split(MASKED))
+    return [*before, *(word for words in after for word in (MASKED, *words))]
 
 
 def label_probabilities(model: WordModel, inputs: dict) -> backend.Tensor:

@@ -17,8 +17,8 @@ from ..ids import END, PADDING, START, check_ids, int_rows
 class Tokenizer(keras.layers.Layer):
     """Interface of the tokenizers: 0 is padding, 1 unknown, 2 start, 3 end.
 
-    A subclass has the methods `vocabulary_size`, `_read`, `_encode`, `_texts` and `_token`, and, if
-    it can, `unknown_characters` and `_sample`.
+    A subclass has the methods `vocabulary_size`, `_read`, `_encode`, `_sample`, `_texts` and
+    `_token`, and `unknown_characters` if it has any.
 
     Args:
         serialized: bytes, the vocabulary as its library writes it; None: `load_assets` will provide
@@ -156,10 +156,7 @@ class Tokenizer(keras.layers.Layer):
 
     def _sample(self, texts, alpha, seed):
         """The ids of a random segmentation of each text."""
-        raise ValueError(
-            "Byte-level BPE has one segmentation per text; subword regularization needs a "
-            "SentencePieceTokenizer; received sample=True."
-        )
+        raise NotImplementedError
 
     def _texts(self, rows):
         """The text of each list of ids, among which is neither padding, START nor END."""

@@ -51,6 +51,12 @@ class ByteLevelTokenizer(Tokenizer):
         found = self._processor.encode_batch_fast(texts, add_special_tokens=False)
         return [each.ids for each in found]
 
+    def _sample(self, texts, alpha, seed):
+        raise ValueError(
+            "Byte-level BPE has one segmentation per text; subword regularization needs a "
+            "SentencePieceTokenizer; received sample=True."
+        )
+
     def _texts(self, rows):
         return self._processor.decode_batch(rows, skip_special_tokens=False)
 

@@ -27,10 +27,10 @@ def freeze(model: keras.Model, names: Iterable[str]) -> None:
     names = list(names)
     inner = layers_of(model, include_self=False)
     layers = {layer.path: layer for layer in inner if layer.path and layer.weights}
+    known = ", ".join(layer.name for layer in model.layers if layer.weights)
+    example = next((path for path in layers if "block_1" in path), known)
+    expected = f"A layer to freeze is one of {known}, or one within such as {example}"
     for name in names:
-        known = ", ".join(layer.name for layer in model.layers if layer.weights)
-        example = next((path for path in layers if "block_1" in path), next(iter(layers)))
-        expected = f"A layer to freeze is one of {known}, or one within such as {example}"
         check(name in layers, expected, name=name)
         layers[name].trainable = False
     check(model.trainable_variables, "A layer must be left to be trained", frozen=names)

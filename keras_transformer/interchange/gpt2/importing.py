@@ -22,7 +22,6 @@ FIXED = {  # values in config.json; ours has no other
     "scale_attn_by_inverse_layer_idx": False,
     "add_cross_attention": False,
 }
-EMBEDDINGS, LOGITS_BIAS = "embedding/embeddings", "logits_bias/bias"
 
 
 def from_gpt2(folder: str | os.PathLike, dtype: Any = None) -> TextGenerator:
@@ -116,4 +115,5 @@ def _read_weights(weights, config, rows):
     bias = np.zeros(len(rows), "float32")
     # Their logit is that of END, and this: logits may be far from 0, since only differences count.
     bias[[PADDING, UNKNOWN, START]] = files.UNWRITTEN
-    return {**values, EMBEDDINGS: values[EMBEDDINGS][rows], LOGITS_BIAS: bias}
+    embeddings = values[files.EMBEDDINGS][rows]
+    return {**values, files.EMBEDDINGS: embeddings, files.LOGITS_BIAS: bias}

@@ -7,15 +7,20 @@ import numpy as np
 from ...checks import check
 from ...ids import END, START, UNKNOWN
 from ...tasks import Translator
-from ..files import ACTIVATIONS, CONFIG, GENERATION_CONFIG, float32_array
+from ..files import (
+    ACTIVATIONS,
+    CONFIG,
+    EMBEDDINGS,
+    GENERATION_CONFIG,
+    LOGITS_BIAS,
+    float32_array,
+)
 from ..safetensors import save_weights
 from ..vocabularies import SETTINGS, sentencepiece_model, text_form, write_json
 from .vocabulary import END_TOKEN, PADDING_TOKEN, SOURCE, TARGET, UNKNOWN_TOKEN, VOCABULARY
 from .weights import (
-    EMBEDDINGS,
     FIXED,
     LENGTH_PENALTY_RATIO,
-    LOGITS_BIAS,
     SIZES,
     THEIR_BIAS,
     THEIR_EMBEDDINGS,

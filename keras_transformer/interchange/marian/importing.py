@@ -15,10 +15,8 @@ from ...tasks import Translator
 from .. import files
 from .vocabulary import read_joint_vocabulary
 from .weights import (
-    EMBEDDINGS,
     FIXED,
     LENGTH_PENALTY_RATIO,
-    LOGITS_BIAS,
     POSITIONS,
     SIZES,
     THEIR_BIAS,
@@ -127,7 +125,7 @@ def _read_weights(weights, settings, config, vocabulary):
     bias = weights.take(THEIR_BIAS, (1, shape[0]))[0][vocabulary.rows]
     bias[vocabulary.unwritten] = files.UNWRITTEN
     embedding[PADDING] = 0.0
-    values = {EMBEDDINGS: embedding, LOGITS_BIAS: bias}
+    values = {files.EMBEDDINGS: embedding, files.LOGITS_BIAS: bias}
     for each in marian_weights(config):
         values[each.ours] = each.to_ours(weights.take(each.theirs, each.shape))
     for name in POSITIONS:  # in old files

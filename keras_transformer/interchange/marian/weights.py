@@ -21,7 +21,6 @@ THEIR_EMBEDDINGS = (  # names of one matrix
 )
 POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 THEIR_BIAS = "final_logits_bias"
-EMBEDDINGS, LOGITS_BIAS = "embedding/embeddings", "logits_bias/bias"
 LENGTH_PENALTY_RATIO = 1.25  # (5 + 20) / 20: the same slope at 20 tokens, see `from_marian`
 SIZES = {"layers": "num_layers", "attention_heads": "num_heads", "ffn_dim": "d_ff"}  # of a stack
 FIXED = {  # values in config.json; ours has no other

@@ -24,7 +24,7 @@ function fill(element, attributes, children) {
   return element;
 }
 
-/** A token as it is shown: spaces and line ends visible. */
+/** A token with its spaces and line ends made visible. */
 export function shown(token) {
   return token.replace(/[▁Ġ ]/g, "␣").replace(/[\nĊ]/g, "↵").replace(/^␣(?=[^␣])/, "\u2009");
 }
