@@ -1,7 +1,6 @@
 """Files of any bytes: an error of one sentence that names the problem, or a count of drops."""
 
 import gzip
-import importlib
 import json
 import pathlib
 import random
@@ -162,9 +161,7 @@ def check_prepared(train, valid, tokenizer, train_batches, valid_batches, corpus
 
 
 @pytest.mark.slow
-def test_a_script_ends_with_the_sentence_and_writes_nothing(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
-    script = importlib.import_module("train_translation")
+def test_a_script_ends_with_the_sentence_and_writes_nothing(tmp_path, inside):
     number_of_errors = 0
     for number in range(30):
         folder = tmp_path / str(number)
@@ -173,11 +170,10 @@ def test_a_script_ends_with_the_sentence_and_writes_nothing(tmp_path, monkeypatc
         try:
             prepare(corpus, "char")
         except (ValueError, FileNotFoundError):
-            run = ["--output", str(folder / "run"), "--vocabulary", "char"]
-            monkeypatch.setattr(sys, "argv", ["train_translation.py", *corpus.options, *run])
-            with pytest.raises(SystemExit) as ended:
-                script.main()
-            check_message(str(ended.value.code), number)
+            run = ["--output", folder / "run", "--vocabulary", "char"]
+            ended = inside([sys.executable, "train_translation.py", *corpus.options, *run])
+            assert ended.returncode == 1
+            check_message(ended.stderr, number)
             assert not (folder / "run").exists()
             number_of_errors += 1
     assert number_of_errors > 5
