@@ -10,7 +10,7 @@ from typing import Annotated
 import fastapi
 from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.cors import CORSMiddleware
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
@@ -53,7 +53,13 @@ def make_app(
             each.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
-    app = fastapi.FastAPI(title="keras_transformer", version=__version__, lifespan=answering)
+    app = fastapi.FastAPI(
+        title="keras_transformer",
+        version=__version__,
+        lifespan=answering,
+        docs_url=None,  # FastAPI's pages load their scripts from elsewhere; page/docs does not
+        redoc_url=None,
+    )
 
     def check_key(given):
         if api_key and not hmac.compare_digest(given, api_key.encode()):
@@ -83,28 +89,23 @@ def make_app(
         """Counters in the format of Prometheus."""
         return Response(metrics.page(), media_type="text/plain; version=0.0.4")
 
-    app.include_router(routes.router_of(served, limits), dependencies=protected)
-    app.include_router(completions.router_of(served, limits), dependencies=protected)
-    app.include_router(libretranslate.router_of(served, limits, check_key))
-    app.include_router(inspection.router_of(models), dependencies=protected)
+    app.include_router(routes.router_of(served), dependencies=protected)
+    app.include_router(completions.router_of(served), dependencies=protected)
+    app.include_router(libretranslate.router_of(served, check_key))
+    app.include_router(inspection.router_of(served), dependencies=protected)
     app.mount("/", StaticFiles(directory=PAGE, html=True), name="page")
 
-    @app.exception_handler(Refused)
-    async def refused(request: fastapi.Request, error: Refused) -> JSONResponse:
+    async def refused(request, error):
+        if isinstance(error, RequestValidationError):
+            first = error.errors()[0]
+            place = ".".join(str(part)[:60] for part in first["loc"])
+            error = Refused(422, f"{place}: {first['msg']:.300}.")
+        elif isinstance(error, HTTPException):
+            error = Refused(error.status_code, f"{error.detail:.300}.", **(error.headers or {}))
         return refusal(request.url.path, error)
 
-    @app.exception_handler(RequestValidationError)
-    async def invalid(request: fastapi.Request, error: RequestValidationError) -> JSONResponse:
-        first = error.errors()[0]
-        place = ".".join(
-            f"{part:.60}" if isinstance(part, str) else f"{part}" for part in first["loc"]
-        )
-        return refusal(request.url.path, Refused(422, f"{place}: {first['msg']:.300}."))
-
-    @app.exception_handler(HTTPException)
-    async def failed(request: fastapi.Request, error: HTTPException) -> JSONResponse:
-        reason = Refused(error.status_code, f"{error.detail:.300}.", **(error.headers or {}))
-        return refusal(request.url.path, reason)
+    for kind in (Refused, RequestValidationError, HTTPException):
+        app.add_exception_handler(kind, refused)
 
     if origins:
         app.add_middleware(

@@ -7,13 +7,13 @@ import threading
 import time
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any
 
 from .. import backend, tasks
 from ..checks import TextError
-from ..data.lengths import bucket_length
+from ..data.lengths import bucket_length, check_lengths
 from .configuration import LOG, Limits
-from .limits import Refused, busy
+from .limits import Refused, busy, for_client
 from .metrics import Metrics
 
 METHODS = {  # of a task, by the name of its class
@@ -25,42 +25,30 @@ METHODS = {  # of a task, by the name of its class
 }
 
 
-class Call(NamedTuple):
-    """A method of a task with options; texts of equal calls may share a batch.
-
-    Args:
-        method: str.
-        options: tuple of (name, value).
-    """
-
-    method: str
-    options: tuple[tuple[str, Any], ...] = ()
-
-
 @dataclasses.dataclass(eq=False)
 class Item:
     """A text that waits for its answer.
 
     Args:
-        call: `Call`.
+        options: dict, of the task's method; texts with equal options may share a batch.
         text: str.
         number: int from 0, its place in the request.
-        own: dict, the options of this text alone: the method takes a list of them.
+        seed: int, of the random numbers of the request; None: nothing is drawn.
         answer: asyncio.Future.
     """
 
-    call: Call
+    options: dict[str, Any]
     text: str
     number: int
-    own: dict[str, Any]
+    seed: int | None
     answer: asyncio.Future
 
 
 class Batcher:
     """A task, with the texts that wait for it.
 
-    A batch takes the text that has waited longest, and all with the same call behind it, as many
-    as fit. Nothing waits for a batch to become full: texts gather while another one is computed.
+    A batch takes the text that has waited longest, and those with the same options behind it, as
+    many as fit. Nothing waits for a batch to become full: texts gather while another is computed.
 
     Args:
         name: str, of the model.
@@ -72,6 +60,7 @@ class Batcher:
     def __init__(self, name: str, task: "tasks.Task", limits: Limits, metrics: Metrics):
         self.name, self.task, self.limits, self.metrics = name, task, limits, metrics
         self.kind = type(task).__name__
+        self._method: Any = getattr(task, METHODS[self.kind])
         self.ready = self._closed = False
         self._waiting: collections.deque[Item] = collections.deque()
         self._arrived = asyncio.Event()
@@ -82,32 +71,31 @@ class Batcher:
         metrics.streams.labels(name).set_function(lambda: self._num_streams)
 
     async def ask(
-        self, call: Call, texts: Sequence[str], own: Sequence[dict[str, Any]] | None = None
+        self, texts: Sequence[str], options: dict[str, Any], seed: int | None = None
     ) -> list:
         """The answers to texts, each computed in a batch with others.
 
         Args:
-            call: `Call`.
             texts: list of str.
-            own: a dict per text, see `Item`; None: no options of single texts.
+            options: dict, of the task's method.
+            seed: int, of a text generator: text n is continued with (seed, n).
 
         Returns:
             list, what the method returns for each text.
 
         Raises:
-            Refused: The model is not ready, the queue is full, or a text has no answer.
+            Refused: There are too many texts, the model is not ready, the queue is full, or a text
+                has no answer.
         """
+        if len(texts) > self.limits.max_texts:
+            limit = f"A request may have {self.limits.max_texts} texts; received {len(texts)}."
+            raise Refused(422, f"{limit} Send them in several requests.")
         await self.check(texts)
         LOG.debug("%s reads %r", self.name, texts)
         if len(self._waiting) + len(texts) > self.limits.max_queue:
             raise busy(f"{self.limits.max_queue} texts may wait for {self.name}. Try again soon.")
-        loop = asyncio.get_running_loop()
-        items = [
-            Item(call, text, number, of_text, loop.create_future())
-            for number, (text, of_text) in enumerate(
-                zip(texts, own or [{}] * len(texts), strict=True)
-            )
-        ]
+        new = asyncio.get_running_loop().create_future
+        items = [Item(options, text, number, seed, new()) for number, text in enumerate(texts)]
         self._waiting.extend(items)
         self._arrived.set()
         # Cancelled, it cancels them all, and `_take` leaves them out.
@@ -121,17 +109,14 @@ class Batcher:
         """Refuses texts that are too long, and all while programs are being compiled."""
         if not self.ready:
             raise busy(f"The programs of {self.name} are being compiled. Try again soon.", 503)
+        most = self.limits.max_tokens
+        if self.kind != "TextGenerator":  # which reads the last of a long prompt
+            most = min(most, self.task.longest_input)
         try:
             lengths = await asyncio.to_thread(self.lengths, texts)
+            check_lengths(lengths, most, "Text", "tokens", "Split it.")
         except ValueError as error:
-            raise _for_client(error) from None
-        most = min(self.limits.max_tokens, self.task.longest_input)
-        if self.kind == "TextGenerator":  # which reads the last of a long prompt
-            most = self.limits.max_tokens
-        for number, length in enumerate(lengths):
-            if length > most:
-                limit = f"Text {number} must have at most {most} tokens; received {length}."
-                raise Refused(422, f"{limit} Split it.")
+            raise for_client(error) from None
         self.metrics.tokens.labels(self.name).inc(sum(lengths))
 
     def lengths(self, texts: Sequence[str]) -> list[int]:
@@ -167,7 +152,7 @@ class Batcher:
                         break
                     loop.call_soon_threadsafe(pieces.put_nowait, piece)
             except Exception as error:
-                end = _for_client(error)
+                end = for_client(error)
             loop.call_soon_threadsafe(pieces.put_nowait, end)
 
         self._num_streams += 1
@@ -214,14 +199,13 @@ class Batcher:
 
     def compile(self) -> None:
         """Answers texts of the shapes that requests have, so that few of them wait for XLA."""
-        answer: Any = getattr(self.task, METHODS[self.kind])
         texts, most_rows = self._texts_of_each_length(), self.limits.max_batch
         if backend.name() == "torch":  # which compiles nothing
             texts, most_rows = texts[:1], 1
         for text in texts:
             rows = 1
             while rows <= most_rows and not self._closed:
-                answer([text] * rows)
+                self._method([text] * rows)
                 rows *= 2
 
     def _texts_of_each_length(self):
@@ -240,8 +224,8 @@ class Batcher:
         for item in self._waiting:
             if item.answer.done():
                 continue
-            fits = len(batch) < self.limits.max_batch and (not batch or item.call == batch[0].call)
-            (batch if fits else rest).append(item)
+            same = not batch or item.options == batch[0].options
+            (batch if same and len(batch) < self.limits.max_batch else rest).append(item)
         self._waiting = rest
         return batch
 
@@ -249,24 +233,20 @@ class Batcher:
         """The answer, or the exception, of each item."""
         start, answers, left = time.perf_counter(), {}, list(batch)
         while left:
-            call = left[0].call
-            own = {name: [item.own[name] for item in left] for name in left[0].own}
-            texts = [item.text for item in left]
+            of_each = {}
+            if left[0].seed is not None:
+                of_each = dict(seed=[x.seed for x in left], first=[x.number for x in left])
             try:
-                found = getattr(self.task, call.method)(texts, **dict(call.options), **own)
+                texts = [item.text for item in left]
+                found = self._method(texts, **left[0].options, **of_each)
                 answers |= dict(zip(left, found, strict=True))
                 break
             except TextError as error:  # the others are answered
                 item = left.pop(error.number)
                 answers[item] = Refused(422, f"{error.name} {item.number} {error.problem}")
             except Exception as error:
-                answers |= dict.fromkeys(left, _for_client(error))
+                answers |= dict.fromkeys(left, for_client(error))
                 break
         self.metrics.batches.labels(self.name).observe(len(batch))
         self.metrics.computing.labels(self.name).observe(time.perf_counter() - start)
         return [answers[item] for item in batch]
-
-
-def _for_client(error):
-    """A refusal that says what is wrong with an option; other errors are the server's."""
-    return Refused(422, f"{error}") if isinstance(error, ValueError) else error

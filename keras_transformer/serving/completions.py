@@ -7,9 +7,7 @@ from typing import Any
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response
 
-from .batching import Call
-from .configuration import Limits
-from .limits import Refused, check_texts
+from .limits import Refused
 from .models import Models
 from .schemas import Completion
 from .streams import Stops, stream
@@ -17,12 +15,11 @@ from .streams import Stops, stream
 KIND = "TextGenerator"
 
 
-def router_of(models: Models, limits: Limits) -> APIRouter:
+def router_of(models: Models) -> APIRouter:
     """The routes below /v1.
 
     Args:
         models: `Models`.
-        limits: `Limits`.
     """
     router = APIRouter(prefix="/v1", tags=["OpenAI"])
 
@@ -42,12 +39,9 @@ def router_of(models: Models, limits: Limits) -> APIRouter:
         batcher = models.find(request.model, KIND)
         prompts = [request.prompt] if isinstance(request.prompt, str) else request.prompt
         prompts = [prompt for prompt in prompts for _ in range(request.n)]
-        check_texts(prompts, limits)
         stops = [request.stop] if isinstance(request.stop, str) else request.stop or []
         seed = secrets.randbits(32) if request.seed is None else request.seed
-        options = dict(
-            max_tokens=request.max_tokens, temperature=request.temperature, top_p=request.top_p
-        )
+        options = request.model_dump(include={"max_tokens", "temperature", "top_p"})
         whole: dict[str, Any] = dict(id=f"cmpl-{secrets.token_hex(12)}", object="text_completion")
         whole |= dict(created=int(time.time()), model=batcher.name)
 
@@ -74,8 +68,7 @@ def router_of(models: Models, limits: Limits) -> APIRouter:
 
             return await stream(chunks())
 
-        own = [{"seed": seed, "first": number} for number in range(len(prompts))]
-        written = await batcher.ask(Call("generate", tuple(sorted(options.items()))), prompts, own)
+        written = await batcher.ask(prompts, options, seed)
         choices, new = [], 0
         before = batcher.task.normalized(prompts)
         for index, (text, prompt) in enumerate(zip(written, before, strict=True)):

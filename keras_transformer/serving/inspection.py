@@ -1,15 +1,15 @@
 """Inspection of models: attention, beams, distributions, and answers without some of the heads."""
 
-import contextlib
-import threading
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+import asyncio
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import keras
 import numpy as np
-from fastapi import APIRouter, HTTPException
+from fastapi import APIRouter
 from keras import ops
-from pydantic import BaseModel, Field
+from scipy.special import softmax
 
 from .. import backend
 from ..checks import check
@@ -17,59 +17,16 @@ from ..data.lengths import next_power_of_two, pad
 from ..generation.constraints import NEVER_WRITTEN
 from ..ids import END, START
 from ..tasks import Classifier, MaskFiller, Task, TextGenerator, Translator
-from ..tasks.word_tasks import WordTask, split_around_masks
+from ..tasks.word_tasks import split_around_masks
 from ..tokenizers.words import FIRST, MASKED
+from .limits import for_client
+from .models import Models
+from .schemas import Attention, Beams, Labels, Next
 
 MOST_TOKENS = 64  # of an inspected text: a map has their square
 SHORTEST = 16  # inputs are padded to it, then to powers of two: few shapes are compiled
+ALMOST_0 = 1e-9  # a temperature that leaves all to the most probable token
 LABELS = 8  # the most labels or words that are returned for a position
-
-
-class Question(BaseModel):
-    """A text for a model."""
-
-    model: str | None = Field(None, description="Name of a model; null: the only one.")
-    text: str = Field(max_length=4096)
-
-
-class HeadsQuestion(Question):
-    """A text for a model, some of whose heads are switched off."""
-
-    off: dict[str, list[int]] = Field(
-        {},
-        max_length=256,
-        description="Heads to switch off, from 0, by the name of their attention.",
-        examples=[{"decoder/block_1/cross_attention": [0]}],
-    )
-
-
-class AttentionQuestion(HeadsQuestion):
-    """A text and its answer, whose attention weights are asked for."""
-
-    answer: str | None = Field(
-        None, max_length=4096, description="A translation; null: the one of greedy decoding."
-    )
-
-
-class BeamsQuestion(Question):
-    """A text to translate by beam search."""
-
-    beams: int = Field(4, ge=1, le=8)
-    length_penalty: float = Field(0.6, ge=0, le=5)
-
-
-class NextQuestion(HeadsQuestion):
-    """A text whose next token is asked for."""
-
-    temperature: float = Field(1.0, ge=0, le=10, description="0: all on the most probable token.")
-    number: int = Field(12, ge=1, le=50, description="Number of tokens to return.")
-
-
-class Pass(NamedTuple):
-    """One pass of a model: float32 logits of the first row, and the weights by attention."""
-
-    logits: np.ndarray
-    weights: dict[str, np.ndarray]
 
 
 class Inspector:
@@ -105,12 +62,16 @@ class Inspector:
             factors[path][heads] = 0
         return factors
 
-    def run(self, inputs: dict[str, list], off: Mapping[str, list[int]]) -> Pass:
-        """One pass of the model.
+    def run(self, inputs: dict[str, list], off: Mapping[str, list[int]]) -> tuple[np.ndarray, dict]:
+        """One pass of the model over one text.
 
         Args:
             inputs: by their names, ids of one text, or for "character_ids" ids of each word.
             off: numbers of heads by the path of their attention.
+
+        Returns:
+            float32, (length, vocabulary or labels), the logits; (labels,) of a classifier.
+            dict of float32, (heads, length, length), the weights by the path of their attention.
         """
         model = self.task.model
 
@@ -133,7 +94,7 @@ class Inspector:
         }
         found = program(*backend.to_arguments((ids, self.factors(off))))
         logits, weights = keras.tree.map_structure(ops.convert_to_numpy, found)
-        return Pass(logits[0], {path: x[0] for path, x in weights.items()})
+        return logits[0], {path: x[0] for path, x in weights.items()}
 
     def attention(self, text: str, answer: str | None, off: Mapping) -> dict[str, Any]:
         """The weights of every layer and head while a text is read and its answer written.
@@ -148,53 +109,53 @@ class Inspector:
         """
         task, target = self.task, []
         if isinstance(task, Translator):
-            source, target, answer = self._translation(task, text, answer, off)
+            source, target, answer = self._translation(text, answer, off)
             inputs = {"source_ids": source, "target_ids": [START, *target[:-1]]}
-            read, written = task.source_tokenizer.tokens(source), _tokens(task, target)
+            read = task.source_tokenizer.tokens(source)
         elif isinstance(task, TextGenerator):
-            ids = self._prompt(text)
-            inputs, answer = {"token_ids": ids}, None
-            read = task.tokenizer.tokens(ids)
+            inputs = {"token_ids": self._prompt(text)}
+            read = task.tokenizer.tokens(inputs["token_ids"])
         else:
             inputs, read = self._words(text)
-            answer = None
         maps = []
-        found = self.run(inputs, off).weights
+        _, found = self.run(inputs, off)
         for path in self.heads:  # (JAX sorts the keys of dictionaries)
-            is_cross = path.endswith("cross_attention")
-            of_target = bool(target) and path.startswith("decoder")
-            rows = len(target) if of_target else len(read)
-            columns = len(read) if is_cross or not of_target else rows
-            kind = "cross" if is_cross else "decoder" if path.startswith("decoder") else "encoder"
-            layer = int(path.split("block_")[-1].split("/")[0])
+            stack, block, attention = path.split("/")
+            is_cross = attention == "cross_attention"
+            rows = len(target) if target and stack == "decoder" else len(read)
+            columns = len(read) if is_cross else rows
+            kind, layer = "cross" if is_cross else stack, int(block.removeprefix("block_"))
             weights = np.round(found[path][:, :rows, :columns].astype("float64"), 3).tolist()
             maps.append({"name": path, "kind": kind, "layer": layer, "weights": weights})
         tokens = {"source": read}
         if target:  # the decoder reads START and its own tokens, to write the token after each
-            tokens |= {"target": written, "before": _tokens(task, [START, *target[:-1]])}
-        return {"answer": answer, "tokens": tokens, "maps": maps}
+            tokens["target"] = task.target_tokenizer.tokens(target)
+            tokens["before"] = task.target_tokenizer.tokens(inputs["target_ids"])
+        return {"answer": answer if target else None, "tokens": tokens, "maps": maps}
 
-    def _translation(self, task, text, answer, off):
+    def _translation(self, text, answer, off):
         """The ids of a text and of its translation, END included, and the translation."""
-        (source,) = task.source_tokenizer.encode(task.normalized([text]))
-        source = [*source, END]
-        self._check_length(source)
+        task: Any = self.task
+        source = self._ids(task.source_tokenizer, text)
         if answer is not None:
-            (target,) = task.target_tokenizer.encode(task.normalized([answer]))
-            target = [*target, END]
-            self._check_length(target, "Answer")
-            return source, target, answer
+            return source, self._ids(task.target_tokenizer, answer, "Answer"), answer
         (fewest,), (most,) = task.config.length_limits([len(source)], task.longest_input)
         target = []
         while len(target) < min(most, MOST_TOKENS) and END not in target:
             # A pass of the whole length each time: one program serves every position.
             padded = [START, *target, *[0] * (min(most, MOST_TOKENS) - 1 - len(target))]
-            logits = self.run({"source_ids": source, "target_ids": padded}, off).logits
+            logits, _ = self.run({"source_ids": source, "target_ids": padded}, off)
             never = [*NEVER_WRITTEN, *([END] if len(target) < fewest else [])]
             logits[len(target), never] = -np.inf
             target.append(int(logits[len(target)].argmax()))
         (answer,) = task.target_tokenizer.decode([target])
         return source, target, answer
+
+    def _ids(self, tokenizer, text, name="Text"):
+        """The ids of a text, END included."""
+        (ids,) = tokenizer.encode(self.task.normalized([text]))
+        self._check_length([*ids, END], name)
+        return [*ids, END]
 
     def _prompt(self, text):
         """The ids that a generator reads: START, and the last tokens of a text."""
@@ -216,10 +177,6 @@ class Inspector:
         expected = f"{name} must have at most {most} tokens to be shown"
         check(len(ids) <= most, expected, tokens=len(ids))
 
-    def _check_task(self, kind, expected):
-        found = isinstance(self.task, kind)
-        check(found, f"Expected a {expected}", task=type(self.task).__name__)
-
     def next(self, text: str, temperature: float, number: int, off: Mapping) -> dict[str, Any]:
         """The distribution of the token after a text.
 
@@ -234,24 +191,20 @@ class Inspector:
             makes of the prompt (None for END).
         """
         task = self.task
-        self._check_task(TextGenerator, "text generator")
         ids = self._prompt(text)
-        logits = self.run({"token_ids": ids}, off).logits[len(ids) - 1].astype("float64")
+        logits = self.run({"token_ids": ids}, off)[0][len(ids) - 1].astype("float64")
         logits[list(NEVER_WRITTEN if task.append_end else (*NEVER_WRITTEN, END))] = -np.inf
-        p = _softmax(logits, temperature)
+        p = softmax(logits / max(temperature, ALMOST_0))
         best = np.argsort(-logits, kind="stable")[: min(number, int((logits > -np.inf).sum()))]
         before, *after = task.tokenizer.decode([ids[1:], *([*ids[1:], n] for n in best.tolist())])
         (text,) = task.normalized([text])
-        tokens = zip(best.tolist(), task.tokenizer.tokens(best), after, strict=True)
+        texts = [text + longer[len(before) :] for longer in after]
+        columns = best.tolist(), task.tokenizer.tokens(best), p[best].tolist(), texts
         return {
             "entropy": float(-(p[p > 0] * np.log2(p[p > 0])).sum()),
             "tokens": [
-                {
-                    "token": token,
-                    "probability": float(p[n]),
-                    "text": None if n == END else text + longer[len(before) :],
-                }
-                for n, token, longer in tokens
+                dict(token=token, probability=of_token, text=None if n == END else longer)
+                for n, token, of_token, longer in zip(*columns, strict=True)
             ],
         }
 
@@ -266,20 +219,14 @@ class Inspector:
             list of dicts of a word, None for a whole text, and its most probable labels.
         """
         task = self.task
-        self._check_task(WordTask, "model of words")
         inputs, words = self._words(text)
-        logits = self.run(inputs, off).logits[..., 1:].astype("float64")  # 0 is padding
-        names = task.labels
+        p = softmax(self.run(inputs, off)[0][..., 1:].astype("float64"), axis=-1)  # 0 is padding
+        of_words = zip(words, p, strict=False)  # padding also has labels
+        names, rows = task.labels, [(None, p)] if isinstance(task, Classifier) else list(of_words)
         if isinstance(task, MaskFiller):
-            found = [(n, word) for n, word in enumerate(words) if word == MASKED]
-            check(found, f"Expected a text with {MASKED}", text=text[:40])
-            first = FIRST - 1  # neither unknown nor masked is an answer
-            names = task.vocabulary.words
-            rows = [(word, _softmax(logits[n])[first:]) for n, word in found]
-        elif isinstance(task, Classifier):
-            rows = [(None, _softmax(logits))]
-        else:
-            rows = [(word, _softmax(logits[n])) for n, word in enumerate(words)]
+            names = task.vocabulary.words  # neither unknown nor masked is an answer
+            rows = [(word, of_word[FIRST - 1 :]) for word, of_word in rows if word == MASKED]
+            check(rows, f"Expected a text with {MASKED}", text=text[:40])
 
         def best(p):
             order = np.argsort(-p, kind="stable")[:LABELS].tolist()
@@ -301,25 +248,23 @@ class Inspector:
             the text up to it; and of answers, best first.
         """
         task = self.task
-        self._check_task(Translator, "translator")
-        (source,) = task.source_tokenizer.encode(task.normalized([text]))
-        self._check_length([*source, END])
+        self._ids(task.source_tokenizer, text)  # which refuses a long one
         options: dict[str, Any] = dict(n_best=beams, beams=beams, length_penalty=length_penalty)
         tree = task.beam_tree(text, **options)
         steps, ids = [], [[]]
-        for number, branches in enumerate(tree):
-            parents = {x.parent for x in tree[number + 1]} if number + 1 < len(tree) else set()
+        for branches, longer in zip(tree, [*tree[1:], []], strict=True):
+            parents = {branch.parent for branch in longer}
             ids = [[*ids[branch.parent], branch.token] for branch in branches]
+            tokens = task.target_tokenizer.tokens([branch.token for branch in branches])
             texts = task.target_tokenizer.decode(ids)
             states = [
                 "finished" if branch.finished else "alive" if n in parents else "dead"
                 for n, branch in enumerate(branches)
             ]
-            columns = zip(_tokens(task, [x.token for x in branches]), texts, states, strict=True)
             steps.append(
                 [
-                    dict(token=token, parent=x.parent, score=x.score, state=state, text=written)
-                    for x, (token, written, state) in zip(branches, columns, strict=True)
+                    dict(token=token, parent=x.parent, score=x.score, state=state, text=shown)
+                    for x, token, state, shown in zip(branches, tokens, states, texts, strict=True)
                 ]
             )
         (answers,) = task.translate([text], return_scores=True, **options)
@@ -327,68 +272,51 @@ class Inspector:
         return {"steps": steps, "answers": possible}
 
 
-def _tokens(task, ids):
-    return task.target_tokenizer.tokens(ids)
-
-
-def _softmax(logits, temperature=1.0):
-    """Probabilities, float64; at temperature 0 all on the largest logit."""
-    logits = logits - logits.max(axis=-1, keepdims=True)
-    if temperature == 0:
-        return np.eye(logits.shape[-1])[logits.argmax(axis=-1)]
-    p = np.exp(logits / temperature)
-    return p / p.sum(axis=-1, keepdims=True)
-
-
-def router_of(models: Mapping[str, Task]) -> APIRouter:
+def router_of(models: Models) -> APIRouter:
     """The routes of inspections.
 
     Args:
-        models: tasks by name.
+        models: `Models`.
 
     Returns:
         APIRouter with POST routes /api/attention, /api/beams, /api/next and /api/labels.
     """
     router = APIRouter(prefix="/api", tags=["inspection"])
     inspectors: dict[str, Inspector] = {}
-    lock = threading.Lock()  # one inspection at a time: they are for one reader
+    thread = ThreadPoolExecutor(1, "inspections")  # one at a time: they are for one reader
 
-    @contextlib.contextmanager
-    def inspector(question: Question) -> Iterator[Inspector]:
-        name = question.model or (next(iter(models)) if len(models) == 1 else "")
-        if name not in models:
-            known = f"model must be one of {', '.join(models)}; received {question.model!r:.80}"
-            raise HTTPException(404, known)
-        with lock:
-            if name not in inspectors:
-                inspectors[name] = Inspector(models[name])
-            try:
-                yield inspectors[name]
-            except ValueError as error:
-                raise HTTPException(422, str(error).removesuffix(".")) from None
+    def inspect(batcher, method, options):
+        if batcher.name not in inspectors:
+            inspectors[batcher.name] = Inspector(batcher.task)
+        try:
+            return method(inspectors[batcher.name], **options)
+        except ValueError as error:
+            raise for_client(error) from None
+
+    async def found(method, question, *kinds):
+        batcher = models.find(question.model, *kinds)
+        options = question.model_dump(exclude={"model"})
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(thread, inspect, batcher, method, options)
 
     @router.post("/attention")
-    def attention(question: AttentionQuestion) -> dict[str, Any]:
+    async def attention(question: Attention) -> dict[str, Any]:
         """The attention weights of every layer and head, for a text and its answer."""
-        with inspector(question) as found:
-            return found.attention(question.text, question.answer, question.off)
+        return await found(Inspector.attention, question)
 
     @router.post("/beams")
-    def beams(question: BeamsQuestion) -> dict[str, Any]:
+    async def beams(question: Beams) -> dict[str, Any]:
         """A beam search as a tree, and its translations with scores."""
-        with inspector(question) as found:
-            return found.beams(question.text, question.beams, question.length_penalty)
+        return await found(Inspector.beams, question, "Translator")
 
     @router.post("/next")
-    def next_token(question: NextQuestion) -> dict[str, Any]:
+    async def next_token(question: Next) -> dict[str, Any]:
         """The distribution of the next token of a text, at a temperature."""
-        with inspector(question) as found:
-            return found.next(question.text, question.temperature, question.number, question.off)
+        return await found(Inspector.next, question, "TextGenerator")
 
     @router.post("/labels")
-    def labels(question: HeadsQuestion) -> list[dict[str, Any]]:
+    async def labels(question: Labels) -> list[dict[str, Any]]:
         """The labels of a text, of its words, or of its masks, with their probabilities."""
-        with inspector(question) as found:
-            return found.labels(question.text, question.off)
+        return await found(Inspector.labels, question, "Tagger", "Classifier", "MaskFiller")
 
     return router

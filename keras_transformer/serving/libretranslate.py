@@ -9,9 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from pydantic import ValidationError
 
-from .batching import Call
-from .configuration import Limits
-from .limits import Refused, check_texts
+from .limits import Refused
 from .models import Models
 from .schemas import LibreTranslate
 
@@ -27,12 +25,11 @@ BODY = {  # for the OpenAPI page
 }
 
 
-def router_of(models: Models, limits: Limits, check_key: Callable[[bytes], None]) -> APIRouter:
+def router_of(models: Models, check_key: Callable[[bytes], None]) -> APIRouter:
     """The routes /translate and /languages.
 
     Args:
         models: `Models`; the name of a translator says its languages, such as zh-en.
-        limits: `Limits`.
         check_key: function that refuses a wrong API key, which is part of the body.
     """
     router = APIRouter(tags=["LibreTranslate"])
@@ -53,12 +50,11 @@ def router_of(models: Models, limits: Limits, check_key: Callable[[bytes], None]
         check_key(asked.api_key.encode("utf-8", "replace"))
         source, batcher = _translator(models, asked.source, asked.target)
         texts = [asked.q] if isinstance(asked.q, str) else asked.q
-        check_texts(texts, limits)
         options: dict[str, Any] = {}
         if asked.alternatives:
             number = asked.alternatives + 1
             options = dict(beams=max(number, batcher.task.config.beams), n_best=number)
-        answers = await batcher.ask(Call("translate", tuple(sorted(options.items()))), texts)
+        answers = await batcher.ask(texts, options)
         found = {"translatedText": answers}
         if asked.alternatives:
             found = {

@@ -41,11 +41,9 @@ def refusal(path: str, refused: Refused) -> JSONResponse:
     return JSONResponse(content, refused.status, refused.headers or None)
 
 
-def check_texts(texts: list[str], limits: Limits) -> None:
-    """Refuses too many texts."""
-    if len(texts) > limits.max_texts:
-        limit = f"A request may have {limits.max_texts} texts; received {len(texts)}."
-        raise Refused(422, f"{limit} Send them in several requests.")
+def for_client(error: Exception) -> Exception:
+    """A refusal that says what is wrong with a text or an option; other errors are the server's."""
+    return Refused(422, f"{error}") if isinstance(error, ValueError) else error
 
 
 class Guard:

@@ -44,30 +44,31 @@ class Models:
     def __init__(self, batchers: Mapping[str, Batcher]):
         self.batchers = batchers
 
-    def of_kind(self, kind: str) -> list[Batcher]:
-        """The models of a kind of task, in the order of the command line."""
-        return [each for each in self.batchers.values() if each.kind == kind]
+    def of_kind(self, *kinds: str) -> list[Batcher]:
+        """The models of some kinds of task, or all, in the order of the command line."""
+        return [each for each in self.batchers.values() if not kinds or each.kind in kinds]
 
-    def find(self, name: str | None, kind: str) -> Batcher:
+    def find(self, name: str | None, *kinds: str) -> Batcher:
         """The model of a name, or the first of its kind.
 
         Args:
             name: str; None: the first one.
-            kind: str, the class of its task.
+            *kinds: str, the classes that its task may have; none: any.
 
         Raises:
             Refused: There is no such model, or it has another task.
         """
-        of_kind = self.of_kind(kind)
+        of_kind = self.of_kind(*kinds)
         if name is None and of_kind:
             return of_kind[0]
+        expected = " or ".join(kinds) or "model"
         known = ", ".join(each.name for each in of_kind) or "none"
         if name is None or name not in self.batchers:
             named = "" if name is None else f" {name!r:.60}"
-            raise Refused(404, f"There is no {kind}{named} here; expected one of: {known}.")
+            raise Refused(404, f"There is no {expected}{named} here; expected one of: {known}.")
         found = self.batchers[name]
-        if found.kind != kind:
-            raise Refused(422, f"{name} is a {found.kind}; expected a {kind}, one of: {known}.")
+        if found not in of_kind:
+            raise Refused(422, f"{name} is a {found.kind}; expected a {expected}, one of: {known}.")
         return found
 
     def pairs(self) -> dict[tuple[str, str], Batcher]:

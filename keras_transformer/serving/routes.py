@@ -5,28 +5,23 @@ from typing import Any
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response
 
-from .batching import METHODS, Call
-from .configuration import Limits
-from .limits import Refused, check_texts
+from .limits import Refused
 from .models import Models
-from .schemas import Fill, Generate, Question, Translate
+from .schemas import Fill, Generate, Texts, Translate
 from .streams import stream
 
 
-def router_of(models: Models, limits: Limits) -> APIRouter:
+def router_of(models: Models) -> APIRouter:
     """The routes below /api.
 
     Args:
         models: `Models`.
-        limits: `Limits`.
     """
     router = APIRouter(prefix="/api", tags=["models"])
 
-    async def answers_of(kind, question, options, own=None):
+    async def answers_of(kind, question, options, seed=None):
         batcher = models.find(question.model, kind)
-        check_texts(question.texts, limits)
-        call = Call(METHODS[kind], tuple(sorted(options.items())))
-        return batcher.name, await batcher.ask(call, question.texts, own)
+        return batcher.name, await batcher.ask(question.texts, options, seed)
 
     def respond(name, answers):
         return JSONResponse({"model": name, "answers": answers})
@@ -49,14 +44,14 @@ def router_of(models: Models, limits: Limits) -> APIRouter:
         return respond(name, answers)
 
     @router.post("/tag")
-    async def tag(question: Question) -> Response:
+    async def tag(question: Texts) -> Response:
         """Labels each word of texts."""
         name, answers = await answers_of("Tagger", question, {})
         words = [[{"word": word, "label": label} for word, label in found] for found in answers]
         return respond(name, words)
 
     @router.post("/classify")
-    async def classify(question: Question) -> Response:
+    async def classify(question: Texts) -> Response:
         """Predicts the label of each text, with its probability."""
         name, answers = await answers_of("Classifier", question, {})
         return respond(name, [found._asdict() for found in answers])
@@ -75,14 +70,13 @@ def router_of(models: Models, limits: Limits) -> APIRouter:
     async def generate(question: Generate) -> Response:
         """Continues prompts; the answers begin with them. Events have the parts after it."""
         options = question.options()
-        if options.pop("stream"):
-            batcher = models.find(question.model, "TextGenerator")
-            if len(question.texts) > 1:
-                raise Refused(422, f"One text is streamed; received {len(question.texts)}.")
-            pieces = batcher.stream(question.texts[0], options)
-            return await stream({"text": piece} async for piece in pieces if piece)
-        seed = options.pop("seed")
-        own = [{"seed": seed, "first": number} for number in range(len(question.texts))]
-        return respond(*await answers_of("TextGenerator", question, options, own))
+        if not options.pop("stream"):
+            seed = options.pop("seed")
+            return respond(*await answers_of("TextGenerator", question, options, seed))
+        if len(question.texts) > 1:
+            raise Refused(422, f"One text is streamed; received {len(question.texts)}.")
+        batcher = models.find(question.model, "TextGenerator")
+        pieces = batcher.stream(question.texts[0], options)
+        return await stream({"text": piece} async for piece in pieces if piece)
 
     return router

@@ -1,4 +1,4 @@
-"""The JSON of requests, checked; the OpenAPI page shows it with examples that run."""
+"""The JSON of requests, checked; the page of all requests shows it with examples that run."""
 
 from typing import Annotated, Any
 
@@ -8,34 +8,41 @@ MOST_BEAMS = 16
 MOST_NEW_TOKENS = 2048
 MOST_SEED = 2**63 - 1
 
-Texts = Annotated[list[str], Field(min_length=1)]
+Strings = Annotated[list[str], Field(min_length=1)]
 Temperature = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
 Probability = Annotated[float, Field(gt=0, le=1)]
 Seed = Annotated[int, Field(ge=0, le=MOST_SEED)]
 NewTokens = Annotated[int, Field(ge=1, le=MOST_NEW_TOKENS)]
 
 
-def _strict(**example):
-    return ConfigDict(extra="forbid", json_schema_extra={"examples": [example]})
+def _example(**fields):
+    return ConfigDict(json_schema_extra={"examples": [fields]})
 
 
 class Question(BaseModel):
-    """Texts for a model."""
+    """A question to a model."""
 
-    model_config = _strict(texts=["April 22, 2019"])
+    model_config = ConfigDict(extra="forbid")
 
     model: str | None = Field(None, description="Name of a model; null: the first of its task.")
-    texts: Texts
 
     def options(self) -> dict[str, Any]:
-        """The options of the task's method that the request gives."""
+        """The options that the request gives: all but the model and its texts."""
         return self.model_dump(exclude={"model", "texts"}, exclude_none=True)
 
 
-class Translate(Question):
+class Texts(Question):
+    """Texts for a model."""
+
+    model_config = _example(texts=["April 22, 2019"])
+
+    texts: Strings
+
+
+class Translate(Texts):
     """Texts to translate."""
 
-    model_config = _strict(texts=["April 22, 2019"], beams=4, n_best=2, scores=True)
+    model_config = _example(texts=["April 22, 2019"], beams=4, n_best=2, scores=True)
 
     beams: int | None = Field(None, ge=1, le=MOST_BEAMS, description="Beam width; 1: greedy.")
     length_penalty: float | None = Field(None, ge=0, le=10, allow_inf_nan=False)
@@ -43,18 +50,18 @@ class Translate(Question):
     scores: bool = Field(False, description="Whether each answer has its score, in nats.")
 
 
-class Fill(Question):
+class Fill(Texts):
     """Texts with one [MASK] each."""
 
-    model_config = _strict(texts=["The [MASK] barks."], number=3)
+    model_config = _example(texts=["The [MASK] barks."], number=3)
 
     number: int = Field(5, ge=1, le=1000, description="Words per text.")
 
 
-class Generate(Question):
+class Generate(Texts):
     """Prompts to continue."""
 
-    model_config = _strict(texts=["ROMEO:"], max_tokens=20, temperature=0.8, seed=1)
+    model_config = _example(texts=["ROMEO:"], max_tokens=20, temperature=0.8, seed=1)
 
     max_tokens: NewTokens = 100
     temperature: Temperature = 1.0
@@ -64,15 +71,53 @@ class Generate(Question):
     stream: bool = Field(False, description="Whether one text arrives in server-sent events.")
 
 
+class Inspection(Question):
+    """A text for a model that is inspected."""
+
+    text: str = Field(max_length=4096)
+
+
+class Labels(Inspection):
+    """A text for a model of which heads may be off: their numbers by the name of an attention."""
+
+    model_config = _example(text="The [MASK] barks.")
+
+    off: dict[str, list[int]] = Field({}, max_length=256, description="Heads that are off, from 0.")
+
+
+class Attention(Labels):
+    """A text and its answer, whose attention weights are asked for."""
+
+    model_config = _example(text="April 22, 2019")
+
+    answer: str | None = Field(None, max_length=4096, description="A translation; null: greedy.")
+
+
+class Beams(Inspection):
+    """A text to translate by beam search."""
+
+    model_config = _example(text="April 22, 2019", beams=4)
+
+    beams: int = Field(4, ge=1, le=8)
+    length_penalty: float = Field(0.6, ge=0, le=5)
+
+
+class Next(Labels):
+    """A text whose next token is asked for."""
+
+    model_config = _example(text="ROMEO:", temperature=0.8)
+
+    temperature: float = Field(1.0, ge=0, le=10, description="0: all on the most probable token.")
+    number: int = Field(12, ge=1, le=50, description="Number of tokens to return.")
+
+
 class Completion(BaseModel):
     """A request of OpenAI's completions; other fields of theirs are ignored."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"model": "shakespeare", "prompt": "ROMEO:"}]}
-    )
+    model_config = _example(model="shakespeare", prompt="ROMEO:")
 
     model: str
-    prompt: str | Texts
+    prompt: str | Strings
     max_tokens: NewTokens = 16
     temperature: Temperature = 1.0
     top_p: Probability = 1.0
@@ -94,11 +139,9 @@ class Completion(BaseModel):
 class LibreTranslate(BaseModel):
     """A request of LibreTranslate, as JSON or as a form; other fields of theirs are ignored."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"q": "你好。", "source": "zh", "target": "en"}]}
-    )
+    model_config = _example(q="你好。", source="zh", target="en")
 
-    q: str | Texts
+    q: str | Strings
     source: str = "auto"
     target: str
     alternatives: int = Field(0, ge=0, lt=MOST_BEAMS)

@@ -4,17 +4,16 @@ import pytest
 from servers import Classifier
 
 from keras_transformer import backend
-from keras_transformer.serving.batching import Batcher, Call
+from keras_transformer.serving.batching import Batcher
 from keras_transformer.serving.configuration import Limits
 from keras_transformer.serving.limits import Refused
 from keras_transformer.serving.metrics import Metrics
 
-CLASSIFY, TRANSLATE = Call("classify"), Call("translate")
-BEAMS = Call("translate", (("beams", 4), ("return_scores", True)))
+BEAMS = {"beams": 4, "return_scores": True}
 
 
 def answers_to(task, requests, cancelled=(), **limits):
-    """The answers to requests, pairs of a call and texts, that all wait before the first batch."""
+    """The answers to requests, pairs of texts and options, that all wait before the first batch."""
 
     async def session():
         batcher = Batcher("model", task, Limits(**limits), Metrics())
@@ -40,15 +39,14 @@ def answers_to(task, requests, cancelled=(), **limits):
 def test_texts_of_several_requests_share_batches_and_are_answered_in_order():
     task = Classifier()
     texts = [f"text {n}" for n in range(20)]
-    found = answers_to(task, [(CLASSIFY, [text]) for text in texts], max_batch=8)
+    found = answers_to(task, [([text], {}) for text in texts], max_batch=8)
     assert [answer for (answer,) in found] == texts
     assert sorted(map(len, task.seen)) == [4, 8, 8]
 
 
-def test_calls_with_other_options_have_batches_of_their_own(dates_translator, dates):
+def test_texts_with_other_options_have_batches_of_their_own(dates_translator, dates):
     texts = dates.test.source[:12]
-    calls = [TRANSLATE, BEAMS] * 6
-    requests = [(call, [text]) for call, text in zip(calls, texts, strict=True)]
+    requests = [([text], options) for text, options in zip(texts, [{}, BEAMS] * 6, strict=True)]
     found = [answer for (answer,) in answers_to(dates_translator, requests)]
     assert found[::2] == dates_translator.translate(texts[::2])
     best = dates_translator.translate(texts[1::2], beams=4, return_scores=True)
@@ -59,8 +57,8 @@ def test_calls_with_other_options_have_batches_of_their_own(dates_translator, da
 
 def test_a_text_without_answer_is_named_and_the_others_are_answered(small_tasks):
     texts = ["The [MASK] barks.", "no mask", "a [MASK] dog"]
-    filler, fill = small_tasks["filler"], Call("fill", (("number", 2),))
-    found = answers_to(filler, [(fill, texts[:1]), (fill, texts[1:])])
+    filler, options = small_tasks["filler"], {"number": 2}
+    found = answers_to(filler, [(texts[:1], options), (texts[1:], options)])
     assert [[word.label for word in answer] for answer in found[0]] == [
         [word.label for word in filler.fill(texts[:1], 2)[0]]
     ]
@@ -70,7 +68,7 @@ def test_a_text_without_answer_is_named_and_the_others_are_answered(small_tasks)
 
 def test_an_error_of_the_task_fails_its_batch_alone():
     task = Classifier()
-    requests = [(CLASSIFY, [text]) for text in ("a", "fail", "b", "c")]
+    requests = [([text], {}) for text in ("a", "fail", "b", "c")]
     first, second, third, fourth = answers_to(task, requests, max_batch=2)
     assert isinstance(first, RuntimeError) and isinstance(second, RuntimeError)
     assert (third, fourth) == (["b"], ["c"])
@@ -78,9 +76,9 @@ def test_an_error_of_the_task_fails_its_batch_alone():
 
 def test_a_request_that_is_over_leaves_the_queue():
     task = Classifier()
-    requests = [(CLASSIFY, [f"{n} a", f"{n} b"]) for n in range(3)]
+    requests = [([f"{n} a", f"{n} b"], {}) for n in range(3)]
     first, second, third = answers_to(task, requests, cancelled=[1])
-    assert (first, third) == (requests[0][1], requests[2][1])
+    assert (first, third) == (requests[0][0], requests[2][0])
     assert isinstance(second, asyncio.CancelledError)
     assert task.seen == [["0 a", "0 b", "2 a", "2 b"]]
 
@@ -100,7 +98,7 @@ def test_every_shape_of_a_batch_is_computed_before_the_first_request(monkeypatch
 
 
 def test_a_full_queue_refuses_and_says_when_to_come_back():
-    requests = [(CLASSIFY, ["a", "b"]), (CLASSIFY, ["c", "d"])]
+    requests = [(["a", "b"], {}), (["c", "d"], {})]
     found = answers_to(Classifier(), requests, max_queue=3)
     assert found[0] == ["a", "b"]
     assert found[1].status == 429 and found[1].headers == {"Retry-After": "1"}

@@ -135,12 +135,19 @@ def test_what_cannot_be_shown_is_refused_in_a_sentence(ask):
 
     assert "at most 64 tokens to be shown" in reason("attention", "dates", "1" * 99)
     assert "Answer must have at most" in reason("attention", "dates", "1", answer="1" * 99)
-    assert "model must be one of dates" in reason("attention", "moon", "1", status=404)
+    assert "There is no model 'moon' here; expected one of: dates, " in reason(
+        "attention", "moon", "1", status=404
+    )
     assert "has heads 0 to 3" in reason("attention", "dates", "1", off={CROSS.format(1): [4]})
     assert "Expected one of encoder/block_1" in reason("attention", "dates", "1", off={"x": [0]})
-    assert "Expected a translator; received task='Tagger'" in reason("beams", "tagger", "a")
-    assert "Expected a text generator" in reason("next", "dates", "a")
-    assert "Expected a model of words" in reason("labels", "dates", "a")
+    assert (
+        reason("beams", "tagger", "a")
+        == "tagger is a Tagger; expected a Translator, one of: dates."
+    )
+    assert "expected a TextGenerator, one of: generator." in reason("next", "dates", "a")
+    assert "expected a Tagger or Classifier or MaskFiller, one of: " in reason(
+        "labels", "dates", "a"
+    )
     assert "with a word" in reason("labels", "tagger", " ")
     assert "with [MASK]" in reason("labels", "filler", "the dog")
     assert "less than or equal to 8" in reason("beams", "dates", "a", beams=9)
