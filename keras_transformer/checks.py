@@ -59,6 +59,13 @@ def unexpected(place: Any, expected: str, received: Any, cure: str) -> ValueErro
     return ValueError(f"{place}: expected {expected}, received {received}. {cure}")
 
 
+def first_line(error: Exception) -> str:
+    """The first line of an exception's text, at most 200 characters, without the full stop."""
+    text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
+    line = next(iter(text.strip().splitlines()), "") or type(error).__name__
+    return line[:200].rstrip(".")
+
+
 class Library:
     """A library that is imported when it is first used; the arguments of `imported`."""
 

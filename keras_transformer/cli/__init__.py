@@ -18,7 +18,7 @@ from .parser import Parser
 from .streams import standard_streams
 
 # Modules of this package; each is imported when it runs, since Keras needs seconds to start.
-COMMANDS = "train translate predict evaluate average export check grade prepare serve".split()
+COMMANDS = "train translate predict evaluate average export push check grade prepare serve".split()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

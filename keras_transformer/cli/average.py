@@ -13,7 +13,7 @@ import pathlib
 import sys
 
 from ..atomic import check_files
-from ..tasks.saved_files import first_line
+from ..checks import first_line
 from .files import load_task
 
 

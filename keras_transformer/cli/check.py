@@ -29,19 +29,9 @@ def run(options: argparse.Namespace) -> None:
             f"{options.model} is a program, not a saved model; to mark layers that you have "
             f"written: keras-transformer grade {options.model}"
         )
-    summary = dataclasses.asdict(check_file(options.model))
+    summary = check_file(options.model)
     if options.json:
-        print(json.dumps(summary))
+        print(json.dumps(dataclasses.asdict(summary)))
         return
-    for name, value in summary.items():
-        print(f"{name.replace('_', ' '):15} {_text(value)}")
-
-
-def _text(value):
-    if isinstance(value, dict):
-        return ", ".join(f"{name}={_text(each)}" for name, each in value.items())
-    if isinstance(value, list):
-        return ", ".join(value) or "none"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "none" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+    for name, text in summary.lines().items():
+        print(f"{name:15} {text}")

@@ -24,7 +24,7 @@ from typing import Any
 from .. import backend
 from ..atomic import check_folder
 from ..interchange import FORMATS, checked_format, export
-from ..tasks import pretrained
+from ..tasks import addresses, pretrained
 from .files import MODEL, load_task
 
 AGAIN = "from keras_transformer.cli import main; main()"
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> None:
     """Writes the model in the format."""
     output = options.output
     if output is None:
-        output = f"{options.model}.{options.format}"
+        output = f"{addresses.local_name(options.model)}.{options.format}"
     model = pretrained.find(options.model)
     check_folder(output, "--output", options.overwrite, inputs=[model])
     format = checked_format(options.format, options.quantize)

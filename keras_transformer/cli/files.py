@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 
 from .. import tasks
 from ..atomic import check_files
-from ..tasks import pretrained, saved_files
+from ..tasks import addresses, pretrained, saved_files
 
 MODEL, TRANSLATOR = (
-    f".keras file, or one of {', '.join(names)}, which come with the package"
+    f".keras file, or one of {', '.join(names)}, which come with the package; or an address, "
+    "hf://USER/MODEL or https://URL#sha256=HEX"
     for names in (pretrained.NAMES, ("dates", "zh-en"))
 )
 TRAINED = {  # the name of each task in keras-transformer train
@@ -27,7 +28,7 @@ def load_task(path: str | os.PathLike, kind: str = "Task") -> "tasks.Task":
     """Loads a task, or ends the process with one sentence.
 
     Args:
-        path: the file, or a name in `keras_transformer.tasks.pretrained`.
+        path: the file, its address, or a name in `keras_transformer.tasks.pretrained`.
         kind: "Task", or the name of the subclass that the file must hold.
 
     Raises:
@@ -37,7 +38,7 @@ def load_task(path: str | os.PathLike, kind: str = "Task") -> "tasks.Task":
     try:
         task = saved_files.load(path)
     except (ValueError, FileNotFoundError) as error:
-        sys.exit(f"{error} {cure}")
+        sys.exit(f"{error}" if addresses.is_address(path) else f"{error} {cure}")
     if not isinstance(task, getattr(tasks, kind)):
         sys.exit(f"Expected a {kind}; {path} holds a {type(task).__name__}. {cure}")
     return task

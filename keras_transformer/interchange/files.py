@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from ..checks import check, imported
-from ..tasks.saved_files import first_line
+from ..checks import check, first_line, imported
 
 SAFETENSORS, SHARDS, PICKLE = (
     "model.safetensors",

@@ -6,7 +6,7 @@ from typing import Any
 
 from .. import tasks
 from ..checks import check
-from ..tasks import saved_files
+from ..tasks import addresses, saved_files
 from .batching import Batcher
 from .limits import Refused
 
@@ -15,8 +15,8 @@ def load_models(names: Iterable[str]) -> dict[str, "tasks.Task"]:
     """Loads models.
 
     Args:
-        names: list of str: a .keras file, a name in `tasks.pretrained`, or NAME=FILE. A file
-            without a name has that of its folder if it is called model.keras, else its own.
+        names: list of str: a .keras file, its address, a name in `tasks.pretrained`, or NAME=FILE.
+            A file without a name has that of its folder if it is called model.keras, else its own.
 
     Returns:
         dict from a name to a `Task`, in the same order.
@@ -26,9 +26,12 @@ def load_models(names: Iterable[str]) -> dict[str, "tasks.Task"]:
     """
     models: dict[str, Any] = {}
     for each in names:
-        name, _, file = each.rpartition("=")
-        path = pathlib.Path(file).resolve()
-        name = name or (path.parent.name if path.name == "model.keras" else path.stem)
+        name, equals, file = each.partition("=")
+        if not equals or "/" in name:  # in a path or an address
+            name, file = "", each
+        path = pathlib.Path(addresses.local_name(file)).resolve()
+        last = path.parent.name if path.name == "model.keras" else path.name
+        name = name or last.removesuffix(".keras")
         check(name not in models, "Models must have different names, as NAME=FILE", name=name)
         models[name] = saved_files.load(file)
     return models

@@ -14,6 +14,7 @@ import hashlib
 import io
 import json
 import os
+import pathlib
 import posixpath
 import tempfile
 import zipfile
@@ -22,11 +23,11 @@ from typing import Any
 
 from .. import backend
 from ..atomic import NO_ROOM
-from ..checks import check, check_at_least
+from ..checks import check, check_at_least, first_line
 from ..models.configuration import TransformerConfig
 from ..tokenizers.byte_pairs import read_library
 from ..tokenizers.processor import make_processor
-from . import pretrained
+from . import addresses, pretrained
 
 FORMAT_VERSION = 3  # of saved tasks; this package reads it and all before it
 FIRST_VERSION_WITH_CHECKSUMS = 3
@@ -60,6 +61,7 @@ class FileSummary:
         model: Class of its model, such as "Transformer".
         config: The sizes and options of the model.
         vocabulary: Number of ids (and of labels), by the name of the model's argument.
+        tokenizers: Class of each tokenizer or vocabulary, by the name of the task's argument.
         parameters: Number of weights.
         quantization: The modes of its quantized layers, such as ["int8"].
         settings: The plain values of the task's configuration, such as beams or labels.
@@ -72,6 +74,7 @@ class FileSummary:
     model: str
     config: TransformerConfig
     vocabulary: dict[str, int]
+    tokenizers: dict[str, str]
     parameters: int
     quantization: list[str]
     settings: dict[str, Any]
@@ -79,12 +82,28 @@ class FileSummary:
     versions: dict[str, str]
     sealed: bool
 
+    def lines(self) -> dict[str, str]:
+        """Its values as text, by their names."""
+        values = dataclasses.asdict(self)
+        return {name.replace("_", " "): _text(value) for name, value in values.items()}
+
+
+def _text(value):
+    if isinstance(value, dict):
+        return ", ".join(f"{name}={_text(each)}" for name, each in value.items())
+    if isinstance(value, list):
+        return ", ".join(value) or "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "none" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+
 
 def check_file(path: str | os.PathLike) -> FileSummary:
     """Checks the .keras file of a task without loading it: nothing that it names is run.
 
     Args:
-        path: the file, or the name of a model in `keras_transformer.tasks.pretrained`.
+        path: the file, its address (see `keras_transformer.tasks.addresses`), or the name of a
+            model in `keras_transformer.tasks.pretrained`.
 
     Returns:
         `FileSummary`.
@@ -93,39 +112,10 @@ def check_file(path: str | os.PathLike) -> FileSummary:
         FileNotFoundError: There is no such file.
         ValueError: It is damaged, was altered after it was saved, is of a newer format, or holds
             anything but a task of this package whose values, weights and vocabulary fit together.
+        OSError: It cannot be fetched.
     """
-    path = pretrained.find(path)
-    with _one_sentence(path), zipfile.ZipFile(path) as archive:
-        sizes = _check_members(archive)
-        config, metadata = _read_json(archive, CONFIG), _read_json(archive, METADATA)
-        version = check_version(config["config"])
-        checksums = _check_checksums(archive) if CHECKSUMS in sizes else {}
-        _require(
-            checksums or version < FIRST_VERSION_WITH_CHECKSUMS,
-            f"it lacks {CHECKSUMS}, the checksums of its members",
-        )
-        task = _check_task(config, version)
-        (model,) = (part for part in config["config"].values() if _is_model(part))
-        model_config = _check_model(model["config"])
-        num_values, parameters = _count_values(archive)
-        _check_sizes(model_config, model["config"], num_values)
-        vocabulary = _check_vocabulary(archive, config["config"], model["config"])
-        return FileSummary(
-            task=task,
-            model=model["class_name"],
-            config=model_config,
-            vocabulary=vocabulary,
-            parameters=parameters,
-            quantization=sorted(set(model["config"].get("quantized", {}).values())),
-            settings={
-                name: value
-                for name, value in config["config"].items()
-                if name not in (*PARTS, "name", "format_version")
-            },
-            format_version=version,
-            versions={"keras": metadata["keras_version"], **checksums.get("versions", {})},
-            sealed=bool(checksums),
-        )
+    with _one_sentence(path) as file:
+        return _checked(file)
 
 
 def load(path: str | os.PathLike) -> Any:
@@ -133,9 +123,11 @@ def load(path: str | os.PathLike) -> Any:
 
         translator = keras_transformer.load("runs/en-de/model.keras")
         translator = keras_transformer.load("dates")  # comes with the package
+        translator = keras_transformer.load("hf://USER/MODEL")  # see `tasks.addresses`
 
     Args:
-        path: the file, or the name of a model in `keras_transformer.tasks.pretrained`.
+        path: the file, its address (see `keras_transformer.tasks.addresses`), or the name of a
+            model in `keras_transformer.tasks.pretrained`.
 
     Returns:
         `Translator`, `TextGenerator`, `Tagger`, `Classifier` or `MaskFiller`.
@@ -143,17 +135,16 @@ def load(path: str | os.PathLike) -> Any:
     Raises:
         FileNotFoundError: There is no such file.
         ValueError: See `check_file`.
-        OSError: There is no room to unpack it.
+        OSError: It cannot be fetched, or there is no room to unpack it.
     """
     import keras
 
     from .. import _register
 
     _register()
-    check_file(path)
-    path = pretrained.find(path)
-    with _one_sentence(path), backend.safe_mode():
-        return keras.saving.load_model(path, compile=False)
+    with _one_sentence(path) as file, backend.safe_mode():
+        _checked(file)
+        return keras.saving.load_model(file, compile=False)
 
 
 def add_checksums(path: str | os.PathLike) -> None:
@@ -166,42 +157,78 @@ def add_checksums(path: str | os.PathLike) -> None:
 
 
 @contextlib.contextmanager
-def _one_sentence(path) -> Iterator[None]:
-    """Turns any exception that a damaged file raises into one sentence that names it."""
+def _one_sentence(path) -> Iterator[pathlib.Path]:
+    """Yields the file; any exception that a damaged one raises becomes a sentence that names it."""
     expected = "Expected a .keras file"
-    if path.is_dir():
-        raise ValueError(f"{expected}; received the folder {path}. Try {path / 'model.keras'}.")
-    if not path.exists():
-        names = ", ".join(pretrained.NAMES)
-        raise FileNotFoundError(f"There is no model at {path}; {names} come with the package.")
-    if not path.is_file():
-        raise ValueError(f"{expected}; received {path}, a pipe or a device. Name a regular file.")
-    if path.suffix == ".h5":
-        raise ValueError(
-            f"{expected}; received {path}, which holds weights without their model. Use the "
-            "model.keras of its run."
-        )
-    try:
-        yield
-    except (UnsupportedFileError, ImportError) as error:
-        raise ValueError(f"{path} cannot be loaded: {error}") from error
-    except Exception as error:  # zipfile, JSON, h5py and Keras have one for each kind of damage
-        if isinstance(error, OSError) and error.errno in NO_ROOM:
-            raise OSError(
-                f"There is no room to load {path}: Keras unpacks it into "
-                f"{tempfile.gettempdir()} ({os.strerror(error.errno)}). Make room, or set TMPDIR."
+    with addresses.found(path) as file:
+        if file.is_dir():
+            raise ValueError(f"{expected}; received the folder {path}. Try {file / 'model.keras'}.")
+        if not file.exists():
+            names = ", ".join(pretrained.NAMES)
+            raise FileNotFoundError(f"There is no model at {path}; {names} come with the package.")
+        if not file.is_file():
+            raise ValueError(
+                f"{expected}; received {path}, a pipe or a device. Name a regular file."
+            )
+        if file.suffix == ".h5":
+            raise ValueError(
+                f"{expected}; received {path}, which holds weights without their model. Use the "
+                "model.keras of its run."
+            )
+        try:
+            yield file
+        except (UnsupportedFileError, ImportError) as error:
+            raise ValueError(f"{path} cannot be loaded: {error}") from error
+        except Exception as error:  # zipfile, JSON, h5py and Keras have one for each kind of damage
+            if isinstance(error, OSError) and error.errno in NO_ROOM:
+                raise OSError(
+                    f"There is no room to load {path}: Keras unpacks it into "
+                    f"{tempfile.gettempdir()} ({os.strerror(error.errno)}). Make room, or set "
+                    "TMPDIR."
+                ) from error
+            raise ValueError(
+                f"{expected} of this package; {path} cannot be loaded: {first_line(error)}. "
+                "Restore it from a copy, or save the model again."
             ) from error
-        raise ValueError(
-            f"{expected} of this package; {path} cannot be loaded: {first_line(error)}. Restore "
-            "it from a copy, or save the model again."
-        ) from error
 
 
-def first_line(error: Exception) -> str:
-    """The first line of an exception's text, at most 200 characters, without the full stop."""
-    text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
-    line = next(iter(text.strip().splitlines()), "") or type(error).__name__
-    return line[:200].rstrip(".")
+def _checked(path):
+    """The `FileSummary` of a file."""
+    with zipfile.ZipFile(path) as archive:
+        sizes = _check_members(archive)
+        config, metadata = _read_json(archive, CONFIG), _read_json(archive, METADATA)
+        version = check_version(config["config"])
+        checksums = _check_checksums(archive) if CHECKSUMS in sizes else {}
+        _require(
+            checksums or version < FIRST_VERSION_WITH_CHECKSUMS,
+            f"it lacks {CHECKSUMS}, the checksums of its members",
+        )
+        task = _check_task(config, version)
+        parts = {name: part for name, part in config["config"].items() if name in PARTS and part}
+        (model,) = filter(_is_model, parts.values())
+        model_config = _check_model(model["config"])
+        num_values, parameters = _count_values(archive)
+        _check_sizes(model_config, model["config"], num_values)
+        vocabulary = _check_vocabulary(archive, config["config"], model["config"])
+        return FileSummary(
+            task=task,
+            model=model["class_name"],
+            config=model_config,
+            vocabulary=vocabulary,
+            tokenizers={
+                name: part["class_name"] for name, part in parts.items() if part is not model
+            },
+            parameters=parameters,
+            quantization=sorted(set(model["config"].get("quantized", {}).values())),
+            settings={
+                name: value
+                for name, value in config["config"].items()
+                if name not in (*PARTS, "name", "format_version")
+            },
+            format_version=version,
+            versions={"keras": metadata["keras_version"], **checksums.get("versions", {})},
+            sealed=bool(checksums),
+        )
 
 
 def _require(holds, problem):

@@ -2,6 +2,7 @@
 
 import itertools
 import pathlib
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from ..generation import Decoding
 from ..tokenizers.base import Tokenizer, checked_texts
 from ..tokenizers.normal_forms import normalized
 from ..tokenizers.sentencepiece import SentencePieceTokenizer
+from . import addresses, sharing
 from .saved_files import FORMAT_VERSION, add_checksums, check_version
 
 REPLACEMENT_CHARACTER = "\N{REPLACEMENT CHARACTER}"  # half a character decodes to it
@@ -47,14 +49,22 @@ class Task(keras.Model):
         To resume training, see `training.EpochCheckpoint`.
 
         Args:
-            filepath: str or pathlib.Path, ends in ".keras".
-            overwrite: bool, whether an existing file is replaced.
-            **kwargs: of `keras.Model.save`, but for `zipped`: a task is one file.
+            filepath: str or pathlib.Path, ends in ".keras"; or "hf://USER/MODEL", see
+                `tasks.sharing.push`.
+            overwrite: bool, whether an existing file or repository is replaced.
+            **kwargs: of `keras.Model.save`, but for `zipped`: a task is one file; or of
+                `tasks.sharing.push`.
 
         Raises:
             ValueError: The file exists and `overwrite` is False, its name does not end in ".keras",
                 or `zipped` is False.
+            OSError: It cannot be written or uploaded.
         """
+        if addresses.is_address(filepath):
+            with tempfile.TemporaryDirectory() as folder:
+                self.save(file := pathlib.Path(folder, addresses.FILE))
+                sharing.push(file, str(filepath), overwrite=overwrite, **kwargs)
+            return
         path = named(filepath, "The file of a task")
         check(path.suffix == ".keras", "The file of a task must end in .keras", filepath=str(path))
         zipped = kwargs.pop("zipped", None)
