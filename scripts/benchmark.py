@@ -36,6 +36,7 @@ Measure this package, and compare it with other libraries.
   KERAS_BACKEND=jax python scripts/benchmark.py compile --layers 1 3 6
   python scripts/benchmark.py memory --rows 64 256
   python scripts/benchmark.py start
+  python scripts/benchmark.py first --backends jax torch
   python scripts/benchmark.py cost
   python scripts/benchmark.py read corpora/en-de
   python scripts/benchmark.py train --contenders ours keras-attention --rounds 50

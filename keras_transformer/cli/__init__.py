@@ -3,7 +3,8 @@
   keras-transformer translate --help
 
 KERAS_BACKEND=tensorflow, jax or torch selects the backend; it need not be the one that trained the
-model.
+model. On JAX, compiled programs are kept for the next command; KERAS_TRANSFORMER_CACHE names their
+folder, or, where it is empty, none.
 """
 
 import ast
@@ -15,6 +16,7 @@ from collections.abc import Sequence
 
 from ..checks import option_names
 from .parser import Parser
+from .starting import keep_programs
 from .streams import standard_streams
 
 # Modules of this package; each is imported when it runs, since Keras needs seconds to start.
@@ -37,6 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with standard_streams():
         words = sys.argv[1:] if arguments is None else list(arguments)
         of_task = words[2:] if words[:1] == ["train"] else []  # the script parses them
+        if arguments is None and words[:1] != ["train"]:  # it has --compilation-cache
+            keep_programs()
         command, options = _parse(words[: len(words) - len(of_task)])
         if of_task:
             options.words = of_task

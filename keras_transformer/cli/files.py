@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from .. import tasks
 from ..atomic import check_files
 from ..tasks import addresses, pretrained, saved_files
+from .starting import import_keras
 
 MODEL, TRANSLATOR = (
     f".keras file, or one of {', '.join(names)}, which come with the package; or an address, "
@@ -35,6 +36,7 @@ def load_task(path: str | os.PathLike, kind: str = "Task") -> "tasks.Task":
         SystemExit: the file is missing, damaged or foreign, or holds another task.
     """
     cure = f"Train one with keras-transformer train{TRAINED[kind]}."
+    import_keras()
     try:
         task = saved_files.load(path)
     except (ValueError, FileNotFoundError) as error:

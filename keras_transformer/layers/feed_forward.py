@@ -157,6 +157,7 @@ def get_activation(activation: str | dict | Callable) -> Callable:
 
 def serialize_activation(activation: Callable) -> Any:
     """The inverse of `get_activation`: str, or a dict for a function without a name of its own."""
-    if activation is gelu_tanh:
-        return gelu_tanh.__name__
+    name = getattr(activation, "__name__", "")
+    if activation is getattr(keras.activations, name, gelu_tanh):
+        return name  # Keras would import TensorFlow, to ask whether this is a type of it
     return keras.activations.serialize(activation)

@@ -1,8 +1,9 @@
-"""Seconds until a training begins: the imports, the data and the model, the first update."""
+"""Seconds until a training begins, and until a command has translated its first text."""
 
 import os
 import pathlib
 import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,24 @@ Seconds from a command to what it has reached, median of --rounds new processes 
 Each contains the ones before it. The files are in the cache of the system: the first round is not
 counted.
 """
+FIRST_HELP = """\
+Seconds of a command in a new process and, in brackets, of the processor, median of --rounds:
+
+  import keras   python -c "import keras"
+  help           keras-transformer translate --help
+  first answer   keras-transformer translate dates "May 3, 2021", with no compiled program kept
+  second answer  the same again, with the programs that JAX kept of the first
+
+The files are in the cache of the system: the first round is not counted.
+"""
+CONSOLE = "from keras_transformer.cli import main; main()"
+TRANSLATION = (CONSOLE, "translate", "dates", "May 3, 2021")
+FIRST = {
+    "import keras": ("import keras",),
+    "help": (CONSOLE, "translate", "--help"),
+    "first answer": TRANSLATION,
+    "second answer": TRANSLATION,
+}
 IMPORTS = {name: ["-c", f"import {name}"] for name in ("keras", "keras_transformer")}
 SCRIPT = pathlib.Path(__file__).parents[1] / "train_translation.py"
 REACHED = {  # patterns in the output of the script
@@ -73,7 +92,43 @@ def start(args):
     report(args, [medians], two_threads_over_one=quiet)
 
 
+def seconds_of(code, *arguments, **variables):
+    """Seconds of a new process, and those of the processor."""
+    environment = {**os.environ, **variables}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # users' Python compiles a module once
+    command = [sys.executable, "-c", code, *arguments]
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+    seconds, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def first(args):
+    quiet, rows = check_quiet(), []
+    print(f"| backend | {' | '.join(FIRST)} |\n|---{'|---' * len(FIRST)}|")
+    for name in args.backends:
+        rounds = []
+        for _ in range(1 + args.rounds):
+            with tempfile.TemporaryDirectory() as folder:
+                variables = {"KERAS_BACKEND": name, "KERAS_TRANSFORMER_CACHE": folder}
+                rounds.append([seconds_of(*each, **variables) for each in FIRST.values()])
+        medians = np.median(rounds[1:], axis=0).tolist()
+        rows.append({"backend": name, **dict(zip(FIRST, medians, strict=True))})
+        columns = (f"{seconds:.1f} ({processor:.1f})" for seconds, processor in medians)
+        print(f"| {name} | {' | '.join(columns)} |", flush=True)
+    report(args, rows, two_threads_over_one=quiet)
+
+
 def add_command(commands, formatter):
+    one_line = "seconds until a command has translated its first text"
+    command = commands.add_parser("first", help=one_line, description=FIRST_HELP, **formatter)
+    add = command.add_argument
+    backends = ["tensorflow", "jax", "torch"]
+    add("--backends", nargs="+", choices=backends, default=backends, help="(default: all)")
+    add("--rounds", type=int, default=5, metavar="N", help="rounds that count (default: 5)")
+    add("--json", metavar="FILE", help="JSON file for the rows and their circumstances")
+    command.set_defaults(run=first)
+
     one_line = "seconds until a training begins"
     command = commands.add_parser("start", help=one_line, description=START_HELP, **formatter)
     add = command.add_argument

@@ -148,6 +148,16 @@ def test_a_name_is_kept_in_every_configuration(name):
     assert feed_forward.get_config()["activation"] == name
 
 
+def test_the_name_of_an_activation_is_that_of_keras():
+    names = [
+        name for name in vars(keras.activations) if name not in ("deserialize", "get", "serialize")
+    ]
+    functions = [keras.activations.get(name) for name in names if not name.startswith("_")]
+    assert keras.activations.relu in functions
+    for function in functions:
+        assert serialize_activation(function) == keras.activations.serialize(function)
+
+
 def test_an_unknown_name_is_refused():
     with pytest.raises(ValueError, match="gelu_tan"):
         get_activation("gelu_tan")
