@@ -1,7 +1,6 @@
 """Dynamic batching: texts of several requests that wait for a model are answered together."""
 
 import asyncio
-import collections
 import dataclasses
 import threading
 import time
@@ -33,6 +32,7 @@ class Item:
         options: dict, of the task's method; texts with equal options may share a batch.
         text: str.
         number: int from 0, its place in the request.
+        length: int, its tokens.
         seed: int, of the random numbers of the request; None: nothing is drawn.
         answer: asyncio.Future.
     """
@@ -40,6 +40,7 @@ class Item:
     options: dict[str, Any]
     text: str
     number: int
+    length: int
     seed: int | None
     answer: asyncio.Future
 
@@ -47,8 +48,9 @@ class Item:
 class Batcher:
     """A task, with the texts that wait for it.
 
-    A batch takes the text that has waited longest, and those with the same options behind it, as
-    many as fit. Nothing waits for a batch to become full: texts gather while another is computed.
+    A batch takes the text that has waited longest, and those with the same options whose lengths
+    are nearest, as many as fit: few of them wait for a longer one to be decoded. Nothing waits for
+    a batch to become full: texts gather while another is computed.
 
     Args:
         name: str, of the model.
@@ -62,7 +64,7 @@ class Batcher:
         self.kind = type(task).__name__
         self._method: Any = getattr(task, METHODS[self.kind])
         self.ready = self._closed = False
-        self._waiting: collections.deque[Item] = collections.deque()
+        self._waiting: list[Item] = []
         self._arrived = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, f"batches of {name}")
         self._streams = ThreadPoolExecutor(limits.max_streams, f"streams of {name}")
@@ -90,12 +92,15 @@ class Batcher:
         if len(texts) > self.limits.max_texts:
             limit = f"A request may have {self.limits.max_texts} texts; received {len(texts)}."
             raise Refused(422, f"{limit} Send them in several requests.")
-        await self.check(texts)
+        lengths = await self.check(texts)
         LOG.debug("%s reads %r", self.name, texts)
         if len(self._waiting) + len(texts) > self.limits.max_queue:
             raise busy(f"{self.limits.max_queue} texts may wait for {self.name}. Try again soon.")
         new = asyncio.get_running_loop().create_future
-        items = [Item(options, text, number, seed, new()) for number, text in enumerate(texts)]
+        items = [
+            Item(options, text, number, length, seed, new())
+            for number, (text, length) in enumerate(zip(texts, lengths, strict=True))
+        ]
         self._waiting.extend(items)
         self._arrived.set()
         # Cancelled, it cancels them all, and `_take` leaves them out.
@@ -105,8 +110,8 @@ class Batcher:
                 raise answer
         return answers
 
-    async def check(self, texts: Sequence[str]) -> None:
-        """Refuses texts that are too long, and all while programs are being compiled."""
+    async def check(self, texts: Sequence[str]) -> list[int]:
+        """The tokens of each text; refuses long texts, and all while programs are compiled."""
         if not self.ready:
             raise busy(f"The programs of {self.name} are being compiled. Try again soon.", 503)
         most = self.limits.max_tokens
@@ -118,6 +123,7 @@ class Batcher:
         except ValueError as error:
             raise for_client(error) from None
         self.metrics.tokens.labels(self.name).inc(sum(lengths))
+        return lengths
 
     def lengths(self, texts: Sequence[str]) -> list[int]:
         """int, (texts,): the tokens of each text, END included."""
@@ -220,13 +226,13 @@ class Batcher:
 
     def _take(self):
         """The next batch, without texts whose request is over."""
-        batch, rest = [], collections.deque()
-        for item in self._waiting:
-            if item.answer.done():
-                continue
-            same = not batch or item.options == batch[0].options
-            (batch if same and len(batch) < self.limits.max_batch else rest).append(item)
-        self._waiting = rest
+        waiting = [item for item in self._waiting if not item.answer.done()]
+        batch = waiting[:1]
+        for item in sorted(waiting[1:], key=lambda item: abs(item.length - batch[0].length)):
+            if item.options == batch[0].options and len(batch) < self.limits.max_batch:
+                batch.append(item)
+        taken = set(batch)
+        self._waiting = [item for item in waiting if item not in taken]
         return batch
 
     def _answer(self, batch):

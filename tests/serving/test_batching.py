@@ -44,6 +44,18 @@ def test_texts_of_several_requests_share_batches_and_are_answered_in_order():
     assert sorted(map(len, task.seen)) == [4, 8, 8]
 
 
+def test_a_batch_has_the_text_that_waits_longest_and_those_nearest_in_length():
+    task = Classifier()
+    lengths = [3, 9, 2, 8, 9, 4]
+    texts = [" ".join([f"{number}"] * length) for number, length in enumerate(lengths)]
+    found = answers_to(task, [([text], {}) for text in texts], max_batch=3)
+    assert [answer for (answer,) in found] == texts
+    assert [sorted(len(text.split()) for text in batch) for batch in task.seen] == [
+        [2, 3, 4],
+        [8, 9, 9],
+    ]
+
+
 def test_texts_with_other_options_have_batches_of_their_own(dates_translator, dates):
     texts = dates.test.source[:12]
     requests = [([text], options) for text, options in zip(texts, [{}, BEAMS] * 6, strict=True)]
