@@ -1,12 +1,15 @@
-"""Shared by the chapters: figures in one style, a font for Chinese, numbers, and the run time."""
+"""Shared by the chapters: figures in one style, a font for Chinese, numbers, headings, run time."""
 
 import atexit
 import json
 import logging
+import os
 import pathlib
+import re
 import sys
 import time
 
+import keras
 import numpy as np
 from keras import ops
 from matplotlib import rcParams
@@ -23,11 +26,42 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "runs" / "chapters"
 START = time.perf_counter()
 NUMBERS = {}
+FULL = bool(os.environ.get("FULL"))  # slow halves too, whose numbers the gallery shows
+STARTS = 3 if FULL else 1  # of the trainings that a chapter compares
 
+if keras.backend.backend() != "tensorflow":
+    # keras.utils.set_random_seed imports TensorFlow where it is installed: 2 s, and its log
+    sys.modules.setdefault("tensorflow", None)
 logging.getLogger("tensorflow").setLevel(logging.ERROR)  # it warns when it traces several shapes
 backend.keep_freed_memory()
 backend.leave_pipelines_untuned()
 backend.set_num_threads(1)  # the models of the chapters are so small that two take longer
+
+
+class WithHeadings:
+    """The output of a chapter that runs as a program, each section under its heading.
+
+    A heading is printed before the first output of the cells below it. (A notebook shows it.)
+    """
+
+    def __init__(self, stream, chapter):
+        lines = enumerate(chapter.read_text("utf-8").splitlines(), start=1)
+        self.headings = [(number, line[2:]) for number, line in lines if re.match("# ##? ", line)]
+        self.stream, self.name = stream, chapter.name
+
+    def write(self, text):
+        frame = sys._getframe(1)  # whoever prints: go back to the line of the chapter that calls it
+        while frame and not self.is_chapter(frame.f_code):
+            frame = frame.f_back
+        while frame and self.headings and self.headings[0][0] < frame.f_lineno:
+            self.stream.write(f"\n{self.headings.pop(0)[1]}\n\n")
+        return self.stream.write(text)
+
+    def is_chapter(self, code):
+        return code.co_name == "<module>" and pathlib.Path(code.co_filename).name == self.name
+
+    def __getattr__(self, name):
+        return getattr(self.stream, name)
 
 
 def panels(columns=1, rows=1, width=4.0, height=3.0):
@@ -138,3 +172,5 @@ CHINESE = _has_chinese(rcParams["font.family"])
 if not CHINESE:
     print('No Chinese font: figures show glosses; pip install ".[chapters]".', file=sys.stderr)
 atexit.register(lambda: print(f"{CHAPTER}: {time.perf_counter() - START:.0f} s"))
+if "ipykernel" not in sys.modules and re.match(r"\d\d_", CHAPTER):
+    sys.stdout = WithHeadings(sys.stdout, pathlib.Path(sys.argv[0]))

@@ -3,6 +3,7 @@
 import ast
 import importlib.util
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -221,6 +222,22 @@ def test_a_quoted_number_is_stale_beyond_its_tolerance_and_its_rounding(text, co
     assert len([*refresh_chapters.stale(text, MEASURED)]) == complaints
 
 
+def test_a_check_leaves_the_slow_half_of_a_chapter_to_a_full_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(refresh_chapters, "ROOT", tmp_path)
+    (tmp_path / "chapters").mkdir()
+    (tmp_path / "chapters" / "03_slow.py").write_text("if figures.FULL:\n    pass\n", "utf-8")
+    (tmp_path / "chapters" / "05_quick.py").write_text("pass\n", "utf-8")
+    text = "7<!--03.of_three_starts-->, 35<!--03.ratio-->, 7<!--05.none-->"
+
+    def complaints():
+        return [*refresh_chapters.stale(text, MEASURED, refresh_chapters.quick())]
+
+    monkeypatch.setenv("FULL", "")
+    assert len(complaints()) == 2 and "of_three_starts" not in str(complaints())
+    monkeypatch.setenv("FULL", "1")
+    assert len(complaints()) == 3
+
+
 def test_a_check_complains_of_a_stale_picture_and_a_stale_number(tmp_path, monkeypatch):
     shown, drawn = tmp_path / "docs" / "chapters", tmp_path / "runs" / "chapters"
     for folder in (shown, drawn, tmp_path / "chapters"):
@@ -256,6 +273,51 @@ def test_a_number_in_prose_must_be_printed_or_in_the_code():
     for quoted, output in (("0.25", "0.24"), ("25 %", "0.26"), ("1,501", "1,500"), ("0.3", "3")):
         assert chapter.unprinted(text.format(quoted), output) == [quoted]
     assert not chapter.unprinted(text.format("$0.7$, `0.8`, section 3.4, chapter 5,"), "")
+
+
+PROGRAM = """
+# %% [markdown]
+# # 1 · A title
+
+# %%
+import figures  # this prints nothing
+
+# %% [markdown]
+# ## First
+#
+# Prose.
+
+
+# %%
+def speak():
+    print("spoken", end=" ")
+
+
+speak()
+print("twice")
+
+# %% [markdown]
+# ## Second
+# ### Not a section
+
+# %%
+speak()
+"""
+
+
+@pytest.mark.once
+@pytest.mark.slow
+def test_a_program_prints_the_heading_of_a_section_before_its_first_output(tmp_path):
+    chapter = tmp_path / "01_short.py"
+    chapter.write_text(PROGRAM, "utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "chapters"), "PYTHONUTF8": "1"}
+    command = [sys.executable, chapter]
+    printed = subprocess.run(
+        command, env=environment, capture_output=True, check=True, encoding="utf-8", timeout=300
+    )
+    *lines, last = (line for line in printed.stdout.splitlines() if line)
+    assert lines == ["# 1 · A title", "## First", "spoken twice", "## Second"]
+    assert last.startswith("spoken ")
 
 
 DRAWN = """
