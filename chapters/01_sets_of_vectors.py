@@ -70,11 +70,13 @@ def ids_of(rows, names):
 FARTHEST = 8  # words back, in training
 sentences, tags = [], []
 for _ in range(1_920):
-    (words, of_words), (more, of_more) = (
-        phrase(rng.choice(["VERB", "NOUN"]), rng.integers(1, FARTHEST + 1)) for _ in range(2)
-    )
-    sentences.append(words + more)
-    tags.append(of_words + of_more)
+    sentence, of_sentence = [], []
+    for _ in range(2):
+        words, of_words = phrase(rng.choice(["VERB", "NOUN"]), rng.integers(1, FARTHEST + 1))
+        sentence += words
+        of_sentence += of_words
+    sentences.append(sentence)
+    tags.append(of_sentence)
 for n in range(3):
     print(*map("/".join, zip(sentences[n], tags[n], strict=True)))
 word_ids, tag_ids = ids_of(sentences, WORDS), ids_of(tags, TAGS)
@@ -224,12 +226,13 @@ has_noun = keras.layers.Dense(1)(pooled)
 model = keras.Model(inputs, {**taggers, "has_noun": has_noun})
 losses = {name: kt.TokenCrossEntropy() for name in taggers}
 losses["has_noun"] = keras.losses.BinaryCrossentropy(from_logits=True)
-loss_weights = {**dict.fromkeys(taggers, 1.0), "has_noun": 0.1}
+loss_weights = dict.fromkeys(taggers, 1.0)
+loss_weights["has_noun"] = 0.1  # the second question must not disturb the first
 model.compile(keras.optimizers.Adam(4e-3), losses, loss_weights)
 targets = dict.fromkeys(taggers, tag_ids)
 targets["has_noun"] = np.array([["NOUN" in sentence] for sentence in tags], "float32")
 history = model.fit(word_ids, targets, batch_size=64, epochs=7, verbose=0).history
-print("nats per word:", {name: round(history[f"{name}_loss"][-1], 3) for name in taggers})
+print("loss per word:", {name: round(history[f"{name}_loss"][-1], 3) for name in taggers})
 
 # %% [markdown]
 # The test leaves nothing to luck. Each sentence comes with a twin in which only the word that
@@ -320,7 +323,8 @@ assert right[near].mean() > 0.95 > 0.85 > np.mean(with_noun)
 # **N to M** is translation. The article translates its sentence: 我看见一把锯子, seven characters
 # for four words, so no label belongs *to* a word. The Transformer's encoder turns the N words into
 # N vectors, and its decoder writes one character after the other, looking at all of them, until it
-# writes END. Here are the shapes, for this pair and for a shorter target of the same model:
+# writes END. Here are the shapes, for this pair and for a shorter target of the same model, which
+# is not trained (chapter 7 trains one):
 
 # %%
 source, characters = "I saw a saw".split(), "我看见一把锯子"  # I · see · one · (measure) · saw

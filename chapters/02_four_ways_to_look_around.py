@@ -70,8 +70,9 @@ outputs = {
     "self-attention": kt.MultiHeadAttention(num_heads=2)(x_in, x_in),
 }
 x = rng.normal(size=(N, D)).astype("float32")
-sentences = np.repeat(x[None], N + 1, axis=0)  # the last one is unchanged
-sentences[np.arange(N), np.arange(N)] += rng.normal(size=(N, D)) / np.sqrt(D)
+sentences = np.repeat(x[None], N + 1, axis=0)  # the last copy is unchanged
+for i, nudge in enumerate(rng.normal(size=(N, D)) / np.sqrt(D)):
+    sentences[i, i] += nudge  # in copy i, word i
 moved = keras.Model(x_in, outputs).predict(sentences, batch_size=N + 1, verbose=0)
 error = np.abs(bidirectional(x, *both_ways.get_weights()) - moved["bidirectional"][N]).max()
 print(f"our two loops and keras.layers.Bidirectional differ by {error:.0e}")

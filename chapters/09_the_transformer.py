@@ -185,29 +185,45 @@ assert by_hand.count_params() == transformer.count_params()
 # Each part has a closed form. With $d$ for $d_{model}$ and $V$ words (not the values $V$): the
 # embedding has $Vd$; an attention $4(d^2 + d)$, for queries, keys, values and output (heads and
 # sinusoids are free); a feed-forward network $2dd_{ff} + d_{ff} + d$; a LayerNorm $2d$, a gain and
-# a bias for each dimension. A Keras weight has a path, so each sum can be compared with the model:
+# a bias for each dimension.
+#
+# *Predict before you run:* our model has a width of 64 and a vocabulary of 100. Where are most of
+# its parameters: in the embedding, the attentions or the feed-forward networks?
 
 
 # %%
-def parameters(vocabulary, num_layers, d_model, d_ff, d_keys=None, biases=True, **_):
-    """A dict from each part of the model to its number of parameters; d_keys is h d_k."""
-    widths = 2 * (d_keys or d_model) + 2 * d_model  # of queries and keys, of values and output
-    attention = d_model * widths + biases * widths
-    feed_forward = 2 * d_model * d_ff + d_ff + d_model
-    counts = {"embedding": vocabulary * d_model}
-    for stack, attentions in (("encoder", ["self"]), ("decoder", ["self", "cross"])):
-        for name in attentions:
-            counts[f"{stack} {name}_attention"] = num_layers * attention
-        counts[f"{stack} feed_forward"] = num_layers * feed_forward
-        counts[f"{stack} add_norm"] = num_layers * (len(attentions) + 1) * 2 * d_model
-    return counts
+def of_attention(d_model, d_keys, biases):
+    """Queries and keys are h d_k = d_keys wide, values and output d_model."""
+    columns = 2 * d_keys + 2 * d_model
+    return d_model * columns + (columns if biases else 0)
 
 
-def count_parameters(vocabulary, **sizes):
-    return sum(parameters(vocabulary, **sizes).values())
+def parameters(vocabulary, sizes, biases=True):
+    """A dict from each part of the model to its number of parameters."""
+    d, d_ff, n = sizes["d_model"], sizes["d_ff"], sizes["num_layers"]
+    attention = of_attention(d, sizes.get("d_keys", d), biases)
+    feed_forward, add_norm = 2 * d * d_ff + d_ff + d, 2 * d
+    return {
+        "embedding": vocabulary * d,
+        "encoder self_attention": n * attention,
+        "encoder feed_forward": n * feed_forward,
+        "encoder add_norm": n * 2 * add_norm,
+        "decoder self_attention": n * attention,
+        "decoder cross_attention": n * attention,
+        "decoder feed_forward": n * feed_forward,
+        "decoder add_norm": n * 3 * add_norm,
+    }
 
 
-counted = parameters(VOCABULARY, **sizes)
+def count_parameters(vocabulary, sizes):
+    return sum(parameters(vocabulary, sizes).values())
+
+
+# %% [markdown]
+# A Keras weight has a path, so each sum can be compared with the model:
+
+# %%
+counted = parameters(VOCABULARY, sizes)
 found = dict.fromkeys(counted, 0)
 for weight in transformer.weights:
     stack, *names = weight.path.split("/")  # encoder/block_1/self_attention/query/kernel
@@ -217,7 +233,7 @@ for part, number in found.items():
     print(f"{part:24}{number:8,} {number / sum(found.values()):6.1%}")
 print(f"{'sum':24}{sum(found.values()):8,}")
 assert found == counted
-assert sum(found.values()) == transformer.count_params() == count_parameters(VOCABULARY, **sizes)
+assert sum(found.values()) == transformer.count_params() == count_parameters(VOCABULARY, sizes)
 
 # %% [markdown]
 # ## The paper's 65 and 213 million
@@ -228,12 +244,12 @@ assert sum(found.values()) == transformer.count_params() == count_parameters(VOC
 # %%
 base, big = vars(kt.PRESETS["base"]), vars(kt.PRESETS["big"])
 for preset, paper in ((base, 65), (big, 213)):
-    number = count_parameters(37_000, **preset)
+    number = count_parameters(37_000, preset)
     print(f"d_model {preset['d_model']:4}: {number:11,}, that is {number / 1e6:.1f}", end=" ")
     print(f"million; the paper: {paper} million")
     assert 1e6 < abs(number - paper * 1e6) < 2e6
 built = kt.Transformer(37_000, config=kt.PRESETS["base"])
-assert built.count_params() == count_parameters(37_000, **base)
+assert built.count_params() == count_parameters(37_000, base)
 
 # %% [markdown]
 # One is too small and the other too large. (What follows is for readers who like detective stories;
@@ -252,7 +268,7 @@ table_3 = [
 
 def range_of_ids(row, millions, biases=True):
     row = base | row
-    rest = sum(parameters(0, **row, biases=biases).values())
+    rest = sum(parameters(0, row, biases=biases).values())
     return [((millions + half) * 1e6 - rest) / row["d_model"] for half in (-0.5, 0.5)]
 
 
@@ -299,7 +315,7 @@ kinds = ["embedding", "self_attention", "cross_attention", "feed_forward"]
 vocabularies = {"tiny": 60, "mini": 8_000, "base": 37_000, "big": 37_000}
 shares, labels = [], []
 for name, vocabulary in vocabularies.items():
-    parts = parameters(vocabulary, **vars(kt.PRESETS[name]))
+    parts = parameters(vocabulary, vars(kt.PRESETS[name]))
     total = sum(parts.values())
     of_kinds = [sum(n for part, n in parts.items() if part.endswith(kind)) for kind in kinds]
     shares.append(np.divide(of_kinds, total))
@@ -339,8 +355,8 @@ h = rng.normal(size=(1, 3, D_MODEL)).astype("float32")
 np.testing.assert_allclose(ops.convert_to_numpy(embed(h, reverse=True)), h @ E.T, atol=1e-4)
 words = ids["source_ids"]
 np.testing.assert_allclose(ops.convert_to_numpy(embed(words)), 8 * E[words], atol=1e-5)  # 8 = √64
-saved = 2 * parameters(37_000, **base)["embedding"]
-tied = count_parameters(37_000, **base)
+saved = 2 * parameters(37_000, base)["embedding"]
+tied = count_parameters(37_000, base)
 print(f"base: {saved:,} saved of {tied + saved:,}, {saved / (tied + saved):.0%}")
 assert round(saved / (tied + saved), 2) == 0.38 and round((tied + saved) / 1e6) == 101
 two_sides = kt.Transformer(VOCABULARY, VOCABULARY, **sizes)  # a vocabulary for each language
@@ -392,6 +408,9 @@ assert echoes[1] > 0.6 > 0.2 > echoes[0]
 # 3. How many of base's parameters would a decoder without cross-attention save? And how many an
 #    encoder that is left out altogether, as GPT does?
 #
+# *Break it:* wire Figure 1 without `cross_attention_mask`. Nothing complains. For which of the two
+# sentences above do the logits change?
+#
 # Write a block of the decoder yourself, and check it: `kt.check_layer(MyDecoderBlock)`.
 #
 # ## Answers
@@ -402,7 +421,7 @@ assert echoes[1] > 0.6 > 0.2 > echoes[0]
 # %%
 inputs = keras.Input((None, D_MODEL))
 shared = keras.Model(inputs, block(block(block(inputs))))
-one_layer = count_parameters(37_000, **base | {"num_layers": 1})
+one_layer = count_parameters(37_000, base | {"num_layers": 1})
 share = 37_000 * 512 / one_layer
 print(
     f"three calls: {shared.count_params():,}; base: {one_layer:,}, the embedding {share:.0%} of it"
@@ -413,7 +432,7 @@ assert shared.count_params() == block.count_params() and one_layer < 2 * 37_000 
 # 2\. Some 37,000 of 63 million:
 
 # %%
-number = tied - sum(parameters(37_000, **base, biases=False).values())
+number = tied - sum(parameters(37_000, base, biases=False).values())
 print(f"base has {number:,} biases in its attentions, {number / tied:.2%} of all")
 assert number == 18 * 4 * 512
 
@@ -426,10 +445,21 @@ cross = built.decoder.count_params() - built.encoder.count_params()
 of_encoder = built.encoder.count_params()
 print(f"cross-attention {cross:,} ({cross / tied:.0%}), encoder {of_encoder:,}", end=" ")
 print(f"({of_encoder / tied:.0%})")
-assert (
-    cross == sum(n for part, n in parameters(37_000, **base).items() if "cross" in part) + 6 * 1024
-)
+assert cross == sum(n for part, n in parameters(37_000, base).items() if "cross" in part) + 6 * 1024
 assert of_encoder == 6 * (4 * (512**2 + 512) + 2 * 512 * 2048 + 2048 + 512 + 2 * 2 * 512)
+
+# %% [markdown]
+# *Broken:* for the second, whose source has two places of padding; they are read as if they were
+# words. The first has none. (A test with a single sentence would never find it.)
+
+# %%
+y = kt.PositionalEncoding()(embed(target_ids))
+for each in decoder_blocks:
+    y = each(y, memory)
+broken = keras.Model({"source_ids": source_ids, "target_ids": target_ids}, embed(y, reverse=True))
+moved = [distance(broken(ids)[row], by_hand(ids)[row]) for row in (0, 1)]
+print(f"the logits move by {moved[0]:.0e} in the first sentence, by {moved[1]:.1f} in the second")
+assert moved[0] < 1e-5 < 0.01 < moved[1]
 
 # %%
 # extra code – the numbers of the gallery

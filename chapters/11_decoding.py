@@ -14,8 +14,6 @@
 # "Beam Search" and "Generating Fake Shakespearean Text". Article: 002, "Decoder".*
 
 # %%
-import importlib.util
-
 import keras
 import numpy as np
 from keras import ops
@@ -107,7 +105,7 @@ assert all(abs(learned[text] - true[text]) < 0.04 for text in true) and learned[
 # the best token. (Padding on the right makes it one shape; the look-ahead mask hides it.)
 
 # %%
-# `inputs` is what the loop above left: its last batch, with one row for each of TEXTS
+inputs, _ = batches_of((TEXTS, ["heavy rain", LONG]), batch_size=2, shuffle=False)[0]
 source_ids, target_ids = inputs["source_ids"], np.zeros_like(inputs["target_ids"])
 target_ids[:, 0], read = kt.START, 0
 for t in range(10):
@@ -210,6 +208,9 @@ assert sum(np.prod(part.shape) for part in parts) == 2 * 10 * 32  # K and V, tok
 # of 2016, before the Transformer). Log-probabilities are negative, so the larger penalty of a
 # longer sentence lifts it, which makes up for what each further word costs:
 # $\left(\frac{5 + n}{6}\right)^\alpha$ for $n$ tokens, END included.
+#
+# *Predict before you run:* the list above has every sentence with its probability. Which ones do
+# one, two and three beams bring home? (Follow the table with a pencil; $\alpha$ is 0.)
 
 
 # %%
@@ -348,20 +349,9 @@ def one_pool(table, beams):
 
 
 assert one_pool(rain, 2) == "it rained hard" != next(iter(beam_search(rain, 2)))
-if importlib.util.find_spec("keras_hub"):
-    import keras_hub
-
-    theirs = keras_hub.samplers.BeamSampler(num_beams=2)(
-        next=lambda ids, cache, i: (ops.take(rain_model.log_p, ids[:, i - 1], axis=0), None, cache),
-        prompt=ops.convert_to_tensor([[kt.START, 0, 0, 0, 0, 0]], "int32"),
-        index=1,
-        stop_token_ids=(kt.END,),
-    )
-    print(f"KerasHub {keras_hub.__version__}, BeamSampler:", rain_model.text(array(theirs)[0]))
 
 # %% [markdown]
-# *Heavy rain* had finished with 0.360; one more token, and it has 0.036. The sampler of KerasHub
-# also works like this pool, in the version that was printed (where it is installed).
+# *Heavy rain* had finished with 0.360; one more token, and it has 0.036.
 #
 # ## A wider beam can be worse
 #
@@ -475,6 +465,9 @@ for text, expected in zip(TEXTS, ("heavy rain", LONG), strict=True):
 # 2. From which α on does a wide beam prefer the nine words to none? Check both sides of it.
 # 3. Which sentences does sampling with top_k = 1 write, and how often?
 #
+# *Break it:* decode with the cache, but tell every token that it stands at position 0. Nothing
+# complains. Do the logits change?
+#
 # ## Answers
 #
 # 1. Each beginning of it has more than half of all probability, so its next word has more than
@@ -512,6 +505,22 @@ assert found == ["", LONG]
 
 # %%
 assert sentences(changed(rain, top_k=1)) == {"it rained hard": 1.0}
+
+# %% [markdown]
+# *Broken:* they do, from the second token on. Without a cache a token's place is seen from the row
+# that it stands in; with one, it has to be told.
+
+# %%
+decoded, of_nowhere = model.empty_cache(batch_size=2, num_slots=10), []
+for t in range(10):
+    cache = kt.Cache(decoded, of_memory, slot=t, positions=np.array([0]))
+    so_far = (np.arange(10) <= t)[None, None]
+    next_ids = target_ids[:, t : t + 1]
+    of_nowhere.append(array(model.decode(next_ids, memory, attention_mask=so_far, cache=cache)))
+    decoded = cache.decoded
+moved = np.abs(np.concatenate(of_nowhere, axis=1) - by_cache).max(axis=(0, 2))
+print("the logits of each step move by", moved.round(1))
+assert moved[0] < 1e-4 and moved[1:].max() > 0.1
 
 # %%
 # extra code – the numbers of the gallery

@@ -35,6 +35,8 @@ def encoder(num_layers):
     return kt.Encoder(num_layers, num_heads=4, d_ff=D_FF, norm_first=True)
 
 
+# %%
+# extra code – a model with an optimizer and a schedule (chapter 10)
 def compiled(inputs, outputs, loss, steps, peak=0.01):
     """With a warm-up as in the paper, and then GPT's half cosine down to 0."""
     model, warmup = keras.Model(inputs, outputs), steps // 5

@@ -154,10 +154,7 @@ def network(ids, tied=False, dropout=0.0):
 
 
 # %% [markdown]
-# Weight decay belongs to the optimizer, so all five networks share one AdamW, and the weights that
-# are not to decay are excluded. As before, each epoch cuts the text at other points; `rows` has the
-# windows of all epochs one after the other, and with `steps_per_epoch` each epoch reads on where
-# the one before has stopped.
+# The five networks, side by side:
 
 # %%
 inputs = keras.Input((LENGTH,), dtype="int32")
@@ -169,6 +166,14 @@ outputs = {
     "all": network(inputs, tied=True, dropout=0.3),
 }
 study = keras.Model(inputs, outputs)
+
+# %% [markdown]
+# Weight decay belongs to the optimizer, so all five share one AdamW. It is for matrices: biases and
+# the gains of layer normalization are left alone, as is every weight of the networks without it. As
+# before, each epoch cuts the text at other points.
+
+# %%
+# extra code – an AdamW that excludes weights, and the windows of all epochs in a row
 with_decay = keras.Model(inputs, [outputs["decay"], outputs["all"]]).trainable_variables
 kernels = {id(v) for v in with_decay if v.path.endswith(("kernel", "embeddings"))}
 rounds = [windows(piece_ids, 7 * n) for n in range(ROUNDS)]
@@ -181,19 +186,14 @@ optimizer = keras.optimizers.AdamW(cosine, weight_decay=0.5)
 optimizer.exclude_from_weight_decay([v for v in study.variables if id(v) not in kernels])
 losses = {name: kt.TokenCrossEntropy() for name in outputs}
 study.compile(optimizer, losses, jit_compile=backend.prefers_jit())
-optimizer.build(study.trainable_variables)  # chapter 10
-
-# %% [markdown]
-# (Weight decay is for matrices: biases and the gains of layer normalization are left alone, as is
-# every weight of the networks without it. As in chapter 10, an evaluation gives the study its
-# metrics before the first step.)
-
-# %%
 unseen = windows(new_piece_ids)
 unseen_labels = dict.fromkeys(outputs, unseen[:, 1:])
+# Keras would add the losses of each output, and Adam's state, within the first step: traced twice.
+optimizer.build(study.trainable_variables)
 study.evaluate(unseen[:, :-1], unseen_labels, batch_size=len(unseen), verbose=0)
 
 # %%
+# `rows` has all epochs: with `steps_per_epoch` each reads on where the one before has stopped
 history = study.fit(
     rows[:, :-1],
     dict.fromkeys(outputs, rows[:, 1:]),
