@@ -288,7 +288,7 @@ def reader(networks, length):
 
 # %%
 def trained(networks):
-    """A model of these networks, after 300 steps on windows drawn anew."""
+    """A model of these networks, after 300 steps on windows drawn for it."""
     model = reader(networks, LENGTH)
     schedule = keras.optimizers.schedules.CosineDecay(
         0.0, steps - 50, warmup_target=0.01, warmup_steps=50
