@@ -397,7 +397,7 @@ def start_again(of_study, study, seed):
     for name in of_study:
         networks[name].set_weights(weights)
     for variable in study.optimizer.variables:
-        variable.assign(ops.zeros_like(variable))
+        variable.assign(ops.zeros(variable.shape, variable.dtype))
 
 
 # %% [markdown]
