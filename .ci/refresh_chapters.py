@@ -29,9 +29,10 @@ MOST_DIFFERENT = 0.05  # of two pictures, in shades from 0 to 1: see `difference
 
 
 def texts():
-    """The Markdown files that quote numbers of chapters."""
-    files = [*sorted((ROOT / "chapters").glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
-    return [path for path in files if QUOTED.search(path.read_text("utf-8"))]
+    """The files that quote numbers of chapters: Markdown, and what the chapters share."""
+    chapters, docs = ROOT / "chapters", ROOT / "docs"
+    files = [*chapters.glob("*.md"), *chapters.glob("[a-z]*.py"), *docs.glob("*.md")]
+    return [path for path in sorted(files) if QUOTED.search(path.read_text("utf-8"))]
 
 
 def recorded():

@@ -2,8 +2,9 @@
 # # 3 · Scaled dot-product attention
 #
 # **How does one word decide which other words to listen to, and why does it divide by √d_k?** Let's
-# build equation 1 of the paper three times (a loop, an `einsum`, the package), then break it in the
-# ways that circulate and measure what each costs. Run time: about 20 s.
+# ask five words a question that we can answer ourselves, and average a sentence in three ways; then
+# build equation 1 of the paper three times (a loop, an `einsum`, the package), break it in the ways
+# that circulate, measure what each costs, and begin a small translator. Run time: about 25 s.
 #
 # *In plain words:* a word asks a question, every word holds up a sign, and the better a sign fits
 # the question, the more of that word is taken over. Dividing by √d_k keeps the first impression
@@ -20,12 +21,69 @@ from keras import ops
 
 import figures
 import keras_transformer as kt
+import weather
 from keras_transformer import plots
 
 keras.utils.set_random_seed(3)
 rng = np.random.default_rng(3)
 
+
+def softmax(scores):
+    exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return exponentials / exponentials.sum(axis=-1, keepdims=True)
+
+
 # %% [markdown]
+# ## Who did it?
+#
+# Five words, each with three features that anyone can read: is it a person, an animal, an action?
+# And a question, "who did it?", as a vector over the same three features: a person, most of all; an
+# animal, perhaps; no action. How well does each word fit? That is a dot product. The softmax makes
+# *weights* of these scores: positive numbers that sum to 1.
+#
+# *Predict before you run:* which word gets the largest weight? And which one gets more, the dog or
+# the cat?
+
+# %%
+words = ["yesterday", "teacher", "dog", "chased", "cat"]
+features = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 1, 0]])
+who_did_it = np.array([4, 2, 0])  # person, animal, action
+scores = features @ who_did_it
+weights = softmax(scores)
+for word, score, weight in zip(words, scores, weights, strict=True):
+    print(f"{word:9} score {score}, weight {weight:.2f}")
+answer = weights @ features
+print("the answer: person {:.2f}, animal {:.2f}, action {:.2f}".format(*answer))
+assert words[weights.argmax()] == "teacher" and weights[2] == weights[4]
+
+# %% [markdown]
+# The teacher, by far; and the dog exactly as much as the cat, because the question cannot tell who
+# chased whom: nothing in the features says where a word stands (chapter 5 adds it). What comes back
+# is a mixture of all words by their weights, mostly the teacher. That is attention: a question, a
+# score for each word, weights, a mixture. Everything below is about where questions come from.
+#
+# ## The average of the past, three times
+#
+# Suppose now that *each* word asks, and that it may look only at itself and at the words before it,
+# as when one writes. The simplest mixture is the plain average. Let's write it as a loop, as a
+# product with a triangular matrix, and as a softmax of scores that know nothing: equal for the
+# past, and $-\infty$ for the future, of which the softmax makes a weight of 0.
+
+# %%
+by_loop = np.stack([features[: place + 1].mean(axis=0) for place in range(5)])
+triangle = np.tri(5)  # 1 on the diagonal and below it
+by_matrix = (triangle / triangle.sum(axis=1, keepdims=True)) @ features
+equal_scores = np.where(triangle == 1, 0.0, -np.inf)
+by_softmax = softmax(equal_scores) @ features
+print(softmax(equal_scores).round(2))
+np.testing.assert_allclose(by_matrix, by_loop)
+np.testing.assert_allclose(by_softmax, by_loop)
+
+# %% [markdown]
+# The third form is the one to remember, for it has a place where content can come in: put scores
+# that fit the question in place of the zeros, and each word takes its own mixture instead of the
+# average. So:
+#
 # ## One query, by hand
 #
 # $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\!\left(\frac{QK^T}{\sqrt{d_k}}\right)V$$
@@ -34,22 +92,17 @@ rng = np.random.default_rng(3)
 # make three vectors of it: a *query*, what it asks for; a *key*, by which it is found; a *value*,
 # what it hands over. They are the rows of $Q$, $K$ and $V$. There are as many values as keys, but
 # the tokens that ask need not be those that answer (chapter 7): below, four ask six. Query and key
-# have one width, $d_k$. (Here we draw all of them at random; the last section asks what the
-# matrices are for.)
+# have one width, $d_k$. (Above, the features were key and value at once. Here we draw all three at
+# random; a later section asks what the matrices are for.)
 #
 # Read it for a single query $q$: score every key with a dot product, turn the scores into weights
 # that sum to 1, and take the weighted mean of the values. That is a dictionary lookup gone soft:
-# no key has to match exactly, and every value answers a little.
+# no key has to match exactly, and every value answers a little. (The root is a section of its own.)
 #
 # ![Scaled dot-product attention of three words](../docs/drawings/attention.svg)
 
 
 # %%
-def softmax(scores):
-    exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return exponentials / exponentials.sum(axis=-1, keepdims=True)
-
-
 def attention_of_one(q, keys, values):
     scores = [q @ k / np.sqrt(len(k)) for k in keys]
     weights = softmax(np.array(scores))
@@ -110,7 +163,7 @@ print("entry (1, 1):", article[0, 0], "; 谁 becomes", encoded[2].round(2))
 np.testing.assert_allclose(encoded[2], [0.2, 0.1, 0.7])
 
 # %% [markdown]
-# One often reads $QK^T$ also as relations between features, as article 001 does. It holds none: the
+# One often reads $QK^T$ also as relations between features, as in article 004. It holds none: the
 # product sums over the features, and what is left of vectors of any width is one number for two
 # positions. It does not even see which feature is which:
 
@@ -127,13 +180,45 @@ figures.show(plots.plot_attention(article, labels, labels), "03_matrix")
 # ## Why divide by √d_k?
 #
 # The paper's footnote 4: if the components of $q$ and $k$ are independent with mean 0 and variance
-# 1, their dot product has mean 0 and variance $d_k$. Let's draw 5,000 pairs for each width. We
-# also measure what the softmax over 16 such scores still passes back to them: its Jacobian, the
-# matrix of the derivatives of each weight by each score, is $\mathrm{diag}(w) - ww^T$. When one
-# weight is near 1 and the others near 0, all of it vanishes, and with it the gradient.
+# 1, their dot product has mean 0 and variance $d_k$. Let's draw 5,000 pairs for each width, and see
+# what the softmax makes of 16 such scores: how much does the best key get?
+
+# %%
+widths = [1, 4, 16, 64, 256, 1024]
+variances, largest, largest_scaled = [], [], []
+for d_k in widths:
+    q, k = rng.normal(size=(2, 5000, d_k))
+    variances.append((q * k).sum(axis=-1).var())
+    queries, keys = rng.normal(size=(500, 1, d_k)), rng.normal(size=(500, 16, d_k))
+    scores = (queries @ keys.swapaxes(1, 2))[:, 0]
+    raw, scaled = softmax(scores), softmax(scores / np.sqrt(d_k))
+    largest.append(raw.max(axis=-1).mean())
+    largest_scaled.append(scaled.max(axis=-1).mean())
+    print(
+        f"d_k {d_k:4}: variance {variances[-1]:6.1f}; "
+        f"largest weight {largest[-1]:.2f} raw, {largest_scaled[-1]:.2f} scaled"
+    )
+np.testing.assert_allclose(variances, widths, rtol=0.1)
+assert largest[-1] > 0.9 > 0.5 > largest_scaled[-1] and np.ptp(largest_scaled[1:]) < 0.03
+
+# %% [markdown]
+# The variance is $d_k$, as the footnote says. Without the scale one key takes nearly everything,
+# before anything is learned; with it, $d_k$ hardly matters any more. And where one weight is near 1
+# and the others near 0, a small change of a score changes nothing: the gradient has vanished.
+#
+# > **For readers who like derivatives.** How much of the gradient does a softmax pass back? Its
+# > Jacobian, the matrix of the derivatives of each weight by each score, is
+# > $\mathrm{diag}(w) - ww^T$, and all of it vanishes when one weight takes everything. Article 000
+# > says that the gradient "vanishes or explodes". Through the softmax it cannot explode: the norm
+# > of the Jacobian is largest, 0.5, where two keys share the weight. But one step further back, at
+# > the query, the Jacobian is multiplied by the keys. There both happen, as the cell prints for
+# > the 500 queries of width 1024: half of them get next to nothing, and the few whose two best keys
+# > tie get about $\frac12\sqrt{d_k} = 16$ (four entries of $\pm\frac14$, times two keys that lie
+# > $\sqrt{2d_k}$ apart). With the scale all of them get about the same.
 
 
 # %%
+# extra code – the gradient through the softmax, and at the query
 def jacobian(weights):
     """d softmax / d scores, one matrix per row."""
     return weights[:, :, None] * np.eye(weights.shape[-1]) - weights[:, :, None] * weights[:, None]
@@ -143,71 +228,41 @@ def norm(matrices):
     return np.sqrt((matrices**2).sum(axis=(1, 2)))
 
 
-widths = [1, 4, 16, 64, 256, 1024]
-variances, passed, passed_scaled, largest, largest_scaled = [], [], [], [], []
-for d_k in widths:
-    q, k = rng.normal(size=(2, 5000, d_k))
-    variances.append((q * k).sum(axis=-1).var())
-    queries, keys = rng.normal(size=(500, 1, d_k)), rng.normal(size=(500, 16, d_k))
-    scores = (queries @ keys.swapaxes(1, 2))[:, 0]
-    raw, scaled = softmax(scores), softmax(scores / np.sqrt(d_k))
-    passed.append(norm(jacobian(raw)).mean())
-    passed_scaled.append(norm(jacobian(scaled)).mean())
-    largest.append(raw.max(axis=-1).mean())
-    largest_scaled.append(scaled.max(axis=-1).mean())
-    print(
-        f"d_k {d_k:4}: variance {variances[-1]:6.1f}; largest weight {largest[-1]:.2f} raw, "
-        f"{largest_scaled[-1]:.2f} scaled; Jacobian {passed[-1]:.3f}, {passed_scaled[-1]:.3f}"
-    )
-np.testing.assert_allclose(variances, widths, rtol=0.1)
-assert passed[-1] < passed_scaled[-1] / 4 and largest[-1] > 0.9 > 0.5 > largest_scaled[-1]
-assert np.ptp(passed_scaled[1:]) < 0.03 and np.ptp(largest_scaled[1:]) < 0.03
-
-# %% [markdown]
-# The variance is $d_k$, as the footnote says. Without the scale one key takes nearly everything
-# and the softmax passes back less and less; with it, $d_k$ hardly matters any more.
-
-# %%
-# extra code – saturation against width
-figure, (left, right) = figures.panels(2)
-for panel, without, divided in ((left, largest, largest_scaled), (right, passed, passed_scaled)):
-    panel.plot(widths, without, "o-", color=figures.ORANGE, label="without the scale")
-    panel.plot(widths, divided, "s--", color=figures.BLUE, label="divided by √d_k")
-    panel.set(xscale="log", xlabel="width of a key, d_k", ylim=(0, None))
-    panel.set_xticks(widths, widths)
-    panel.minorticks_off()
-left.set_ylabel("largest of 16 weights (mean)")
-right.set_ylabel("norm of the softmax's Jacobian (mean)")
-left.legend()
-figures.show(figure, "03_scale")
-
-# %% [markdown]
-# Article 000 says that the gradient "vanishes or explodes". Through the softmax it cannot explode:
-# the norm of its Jacobian is largest, 0.5, where two keys share the weight. But one step further
-# back, at the query, the Jacobian is multiplied by the keys. For the 500 queries of width 1024:
-
-# %%
 half = norm(jacobian(np.array([[0.5, 0.5]])))[0]
 assert norm(jacobian(rng.dirichlet(np.full(16, 0.2), size=5000))).max() < half == 0.5
+passed, passed_scaled = (norm(jacobian(weights)).mean() for weights in (raw, scaled))
+print(f"mean norm of the Jacobian at d_k = 1024: raw {passed:.3f}, scaled {passed_scaled:.3f}")
 at_query = norm(jacobian(raw) @ keys)  # raw, scaled, keys and d_k are those of the last width
 at_query_scaled = norm(jacobian(scaled) @ keys) / np.sqrt(d_k)
 for name, norms in (("raw", at_query), ("scaled", at_query_scaled)):
     print(f"at the query, {name:6}: median {np.median(norms):.4f}, largest {norms.max():.2f}")
+assert passed < passed_scaled / 4
 assert np.median(at_query) < 0.05 < 0.25 < np.median(at_query_scaled)
 assert at_query.max() > 5 > 0.5 > at_query_scaled.max()
 
+# %%
+# extra code – saturation against width
+figure, panel = figures.panels(width=5)
+panel.plot(widths, largest, "o-", color=figures.ORANGE, label="without the scale")
+panel.plot(widths, largest_scaled, "s--", color=figures.BLUE, label="divided by √d_k")
+panel.set(xscale="log", xlabel="width of a key, d_k", ylim=(0, 1))
+panel.set_xticks(widths, widths)
+panel.minorticks_off()
+panel.set_ylabel("largest of 16 weights (mean)")
+panel.legend()
+figures.show(figure, "03_scale")
+
 # %% [markdown]
-# Both, then: half of the queries get next to nothing, and the few whose two best keys tie get about
-# $\frac12\sqrt{d_k} = 16$ (their Jacobian has four entries of $\pm\frac14$, and the two keys that
-# it multiplies lie $\sqrt{2d_k}$ apart). With the scale all of them get about the same.
-#
 # ## The scale in the wrong place
 #
-# The code of article 001 computes `nn.Softmax(dim=-1)(torch.bmm(Q,K.permute(0,2,1))) *
-# self._norm_fact`, where the factor is $1/\sqrt{d_k}$: it scales the weights instead of the scores.
-# Article 004 divides the scores by $d_k$, without the root. And, a surprise, Keras's own
+# *Break it:* let's put the scale elsewhere. The code of article 001 computes
+# `nn.Softmax(dim=-1)(torch.bmm(Q,K.permute(0,2,1))) * self._norm_fact`, where the factor is
+# $1/\sqrt{d_k}$: it scales the weights instead of the scores. Article 004 divides the scores by
+# $d_k$, without the root. And, a surprise, Keras's own
 # `keras.layers.Attention` does not divide at all (`keras.layers.MultiHeadAttention` does). Side by
-# side, for 4,000 queries of width 256 (a median needs many, where values differ so much):
+# side, for 4,000 queries of width 256: what the rows sum to, what the best key gets, and how much
+# of the gradient arrives at the query (the box above computes it; a median needs many queries,
+# where values differ so much):
 
 # %%
 d_k = 256
@@ -417,6 +472,69 @@ assert own[0] == 1 and own[1] < 0.5
 # themselves first. Which keys a query *may* see is the mask's business (chapter 6); several
 # attentions side by side are the next chapter.
 #
+# ## What we have so far
+#
+# From here to chapter 11 a small translator grows, by one part in each chapter. Its language is
+# made up: 那天 雨 很大 is "It rained heavily that day", 他 等 她 is "He awaits her". Chinese, `<s>`
+# and English stand in one line; from `<s>` on, each place names the next English word, and may see
+# itself and what stands before it. (`weather.py` has the grammar; chapter 7 looks into it.)
+
+# %%
+for source, target, *_ in weather.TEST[:4]:
+    print(*source, "<s>", *target, "</s>")
+print(f"{len(weather.TRAIN):,} sentences to learn from, {len(weather.TEST)} never seen;", end=" ")
+print(f"{weather.FLOOR:.2f} nats per token are the least possible without the Chinese")
+
+# %% [markdown]
+# We measure the loss on the sentences never seen, in *nats per token*: $-\ln$ of the probability
+# that the right word was given, averaged. Since we made the language, we know what is possible. The
+# English follows from the Chinese, so 0 is; and whoever does not read the Chinese cannot get below
+# 1.47. Today's translator is as small as can be: a vector for each word, one mixture of the past,
+# and a linear readout. Let's compare the two mixtures of this chapter, the average and attention,
+# from three starts each and for the same 252 steps:
+
+
+# %%
+def translator(mix):
+    """A function from ids to logits: vectors of words, their mixture at each place, a readout."""
+
+    def build(ids):
+        x = kt.TokenEmbedding(weather.VOCABULARY_SIZE, 32)(ids)
+        return keras.layers.Dense(weather.VOCABULARY_SIZE)(mix(x))
+
+    return build
+
+
+past = np.tri(weather.LENGTH, dtype="float32")
+
+
+def average(x):
+    return ops.matmul(past / past.sum(axis=1, keepdims=True), x)
+
+
+def attention(x):
+    q, k, v = (keras.layers.Dense(32, use_bias=False)(x) for _ in range(3))
+    return kt.scaled_dot_product_attention(q, k, v, attention_mask=past == 1)[0]
+
+
+# %%
+so_far = {mix.__name__: weather.train(translator(mix))[0] for mix in (average, attention)}
+for name, losses in so_far.items():
+    print(f"{name:9}: {min(losses):.2f} to {max(losses):.2f} nats per token")
+assert min(so_far["attention"]) < 0.7 * min(so_far["average"])
+assert max(so_far["average"]) < weather.FLOOR
+
+# %%
+# extra code – the picture that grows
+figures.show(weather.picture(3, **so_far), "03_so_far")
+
+# %% [markdown]
+# Both are far below what is possible without the Chinese. The average knows which words there are,
+# and can take nothing from the one that matters without taking as much from each of the others.
+# Attention can, and its best start has less than half of the loss. But its starts lie far apart: it
+# has one mixture for each place, and in so few steps not every start finds out what to do with it.
+# (A reader in a hurry trains longer; we take one more part, chapter 4.)
+#
 # ## Exercises
 #
 # 1. `nn.Linear` in article 001 and `Dense` in the package add a bias to the keys. What does it do?
@@ -479,6 +597,10 @@ figures.record(
 )
 figures.record(0.25, unscaled_256=min(errors["dot_256"]))
 figures.record(direct=20 * 20 * d_model, projected=2 * 20 * d_model * d_k + 20 * 20 * d_k)
+least, most = ({name: f(losses) for name, losses in so_far.items()} for f in (min, max))
+figures.record(0.1, average_least=least["average"], average_most=most["average"])
+figures.record(0.1, attention_least=least["attention"])
+figures.record(0.5, attention_most=most["attention"])
 
 # %% [markdown]
 # ## In short

@@ -17,6 +17,7 @@ from keras_transformer import plots
 
 ROOT = pathlib.Path(__file__).parents[2]
 CHAPTERS = sorted((ROOT / "chapters").glob("[0-9]*.py"))
+CORE = CHAPTERS[2:3]
 GALLERY = ROOT / "chapters" / "README.md"
 
 
@@ -89,6 +90,15 @@ def test_three_exercises_have_answers(path):
     assert re.findall(r"^# (\d)\.", exercises, re.M) == ["1", "2", "3"]
     for number in "123":
         assert re.search(rf"^# (\*\*)?{number}\\?\.", answers, re.M)
+
+
+@pytest.mark.parametrize("path", CORE, ids=lambda path: path.stem)
+def test_a_core_chapter_asks_for_a_guess_breaks_something_and_adds_to_the_translator(path):
+    text = "\n".join(cells(path, "[markdown]"))
+    assert len(re.findall(r"\*Predict before you run:\*", text)) == 1
+    assert len(re.findall(r"\*Break it:\*", text)) == 1
+    story = text.split("# ## What we have so far\n")[1].split("# ## Exercises")[0]
+    assert "\n# ## " not in story and f'"{path.name[:2]}_so_far")' in path.read_text("utf-8")
 
 
 @every_chapter

@@ -62,7 +62,8 @@ def test_a_notebook_brings_what_its_chapter_imports_and_reads(notebooks):
         return {path.relative_to(ROOT).as_posix() for path in files}
 
     figures = "chapters/figures.py"
-    assert brought("03") == {figures}
+    assert brought("02") == {figures}
+    assert brought("03") == {figures, "chapters/weather.py"}
     assert brought("15") == {figures, "scripts/generated_english.py"}
     for number in ("16", "17", "18"):
         assert brought(number) == {figures, "chapters/sonnets.txt"}
