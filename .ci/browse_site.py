@@ -158,7 +158,7 @@ def main():
     pages = args.pages or sorted(
         str(path.relative_to(args.site))
         for path in args.site.rglob("*.html")
-        if not str(path.relative_to(args.site)).startswith(("_modules", "_static", "search"))
+        if not str(path.relative_to(args.site)).startswith(("_modules", "_static", "search", "try"))
     )
     problems, links, targets = [], {}, {}
     with served(args.site) as origin, browser() as driver:

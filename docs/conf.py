@@ -6,10 +6,12 @@ The command that builds it: sphinx-build -W -c docs . runs/site
 import os
 import pathlib
 import re
+import subprocess
 import sys
 
 import nbformat
 import sphinx.search
+import sphinx.util.logging
 from sphinx.search.en import SearchEnglish
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -112,14 +114,56 @@ details {margin-bottom: 1.15rem}
     .prev-next-area a, .prev-next-info {min-width: 0 !important; max-width: 100% !important}
 }
 </style>"""
+# Pages that link to a view of the dates model, if the site has it.
+TRIED = {
+    "docs/web": "attention",
+    "04_multi_head_attention": "attention",
+    "06_masks": "attention",
+    "07_cross_attention": "translation",
+    "11_decoding": "beams",
+}
+logger = sphinx.util.logging.getLogger(__name__)
 highlight_language = "none"  # commands are no Python
 
 
 def setup(app):
+    app.connect("builder-inited", export_page)
     app.connect("source-read", link_programs)
     app.connect("html-page-context", offer_notebook, priority=400)  # before the theme's buttons
     app.connect("html-page-context", draw)
     app.connect("build-finished", lead_home)
+
+
+def export_page(app):
+    """The dates model as a page that runs it in the reader's browser, where that can be built.
+
+    KERAS_TRANSFORMER_RUNTIME names the folder of the npm package onnxruntime-web.
+    """
+    runtime, folder = os.environ.get("KERAS_TRANSFORMER_RUNTIME"), pathlib.Path(app.outdir, "try")
+    if app.builder.name != "html" or folder.exists():
+        return
+    command = [sys.executable, "-c", "from keras_transformer.cli import main; main()"]
+    command += ["export", "dates", "--format", "web", "--output", str(folder)]
+    command += ["--runtime", str(runtime)]
+    done = subprocess.run(command, capture_output=True, text=True) if runtime else None
+    if done is None or done.returncode:
+        reason = done.stderr.strip() if done else "KERAS_TRANSFORMER_RUNTIME is not set."
+        logger.info("The page of the dates model is left out: %s", reason)
+
+
+def ways_to_try(app, page):
+    """Links to the page of the dates model, on the pages that it illustrates."""
+    stem = page.rpartition("/")[2]
+    view = TRIED.get(page, TRIED.get(stem.removesuffix(".zh")))
+    if view is None or not pathlib.Path(app.outdir, "try").exists():
+        return ""
+    words = (
+        "在浏览器里试试日期模型"
+        if stem.endswith(".zh")
+        else "Try it: the dates model in your browser"
+    )
+    target = f"{'../' * page.count('/')}try/index.html#view={view}"
+    return f'<p><a href="{target}">{words}</a></p>'
 
 
 def link_programs(app, page, source):
@@ -172,9 +216,11 @@ def draw(app, page, template, context, doctree):
         if page.endswith(".zh"):
             words = f"你在这里：Transformer 全图上的第 {here} 章"
         strip = f"<details><summary>{words}</summary>{on_a_page(the_map)}</details>"
-        strip = way_to_the_notebook(app, page) + strip
+        strip = way_to_the_notebook(app, page) + ways_to_try(app, page) + strip
         # Below the question of the chapter, its first paragraph in bold.
         body = re.sub(r"<p><strong>.*?</p>", lambda p: p[0] + strip, body, count=1, flags=re.S)
+    elif page in TRIED:
+        body = body.replace("</h1>", f"</h1>{ways_to_try(app, page)}", 1)
     context["body"] = body
 
 

@@ -21,6 +21,7 @@ NEEDS = {
     "ctranslate2": ["ctranslate2"],
     "keras": [],
     "marian": ["transformers", "torch"],
+    "web": ["tf2onnx", "onnx"],
 }
 ENGINES = ["saved_model", "onnx", "litert", "ctranslate2"]
 NO_PENALTY = ("ctranslate2", "marian")  # their length penalty is another one

@@ -10,13 +10,15 @@ litert: the same for phones and other small machines.
 keras: a .keras file, with --quantize float16 half as large, with int8 smaller still.
 marian: a translator as a folder for transformers.MarianMTModel.
 safetensors: the bare weights of any model, by name.
+web: a static page that runs any model in the reader's browser; it needs --runtime (docs/web.md).
 
-docs/exporting.md compares them. saved_model, onnx and litert are written by TensorFlow; the model
-may have been trained on any backend.
+docs/exporting.md compares them. saved_model, onnx, litert and web are written by TensorFlow; the
+model may have been trained on any backend.
 """
 
 import argparse
 import os
+import pathlib
 import subprocess
 import sys
 from typing import Any
@@ -25,7 +27,7 @@ from .. import backend
 from ..atomic import check_folder
 from ..interchange import FORMATS, checked_format, export
 from ..tasks import addresses, pretrained
-from .files import MODEL, load_task
+from .files import MODEL, check_used, load_task
 
 AGAIN = "from keras_transformer.cli import main; main()"
 
@@ -38,6 +40,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     kinds = sorted({kind for format in FORMATS.values() for kind in format.quantizations})
     add("--quantize", choices=kinds, help="number type of the weights (default: float32)")
     add("--output", metavar="PATH", help="folder to write (default: MODEL.FORMAT)")
+    add("--runtime", metavar="FOLDER", help="npm package onnxruntime-web, for --format web")
     add("--overwrite", action="store_true", help="replacement of an earlier export")
 
 
@@ -49,10 +52,21 @@ def run(options: argparse.Namespace) -> None:
     model = pretrained.find(options.model)
     check_folder(output, "--output", options.overwrite, inputs=[model])
     format = checked_format(options.format, options.quantize)
+    page = {}
+    if options.format == "web":
+        from ..interchange.web.exporting import check_runtime
+
+        check_runtime(options.runtime)
+        path = pathlib.Path(model)
+        name = path.parent.name if path.name == "model.keras" else path.stem
+        page = {"runtime": options.runtime, "name": name}
+    else:
+        check_used(options, {"runtime": "--format web"})
     if format.backend not in (None, backend.name()):
         _run_again(options, output, format)
         return
-    export(load_task(options.model), output, options.format, options.quantize, options.overwrite)
+    task, quantization = load_task(options.model), options.quantize
+    export(task, output, options.format, quantization, options.overwrite, **page)
     print(f"{output} holds the model for {format.engine}.")
 
 
@@ -60,6 +74,7 @@ def _run_again(options, output, format):
     """Runs the same command in a process with the backend that the format needs."""
     arguments = ["export", options.model, "--format", options.format, "--output", output]
     arguments += ["--quantize", options.quantize] if options.quantize else []
+    arguments += ["--runtime", options.runtime] if options.runtime else []
     arguments += ["--overwrite"] if options.overwrite else []
     environment = {**os.environ, "KERAS_BACKEND": format.backend, "TF_CPP_MIN_LOG_LEVEL": "3"}
     command = [sys.executable, "-c", AGAIN, *arguments]

@@ -6,7 +6,7 @@
 
 import importlib
 import os
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .. import backend, tasks
 from ..atomic import atomic_folder, check_folder
@@ -21,7 +21,7 @@ class Format(NamedTuple):
         tasks: names of the classes of tasks that it can hold.
         quantizations: names of the number types of weights, in addition to float32.
         module: str, the module of this package that writes it, imported on demand. Its function
-            `write(task, folder, quantization)` fills an existing empty folder.
+            `write(task, folder, quantization, **options)` fills an existing empty folder.
         backend: str, the one backend that can write it; None: any.
     """
 
@@ -45,6 +45,7 @@ FORMATS = {
     "keras": Format("Keras", ("Task",), ("float16", "int8"), "keras_file"),
     "marian": Format("Hugging Face's MarianMTModel", ("Translator",), (), "marian.exporting"),
     "safetensors": Format("safetensors", ("Task",), (), "safetensors"),
+    "web": Format("a browser", ("Task",), ("int8",), "web.exporting", "tensorflow"),
 }
 
 
@@ -54,6 +55,7 @@ def export(
     format: str,
     quantization: str | None = None,
     overwrite: bool = False,
+    **options: Any,
 ) -> None:
     """Writes a task for another engine; the folder appears complete, or not at all.
 
@@ -63,6 +65,8 @@ def export(
         format: str, a name in `FORMATS`.
         quantization: str, number type of the weights, such as "int8"; None: float32.
         overwrite: bool, whether to replace a folder that holds an earlier export and nothing else.
+        **options: of "web": runtime, the folder of the npm package onnxruntime-web, and name, str,
+            the name of the model on its page.
 
     Raises:
         ImportError: A package that the format needs is not installed.
@@ -87,7 +91,7 @@ def export(
     check_folder(folder, overwrite=overwrite)
     module = importlib.import_module(f".{to.module}", __package__)
     with atomic_folder(folder, overwrite) as unfinished:
-        module.write(task, unfinished, quantization)
+        module.write(task, unfinished, quantization, **options)
 
 
 def checked_format(format: str, quantization: str | None = None) -> Format:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from keras import ops
 
+from .. import backend
 from ..generation import BeamSearch, Decoding, GreedySearch
 from ..generation.constraints import Constraints
 from ..ids import END, PADDING
@@ -219,6 +220,45 @@ def probabilities(task: Any) -> Callable:
         return {"probabilities": label_probabilities(task.model, inputs)}
 
     return function
+
+
+def attentions_of(task: Task) -> list[Any]:
+    """The attention layers of a task's model, those of the encoder first."""
+    stacks = [getattr(task.model, name, None) for name in ("encoder", "decoder")]
+    blocks = [block for stack in stacks if stack is not None for block in stack.blocks]
+    names = ("self_attention", "cross_attention")
+    layers = [getattr(block, name, None) for block in blocks for name in names]
+    return [layer for layer in layers if layer is not None]
+
+
+def observed_pass(task: Task) -> Graph:
+    """One pass of the model, in which heads may be switched off.
+
+    Args:
+        task: any task.
+
+    Returns:
+        `Graph` from the inputs of the model and "heads", float32, (attentions, num_heads), 1 or 0
+        for off, in the order of `attentions_of`, to "logits", float32, and "weights_0", ...,
+        float32, (batch, num_heads, target length, source length).
+    """
+    layers = attentions_of(task)
+    numbers = {layer.path: n for n, layer in enumerate(layers)}
+
+    def function(heads, **ids):
+        weights = {}
+
+        def observe(path, outputs, of_heads):
+            number = numbers[path]
+            weights[f"weights_{number}"] = ops.cast(of_heads, "float32")
+            return outputs * ops.reshape(heads[number], (1, -1, 1, 1))
+
+        with backend.observed_heads(observe):
+            logits = task.model(ids, training=False)
+        return {"logits": ops.cast(logits, "float32"), **weights}
+
+    inputs = {name: (x.shape, "int32") for name, x in task.model.input.items()}
+    return Graph(function, {**inputs, "heads": ((len(layers), layers[0].num_heads), "float32")})
 
 
 def _count(ids):

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..checks import imported
 from ..tasks import Task, Translator
-from .graphs import encoder_and_step, graphs_of, in_float32
+from .graphs import Graph, encoder_and_step, graphs_of, in_float32
 from .tracing import quiet, traced
 from .vocabularies import write_vocabularies
 
@@ -23,27 +23,46 @@ OPSET = 18
 def write(task: Task, folder: pathlib.Path, quantization: str | None = None) -> None:
     """Writes the graphs of a task: see `graphs.graphs_of`.
 
-    A `Translator` is also written as "encoder" and "step", for loops outside the graph. With
-    "int8", matrices are stored in 8 bits and multiplied by numbers rounded to 8 bits as they come.
+    A `Translator` is also written as "encoder" and "step", for loops outside the graph.
 
     Args:
         task: the task.
         folder: pathlib.Path, an existing empty folder.
-        quantization: str, number type of the weights; None: float32.
+        quantization: see `write_graphs`.
 
     Raises:
         ImportError: A package that the format needs is not installed.
         ValueError: The format cannot hold the task.
+    """
+    task = in_float32(task)
+    graphs = graphs_of(task)
+    if isinstance(task, Translator):
+        graphs |= encoder_and_step(task)
+    write_graphs(graphs, folder, quantization)
+    write_vocabularies(task, folder)
+
+
+def write_graphs(
+    graphs: dict[str, Graph], folder: pathlib.Path, quantization: str | None = None
+) -> None:
+    """Writes graphs, each with its weights. TensorFlow must be the backend.
+
+    With "int8", matrices are stored in 8 bits and multiplied by numbers rounded to 8 bits as they
+    come.
+
+    Args:
+        graphs: `Graph` by the names of their files.
+        folder: pathlib.Path, an existing folder.
+        quantization: str, number type of the weights; None: float32.
+
+    Raises:
+        ImportError: A package that the format needs is not installed.
     """
     with unittest.mock.patch.dict(os.environ):  # it sets TF_CPP_MIN_LOG_LEVEL
         tf2onnx = imported("tf2onnx.convert", "The export to ONNX", "tf2onnx onnx")
     onnx = imported("onnx", "The export to ONNX")
     if quantization:
         imported("onnxruntime.quantization", "The export to ONNX in int8", "onnxruntime")
-    task = in_float32(task)
-    graphs = graphs_of(task)
-    if isinstance(task, Translator):
-        graphs |= encoder_and_step(task)
     for name, graph in graphs.items():
         path = folder / f"{name}.onnx"
         with quiet():
@@ -55,7 +74,6 @@ def write(task: Task, folder: pathlib.Path, quantization: str | None = None) -> 
             onnx.save(model, path)
             if quantization:
                 _quantize(path)
-    write_vocabularies(task, folder)
 
 
 def _convert_erfc(context, node, name, arguments):

@@ -25,18 +25,29 @@ def write_vocabularies(task: Task, folder: pathlib.Path) -> None:
         task: any task.
         folder: an existing folder.
     """
-    special = dict(padding=PADDING, unknown=UNKNOWN)
-    settings: dict[str, Any] = {"task": type(task).__name__}
     if isinstance(task, Translator):
         for side in ("source", "target"):
             tokenizer = getattr(task, f"{side}_tokenizer")
             suffix = pathlib.PurePath(tokenizer.vocabulary_file).suffix
             (folder / f"{side}{suffix}").write_bytes(tokenizer.serialized)
+    elif isinstance(task, TextGenerator):
+        task.tokenizer.save_assets(str(folder))
+    write_json(folder / SETTINGS, settings_of(task))
+
+
+def settings_of(task: Task) -> dict[str, Any]:
+    """The content of settings.json: the form of texts, special ids and options.
+
+    Args:
+        task: any task.
+    """
+    special = dict(padding=PADDING, unknown=UNKNOWN)
+    settings: dict[str, Any] = {"task": type(task).__name__}
+    if isinstance(task, Translator):
         settings |= dict(text_form(task), lowercase=task.lowercase)
         settings |= dict(dataclasses.asdict(task.config), longest_input=task.longest_input)
         settings |= dict(special_ids=dict(special, start=START, end=END))
     elif isinstance(task, TextGenerator):
-        task.tokenizer.save_assets(str(folder))
         settings |= dict(text_form(task), append_end=task.append_end, window=task.window)
         settings |= dict(special_ids=dict(special, start=START, end=END))
     else:
@@ -50,7 +61,7 @@ def write_vocabularies(task: Task, folder: pathlib.Path) -> None:
             words=vocabulary.words,  # the first one has the id `first`
             characters=vocabulary.characters,
         )
-    write_json(folder / SETTINGS, settings)
+    return settings
 
 
 def text_form(task: Task | WordVocabulary) -> dict[str, str | None]:

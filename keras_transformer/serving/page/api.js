@@ -40,19 +40,3 @@ async function read(response) {
   const message = Array.isArray(detail) ? detail.map((each) => each.msg).join("; ") : detail;
   throw Object.assign(new Error(message?.message ?? message), { status: response.status });
 }
-
-/** A function that runs `work(signal)`; a later call aborts the earlier one. */
-export function latest(onError) {
-  let controller = null;
-  return async (work) => {
-    controller?.abort();
-    const mine = (controller = new AbortController());
-    try {
-      await work(mine.signal);
-      return true;
-    } catch (error) {
-      if (!mine.signal.aborted) onError(error);
-      return false;
-    }
-  };
-}

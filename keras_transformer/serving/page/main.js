@@ -1,5 +1,5 @@
 // The frame: models, text, tabs, one or two panes, language and colors.
-import { latest, models, useKey } from "./api.js";
+import { models, useKey } from "./api.js";
 import { h, inLine, roving } from "./elements.js";
 import * as attention from "./views/attention.js";
 import * as beams from "./views/beams.js";
@@ -26,7 +26,7 @@ const EXAMPLES = {
   classify: ["Not a good film.", "A warm, funny and generous story."],
   fill: ["The [MASK] barks.", "He drank a [MASK] of tea."],
 };
-const PAUSE = 160; // milliseconds without a key before the server is asked
+const PAUSE = 160; // milliseconds without a key before the model is asked
 
 const element = (id) => document.getElementById(id);
 const state = { models: [], names: ["", ""], view: "translation", two: false, settings: [{}, {}], panes: [] };
@@ -39,6 +39,10 @@ function kindOf(task) {
 
 function modelOf(n) {
   return state.models.find((model) => model.name === state.names[n]) ?? state.models[0];
+}
+
+function examplesOf({ examples, name, kind }) {
+  return examples ?? EXAMPLES[name] ?? EXAMPLES[kind];
 }
 
 function views() {
@@ -68,7 +72,7 @@ function draw() {
   element("compare").setAttribute("aria-pressed", String(state.two));
   element("text-label").textContent = t(`ask.${kind}`);
   element("text").lang = name.startsWith("zh") ? "zh-Hans" : "";
-  drawExamples(EXAMPLES[name] ?? EXAMPLES[kind]);
+  drawExamples(examplesOf(modelOf(0)));
   drawTabs();
   drawPanes();
 }
@@ -133,6 +137,22 @@ function openPane(n) {
   return { section, update: (text) => (text.trim() || model.kind === "generate" ? view.update(text) : view.clear()), close: () => run(() => {}) };
 }
 
+/** A function that runs `work(signal)`; a later call aborts the earlier one. */
+function latest(onError) {
+  let controller = null;
+  return async (work) => {
+    controller?.abort();
+    const mine = (controller = new AbortController());
+    try {
+      await work(mine.signal);
+      return true;
+    } catch (error) {
+      if (!mine.signal.aborted) onError(error);
+      return false;
+    }
+  };
+}
+
 function announce(what) {
   element("status").textContent = t("ready", { what });
 }
@@ -168,12 +188,11 @@ function listen() {
   });
   element("question").addEventListener("submit", (event) => event.preventDefault());
   element("model").addEventListener("change", (event) => {
-    const before = EXAMPLES[modelOf(0).name] ?? EXAMPLES[modelOf(0).kind];
-    const kind = modelOf(0).kind;
+    const before = modelOf(0);
     state.names[0] = event.target.value;
-    const { name, kind: now } = modelOf(0);
-    if (now !== kind || before.includes(element("text").value))
-      element("text").value = (EXAMPLES[name] ?? EXAMPLES[now])[0];
+    const now = modelOf(0);
+    if (now.kind !== before.kind || examplesOf(before).includes(element("text").value))
+      element("text").value = examplesOf(now)[0];
     grow();
     draw();
   });
@@ -209,8 +228,7 @@ function readAddress() {
   state.names = [address.get("model") ?? state.models[0].name, address.get("other") ?? ""];
   state.two = address.has("other");
   state.view = address.get("view") ?? state.view;
-  const { name, kind } = modelOf(0);
-  element("text").value = address.get("text") ?? (EXAMPLES[name] ?? EXAMPLES[kind])[0];
+  element("text").value = address.get("text") ?? examplesOf(modelOf(0))[0];
 }
 
 /** A form for the API key, where the server asks for one. It is kept for this visit alone. */
