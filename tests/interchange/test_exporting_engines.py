@@ -325,7 +325,7 @@ def test_importing_a_converter_leaves_the_environment_unchanged(monkeypatch):
 
     monkeypatch.setattr(onnx, "imported", imported)
     with pytest.raises(ImportError, match="tf2onnx"):
-        onnx.write(None, None)
+        onnx.write_graphs({}, None)
     assert dict(os.environ) == before
 
 
