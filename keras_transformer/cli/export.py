@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> None:
         from ..interchange.web.exporting import check_runtime
 
         check_runtime(options.runtime)
-        path = pathlib.Path(model)
+        path = pathlib.Path(addresses.local_name(options.model))
         name = path.parent.name if path.name == "model.keras" else path.stem
         page = {"runtime": options.runtime, "name": name}
     else:

@@ -76,7 +76,8 @@ def write(
     files = check_runtime(runtime)
     settings = {"name": name, **_settings(task)}
     for page in PAGES:
-        shutil.copytree(page, folder, dirs_exist_ok=True)
+        # Without the page of the server's requests.
+        shutil.copytree(page, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("docs"))
     (folder / "runtime").mkdir()
     for file in RUNTIME:
         shutil.copyfile(files / file, folder / "runtime" / file)
