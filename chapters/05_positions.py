@@ -20,6 +20,7 @@ from keras import ops
 
 import figures
 import keras_transformer as kt
+import weather
 
 keras.utils.set_random_seed(5)
 rng = np.random.default_rng(5)
@@ -33,7 +34,9 @@ def array(x):
 # ## Without positions, 狗咬人 is 人咬狗
 #
 # 狗 咬 人 ("dog bites man") and 人 咬 狗 ("man bites dog") are the same three vectors in another
-# order. Let's give both to self-attention with random weights:
+# order. Let's give both to self-attention with random weights.
+#
+# *Predict before you run:* by how much does the vector that comes out for 狗 (dog) change?
 
 # %%
 dog_bites_man = rng.normal(size=(1, 3, 16)).astype("float32")
@@ -78,12 +81,15 @@ print(f"by hand and package differ by {error:.0e}; wavelengths {shortest:.2f} to
 assert error < 1e-4 and 60_000 < longest < 20_000 * np.pi
 
 # %% [markdown]
-# Article 000 writes the exponent loosely: $2i/d$ if $i$ is even, $2(i-1)/d$ if $i$ is odd, and the
-# same letter $i$ for the position. Two tables can be meant. If $i$ counts dimensions, then sine and
-# cosine share their angle, but each exponent is twice the paper's; if $i$ counts pairs, then a
-# cosine takes the wave of the pair before.
+# > **Often said.** Article 000 writes the exponent loosely: $2i/d$ if $i$ is even, $2(i-1)/d$ if
+# > $i$ is odd, and the same letter $i$ for the position. Two tables can be meant. If $i$ counts
+# > dimensions, then sine and cosine share their angle, but each exponent is twice the paper's, and
+# > half as many dimensions vary much over the first 1,000 positions. If $i$ counts pairs, then a
+# > cosine takes the wave of the pair before: that breaks the pairs, on which the rest of this
+# > chapter stands.
 
 # %%
+# extra code – the two readings
 doubled = pos / 10000 ** (4 * i / d_model)
 pair_before = pos / 10000 ** (2 * (i - 1) / d_model)
 tables = {"paper": PE, "i a dimension": interleave(doubled, doubled)}
@@ -96,9 +102,6 @@ assert moving["i a dimension"] < 0.55 * moving["paper"]
 assert circle["i a pair"] < 0.1 < 0.999 < circle["paper"]
 
 # %% [markdown]
-# The first reading leaves half as many dimensions that vary much over the first 1,000 positions.
-# The second breaks the pairs, on which the rest of this chapter stands.
-#
 # ## The picture
 #
 # Géron's figure marks the dimensions 100 and 101 and the positions 22 and 60. Article 002 also
@@ -304,7 +307,7 @@ class BesideTheWord(keras.layers.Layer):
         self.waves = kt.PositionalEncoding()
 
     def call(self, x):
-        return ops.concatenate([x, self.waves(ops.zeros_like(x))], axis=-1)
+        return ops.concatenate([x, self.waves(ops.zeros_like(x))], axis=-1)  # the waves alone
 
 
 # %%
@@ -372,13 +375,45 @@ right.set(xlabel="place in an input of 24 tokens", ylabel="token accuracy (test)
 figures.show(figure, "05_order")
 
 # %% [markdown]
+# ## What we have so far
+#
+# One thing the translator with four heads cannot know: in 他 等 她 ("he awaits her"), who awaits
+# whom? One line more, and its words have places:
+
+
+# %%
+def translator(ids):
+    x = kt.TokenEmbedding(weather.VOCABULARY_SIZE, 32)(ids)
+    x = kt.PositionalEncoding()(x)
+    x = kt.MultiHeadAttention(num_heads=4)(x, x, use_causal_mask=True)
+    return keras.layers.Dense(weather.VOCABULARY_SIZE)(x)
+
+
+so_far, model = weather.train(translator)
+print(f"with positions: {min(so_far):.3f} to {max(so_far):.3f} nats per token")
+asked, _ = weather.lines([("他 等 她".split(), []), ("她 等 他".split(), [])])
+first = array(ops.softmax(model.predict(asked, verbose=0)[:, 3]))  # at <s>, the fourth word
+for source, row in zip(("他 等 她", "她 等 他"), first, strict=True):
+    he, she = row[weather.ID["He"]], row[weather.ID["She"]]
+    print(f"{source} begins with He: {he:.2f}, with She: {she:.2f}")
+assert max(so_far) < 0.05 and first[0, weather.ID["He"]] > 0.9 < first[1, weather.ID["She"]]
+
+# %%
+# extra code – the picture that grows
+figures.show(weather.picture(5, positions=so_far), "05_so_far")
+
+# %% [markdown]
+# What was left was mostly this: two persons in one sentence, and nothing to tell them apart.
+# Without places each of them has half a chance to be the one who awaits.
+#
 # ## Exercises
 #
 # 1. The embedding of a word is multiplied by $\sqrt{d_{model}}$ before the position is added
 #    (section 3.4; `kt.TokenEmbedding` does it). Compare the lengths of both vectors, with the
 #    factor and without.
 # 2. Leave the cosines out. Is a step still a linear map?
-# 3. What is 10000 for? Replace it by 1 and look for the two most similar of 1,000 positions.
+# 3. *Break it:* what is 10000 for? Replace it by 1 and look for the two most similar of 1,000
+#    positions.
 #
 # Write the table yourself, as a function of length and d_model, and have it marked:
 # `kt.check_layer(my_positions)`.
@@ -424,6 +459,7 @@ figures.record(bare=bare[97], rotated_back=rotated[97], rotated_ahead=rotated[10
 figures.record(added=added / 1e6, concatenated=concatenated / 1e6)
 figures.record(0.08, trained_added=both["added"], trained_concatenated=both["concatenated"])
 figures.record(0.25, beyond=after)
+figures.record(0.02, so_far_least=min(so_far), so_far_most=max(so_far))
 
 # %% [markdown]
 # ## In short
