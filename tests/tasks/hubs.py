@@ -8,7 +8,7 @@ import json
 import threading
 import urllib.parse
 
-from huggingface_hub import constants
+from huggingface_hub import close_session, constants
 
 FAULTS = {  # of a file that is asked for: status and code of the answer
     "no repository": (401, "RepoNotFound"),
@@ -125,5 +125,6 @@ def running_hub(monkeypatch, cache):
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
         monkeypatch.setenv("HF_TOKEN", "hf_test")
         monkeypatch.setenv("no_proxy", "127.0.0.1")
+        close_session()  # it would keep the proxies that it began with
         yield hub
         hub.shutdown()

@@ -174,10 +174,13 @@ def test_the_code_of_a_card_answers_the_same_in_another_process(
     texts = dates.test.source[:20]
     (code,) = re.findall(r"```python\n(.*?)```", card_of(hub), re.DOTALL)
     code = code.replace('["..."]', repr(texts))
-    cache = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "other"), "KERAS_BACKEND": backend}
+    environment = {
+        "HF_ENDPOINT": hub.url,
+        "HF_HOME": str(tmp_path / "other"),
+        "HF_HUB_OFFLINE": "0",
+    }
+    environment = {**os.environ, **environment, "KERAS_BACKEND": backend}
     command = [sys.executable, "-c", code]
-    result = subprocess.run(
-        command, env={**os.environ, **cache}, capture_output=True, text=True, timeout=300
-    )
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert result.returncode == 0, result.stderr
     assert eval(result.stdout.splitlines()[-1]) == dates_translator.translate(texts)
