@@ -219,6 +219,7 @@ def reader(name, num_heads, asked, hidden=0):
     return {name: keras.layers.Dense(len(words), name=name)(x) for name in names}
 
 
+# %%
 logits = reader("one", 1, ("before", "after"))
 logits |= reader("two", 2, ("before", "after"))
 logits |= reader("one_hidden", 1, ("before", "after"), hidden=128)

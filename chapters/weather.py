@@ -159,8 +159,6 @@ SO_FAR = {
     "attention": "attention: 0.17<!--03.attention_least--> to 0.28<!--03.attention_most-->",
     "heads": "four heads: 0.051<!--04.so_far_least--> to 0.080<!--04.so_far_most-->",
     "positions": "positions: 0.003<!--05.so_far_least--> to 0.021<!--05.so_far_most-->",
-    "unmasked": "no mask, a leak: 0.001<!--06.so_far_least--> to 0.003<!--06.so_far_most-->",
-    "three": "encoder, decoder: 0.050<!--07.so_far_least--> to 0.150<!--07.so_far_most-->",
 }
 RECORDED = re.compile(r"(.+): ([\d.]+)<!--(\d\d)\.\w+--> to ([\d.]+)<!--\d\d\.\w+-->")
 
