@@ -2,6 +2,7 @@ from .adaptation import adapt, adaptations
 from .compilation import (
     FunctionalModel,
     Programs,
+    for_few_texts,
     jit,
     keep_programs,
     prefers_jit,
@@ -61,6 +62,7 @@ __all__ = [
     "as_constants",
     "cross_entropy",
     "dropout_state",
+    "for_few_texts",
     "fused_attention",
     "gather_tokens",
     "global_mean",

@@ -1,9 +1,11 @@
 """Functions compiled by XLA, their arguments, and where the programs are kept."""
 
+import contextlib
+import contextvars
 import functools
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
@@ -15,6 +17,7 @@ from .platform import name, on_accelerator
 from .private import layers_of
 
 _lock = threading.Lock()  # of the programs of all models
+_for_few_texts = contextvars.ContextVar("for_few_texts", default=False)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -63,10 +66,30 @@ def prefers_jit() -> bool:
     return name() == "jax"
 
 
+@contextlib.contextmanager
+def for_few_texts() -> Iterator[None]:
+    """Makes programs that are ready soon, at the price of their speed.
+
+    On TensorFlow `jit` makes a graph without XLA, and on PyTorch `trace` records a function only
+    once it has been called often. JAX compiles everywhere.
+    """
+    token = _for_few_texts.set(True)
+    try:
+        yield
+    finally:
+        _for_few_texts.reset(token)
+
+
+def serves_few_texts() -> bool:
+    """Whether programs are made within `for_few_texts`."""
+    return _for_few_texts.get()
+
+
 def jit(function: Callable, model: keras.Model, *static: str) -> Callable:
     """`function` as one XLA program per shape; the weights of `model` are read at each call.
 
-    On PyTorch it runs uncompiled, in inference mode; see `trace`.
+    On PyTorch it runs uncompiled, in inference mode; see `trace`. Within `for_few_texts` it is a
+    graph without XLA on TensorFlow.
 
     Args:
         function: its positional arguments are structures of tensors.
@@ -79,7 +102,8 @@ def jit(function: Callable, model: keras.Model, *static: str) -> Callable:
     if name() == "tensorflow":
         import tensorflow as tf
 
-        return tf.function(function, jit_compile=True, autograph=False, reduce_retracing=True)
+        options = {"jit_compile": not serves_few_texts(), "reduce_retracing": True}
+        return tf.function(function, autograph=False, **options)
     if name() == "jax":
         import jax
 

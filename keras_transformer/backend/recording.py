@@ -1,13 +1,16 @@
 """PyTorch's recorder of decoding steps."""
 
+import collections
 import threading
 from collections.abc import Callable
 
 import keras
 
+from .compilation import serves_few_texts
 from .platform import name
 from .private import notice, torch_recorder
 
+UNRECORDED = 64  # calls of a shape that take as long as its record, for few texts
 MOST_RECORDED = 256  # shapes per traced function; beyond them the oldest record is dropped
 
 _lock = threading.Lock()  # PyTorch records one function at a time
@@ -19,6 +22,7 @@ def trace(function: Callable) -> Callable:
     A decoding step is some hundred small operations, and the Python of Keras around them takes
     several times as long as they do. torch.compile, a third faster still, takes half a minute per
     shape. XLA needs none of this: elsewhere this is `function` itself. Weights are read in place.
+    Within `for_few_texts`, a shape is recorded after 64 calls.
 
     A record holds neither gradients nor random numbers: it is for inference alone. Where PyTorch
     lacks the private modules that record, `function` itself is called, which is slower.
@@ -32,11 +36,16 @@ def trace(function: Callable) -> Callable:
     if name() != "torch":
         return function
     programs: dict = {}
+    calls: collections.Counter = collections.Counter()
+    unrecorded = UNRECORDED if serves_few_texts() else 0
 
     def run(*args):
         shapes = (x if x is None else (x.shape, x.dtype) for x in keras.tree.flatten(args))
         key = (*map(type, args), *shapes)
         program = programs.get(key)
+        if program is None and calls[key] < unrecorded:
+            calls[key] += 1
+            return function(*args)
         if program is None:
             with _lock:
                 program = programs.get(key) or _recorded(function, args)

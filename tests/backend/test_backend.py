@@ -1,6 +1,7 @@
 """The fast way of each backend computes what the plain way does."""
 
 import concurrent.futures
+import importlib
 import inspect
 import platform
 import subprocess
@@ -282,6 +283,39 @@ def test_the_state_of_dropout_of_another_device_is_ignored():
 
 
 # Programs
+
+
+def test_for_few_texts_a_traced_function_is_recorded_when_it_has_been_called_often(numpy):
+    calls = []
+
+    def square(x):
+        calls.append(len(x))
+        return x * x
+
+    with backend.for_few_texts():
+        traced = backend.trace(square)
+    x = ops.arange(3, dtype="float32")
+    for _ in range(recording.UNRECORDED + 3):
+        np.testing.assert_array_equal(numpy(traced(x)), [0, 1, 4])
+    extra = 1 if backend.name() == "torch" else 3  # the record is one more call
+    assert len(calls) == recording.UNRECORDED + extra
+
+
+def test_for_few_texts_tensorflow_makes_a_graph_without_xla(monkeypatch):
+    if backend.name() != "tensorflow":
+        pytest.skip("the other backends have no such graph")
+    tensorflow = importlib.import_module("tensorflow")
+    with_xla = []
+
+    def graph_of(function, jit_compile, **options):
+        with_xla.append(jit_compile)
+        return function
+
+    monkeypatch.setattr(tensorflow, "function", graph_of)
+    with backend.for_few_texts():
+        backend.jit(ops.square, None)
+    backend.jit(ops.square, None)
+    assert with_xla == [False, True]
 
 
 def test_a_traced_function_tells_the_same_tensor_given_twice_from_two_tensors(numpy):
