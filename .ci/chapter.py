@@ -9,6 +9,7 @@ of its own, which inherits the libraries that this one has imported.
 import ast
 import contextlib
 import io
+import json
 import multiprocessing
 import os
 import pathlib
@@ -36,6 +37,16 @@ def prose_and_code(text):
     pairs = list(zip(cells[::2], cells[1::2], strict=True))
     prose = [re.sub(r"\s*\n# ?", " ", cell) for mark, cell in pairs if mark.strip()]
     return "\n".join(prose[1:]), "\n".join(cell for mark, cell in pairs if not mark.strip())
+
+
+def code_cells(text):
+    """The code cells of a chapter, each after as many empty lines as there are lines above it."""
+    lines, found = text.splitlines(keepends=True), []
+    marks = [place for place, line in enumerate(lines) if line.startswith("# %%")]
+    for mark, end in zip(marks, [*marks[1:], len(lines)], strict=True):
+        if lines[mark].strip() == "# %%":
+            found.append("\n" * (mark + 1) + "".join(lines[mark + 1 : end]))
+    return found
 
 
 def unprinted(text, output):
@@ -126,24 +137,32 @@ def run(path):
     def show_and_note(figure, name):
         show(figure, name)
         shown.append(name)
+        figures.translate(figure)  # the same figure for the Chinese page
+        (figures.FOLDER / "zh").mkdir(exist_ok=True)
+        figure.savefig(figures.FOLDER / "zh" / f"{name}.png", dpi=120)
 
     figures.show = show_and_note
-    counting, passed = Counting(), set()
-    tree = counting.visit(ast.parse(path.read_text("utf-8"), path.name))
-    program = compile(ast.fix_missing_locations(tree), path, "exec")
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(Tee(sys.stdout, printed)):
-        exec(program, {"__name__": "__main__", "__file__": str(path), "_passed": passed})
+    counting, passed, outputs = Counting(), set(), []
+    namespace = {"__name__": "__main__", "__file__": str(path), "_passed": passed}
+    for code in code_cells(path.read_text("utf-8")):
+        tree = counting.visit(ast.parse(code, path.name))
+        program = compile(ast.fix_missing_locations(tree), path, "exec")
+        printed, before = io.StringIO(), len(shown)
+        with contextlib.redirect_stdout(Tee(sys.stdout, printed)):
+            exec(program, namespace)
+        outputs.append({"text": printed.getvalue(), "pictures": shown[before:]})
 
     seconds = time.process_time()
     skipped = sorted(counting.lines - passed)
     assert counting.lines and not skipped, f"assertions that did not run: lines {skipped}"
-    missing = unprinted(path.read_text("utf-8"), printed.getvalue())
+    printed = "".join(output["text"] for output in outputs)
+    missing = unprinted(path.read_text("utf-8"), printed)
     assert not missing, f"numbers in prose that the program does not print: {missing}"
     assert shown and all(name.startswith(path.name[:3]) for name in shown), f"figures: {shown}"
     for name in shown:
         check_picture(figures.FOLDER / f"{name}.png")
     assert seconds < LIMIT, f"{seconds:.0f} s; a chapter takes less than {LIMIT}"
+    (figures.FOLDER / f"{path.stem}.outputs").write_text(json.dumps(outputs), "utf-8")
     print(f"{path.stem}: {len(passed)} assertions, {len(shown)} figures, {seconds:.0f} s")
 
 

@@ -123,22 +123,27 @@ for position in (22, 60):
     figure.axes[0].axvline(position, color=figures.BLACK, linestyle=":")
 figure.axes[0].axhline(100.5, color=figures.BLACK, linestyle="--", linewidth=1)
 figures.show(figure, "05_table")
-figure, (table, waves) = figures.panels(1, 2, width=7.5, height=2.5)
-table, waves = table[0], waves[0]
-image = table.imshow(PE[:121].T, cmap="PuOr", vmin=-1, vmax=1, aspect="auto", origin="lower")
-table.axhline(100.5, color=figures.BLACK, linestyle="--", linewidth=1)
-table.text(119.5, 106, "dimensions 100 and 101", ha="right")
-figure.colorbar(image, ax=table, label="value")
-table.set(ylabel="dimension", yticks=[0, 100, 200, 300, 400, 500], ylim=(0, 511))
+figure, panels = figures.panels(1, 3, width=7.5, height=2.1)
+sines, cosines, waves = panels[:, 0]
+for panel, first, title in (
+    (sines, 0, "sines: even dimensions"),
+    (cosines, 1, "cosines: odd dimensions"),
+):
+    table = PE[:121, first::2].T  # neighbors in one map, or the eye would average the two
+    image = panel.imshow(table, cmap="PuOr", vmin=-1, vmax=1, aspect="auto", origin="lower")
+    panel.axhline(50, color=figures.BLACK, linestyle="--", linewidth=1)
+    panel.set(title=title, ylabel="dimension", yticks=[0, 50, 150, 250])
+    panel.set_yticklabels([first + 2 * pair for pair in (0, 50, 150, 250)])
+figure.colorbar(image, ax=[sines, cosines], label="value")
 waves.plot(PE[:121, 100], "-", color=figures.BLUE, label="dimension 100 (sine)")
 waves.plot(PE[:121, 101], "--", color=figures.ORANGE, label="dimension 101 (cosine)")
 for position, marker in ((22, "o"), (60, "o"), (66, "x")):
-    for panel in (table, waves):
+    for panel in (sines, cosines, waves):
         panel.axvline(position, color="0.4", linestyle=":")
     waves.plot([position] * 2, PE[position, 100:102], marker, color=figures.BLACK)
     waves.text(position + 0.8, 1.12, str(position))
-waves.set(xlabel="position (token)", ylabel="value", xlim=(0, 120), ylim=(-1.15, 2.0))
-waves.legend(loc="upper right", ncols=2)
+waves.set(xlabel="position (token)", ylabel="value", xlim=(0, 120), ylim=(-1.15, 1.4))
+waves.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
 figures.show(figure, "05_wave")
 
 # %% [markdown]

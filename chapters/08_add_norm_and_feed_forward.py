@@ -71,13 +71,16 @@ for panel, table, title in zip(
     strict=True,
 ):
     table = table.reshape(15, 8)
-    limit = 6 if title == "x" else 2.5
-    image = panel.imshow(table, cmap="PuOr", vmin=-limit, vmax=limit, aspect="auto")
+    image = panel.imshow(table, cmap="PuOr", vmin=-3, vmax=3, aspect="auto")
     panel.set(title=title, xlabel="dimension", yticks=[0, 5, 10], xticks=range(0, 8, 2))
     panel.axhline(4.5, color="0.3", lw=0.8)
     panel.axhline(9.5, color="0.3", lw=0.8)
-    figure.colorbar(image, ax=panel, location="bottom", label="value")
+figure.colorbar(image, ax=rows, label="value", extend="both")
 rows[0].set_ylabel("token (3 sentences of 5)")
+for words, place, at in (("loud token", (1, 7), (0, 3)), ("wide dimension", (6, 12), (0, 12))):
+    rows[0].annotate(
+        words, place, at, arrowprops={"arrowstyle": "->"}, bbox={"fc": "white", "ec": "none"}
+    )
 figures.show(figure, "08_axes")
 
 # %% [markdown]

@@ -15,6 +15,8 @@ from keras import ops
 from matplotlib import rcParams
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
+from matplotlib.text import Text
+from matplotlib.ticker import FixedLocator
 
 from keras_transformer import backend, plots
 
@@ -24,6 +26,7 @@ BLUE, ORANGE, GREEN, PURPLE, BLACK = "#0072B2", "#D55E00", "#009E73", "#CC79A7",
 CHAPTER = pathlib.Path(sys.argv[0]).stem
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "runs" / "chapters"
+LANGUAGE = "en"  # of the words on figures: "zh" in the notebooks of the Chinese edition
 START = time.perf_counter()
 NUMBERS = {}
 FULL = bool(os.environ.get("FULL"))  # slow halves too, whose numbers the gallery shows
@@ -77,6 +80,8 @@ def panels(columns=1, rows=1, width=4.0, height=3.0):
 
 def show(figure, name):
     """Writes runs/chapters/<name>.png, and displays it in a notebook."""
+    if LANGUAGE == "zh":
+        translate(figure)
     FOLDER.mkdir(parents=True, exist_ok=True)
     path = FOLDER / f"{name}.png"
     figure.savefig(path, dpi=120)
@@ -86,6 +91,20 @@ def show(figure, name):
         display(Image(path, width=round(figure.get_figwidth() * 80)))
     else:
         print(f"figure: {path.relative_to(ROOT)}")
+
+
+def translate(figure):
+    """Changes the words on a figure to Chinese."""
+    import labels
+
+    for panel in figure.axes:
+        for axis in (panel.xaxis, panel.yaxis):
+            if isinstance(axis.get_major_locator(), FixedLocator):  # its labels may be words
+                ticks = [text.get_text() for text in axis.get_ticklabels()]
+                if (chinese := list(map(labels.in_chinese, ticks))) != ticks:
+                    axis.set_ticklabels(chinese)
+    for text in figure.findobj(Text):
+        text.set_text(labels.in_chinese(text.get_text()))
 
 
 def plot_alignment(weights, source_tokens, target_tokens, alignment=()):

@@ -2,7 +2,7 @@
 
 The command, after a change of a chapter: python docs/chinese.py
 
-The Chinese edition of chapters/NN_name.py is chapters/NN_name.zh.md, a notebook in Markdown. Code
+The Chinese prose of chapters/NN_name.py is in chapters/zh/NN_name.md between its code. Code
 cells are compared in order; where a chapter has more of them or fewer, blocks are added or removed
 where the two differ, and the prose around them is left to the translator. In the gallery and the
 sayings, a number with a name (`0.0625<!--03.row_sum-->`) becomes that of the English page.
@@ -62,8 +62,8 @@ def write(path, text):
 
 
 if __name__ == "__main__":
-    for path in sorted(CHAPTERS.glob("[0-9]*.zh.md")):
-        program = path.with_name(path.name.removesuffix(".zh.md") + ".py")
+    for path in sorted((CHAPTERS / "zh").glob("*.md")):
+        program = CHAPTERS / path.with_suffix(".py").name
         write(path, in_step(path.read_text("utf-8"), program.read_text("utf-8")))
     for english, chinese in PAGES.items():
         texts = [(CHAPTERS / name).read_text("utf-8") for name in (chinese, english)]

@@ -1,26 +1,29 @@
-"""The site: the README, the results, the API reference, and every chapter executed.
+"""The site: the README, the results, the API reference, and the pages of the chapters.
 
-The command that builds it: sphinx-build -W -c docs . runs/site
+The command that builds it: sphinx-build -W -c docs . runs/site. Notebooks that
+`python docs/notebooks.py` has written before are offered on the pages of their chapters.
 """
 
 import os
 import pathlib
 import re
+import shutil
+import struct
 import subprocess
 import sys
 
-import nbformat
 import sphinx.search
 import sphinx.util.logging
 from sphinx.search.en import SearchEnglish
 
 ROOT = pathlib.Path(__file__).parents[1]
-# The chapters and the API reference import this tree's package, installed or not.
+# The API reference and the exported page import this tree's package, installed or not.
 os.environ["PYTHONPATH"] = str(ROOT)
 sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 
 import drawings  # noqa: E402, beside this file
 import notebooks  # noqa: E402
+import pages  # noqa: E402
 
 project = html_title = "keras_transformer"
 author = "The keras_transformer developers"
@@ -31,11 +34,10 @@ include_patterns = [
     "docs/api/*.md",
     "keras_transformer/tasks/pretrained/*.md",
     "chapters/*.md",
-    "chapters/[0-9]*.py",
 ]
 
 extensions = [
-    "myst_nb",
+    "myst_parser",
     "sphinx-mathjax-offline",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
@@ -43,15 +45,6 @@ extensions = [
     "docstrings",  # beside this file
 ]
 
-# A chapter is a notebook in percent cells; an error in it, or a link to nowhere, ends the build.
-nb_custom_formats = {
-    ".py": ["notebooks.reads", {"fmt": "py:percent"}],
-    ".zh.md": ["notebooks.reads", {"fmt": "md"}],  # the Chinese edition
-}
-nb_execution_timeout = 180  # seconds per cell
-nb_execution_raise_on_error = True
-nb_output_stderr = "remove"  # the notices with which backends start
-nb_merge_streams = True  # lines that one cell prints at different times
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
 
@@ -101,16 +94,16 @@ mjx-container:not([display]) {
     display: inline-block; max-width: 100%; overflow: auto hidden; vertical-align: middle
 }
 details {margin-bottom: 1.15rem}
+.highlight-text pre {border-left: 3px solid var(--pst-color-border); font-size: 0.8em}
 @media (min-width: 1200px) {  /* 100 columns of code fit */
-    .cell_input pre {font-size: 0.76em}
+    .highlight-python pre, .highlight-text pre {font-size: 0.76em}
     .bd-sidebar-secondary {width: 11rem !important; flex: 0 0 11rem !important}
 }
-.indextable, .cell_output .image-reference {display: block; overflow-x: auto}
+.indextable {display: block; overflow-x: auto}
+.panels {display: block; overflow-x: auto}
 @media (max-width: 600px) {
     h1 {font-size: 1.9rem !important}
-    .cell_output img:is([width^="1"], [width^="6"], [width^="7"], [width^="8"], [width^="9"]) {
-        min-width: 600px  /* several panels; 1 begins 1,000 and more */
-    }
+    .panels img {max-width: none; width: 600px}
     .prev-next-area a, .prev-next-info {min-width: 0 !important; max-width: 100% !important}
 }
 </style>"""
@@ -128,9 +121,9 @@ highlight_language = "none"  # commands are no Python
 
 def setup(app):
     app.connect("builder-inited", export_page)
-    app.connect("source-read", link_programs)
-    app.connect("html-page-context", offer_notebook, priority=400)  # before the theme's buttons
+    app.connect("source-read", for_sphinx)
     app.connect("html-page-context", draw)
+    app.connect("build-finished", copy_notebooks)
     app.connect("build-finished", lead_home)
 
 
@@ -154,43 +147,31 @@ def export_page(app):
 def ways_to_try(app, page):
     """Links to the page of the dates model, on the pages that it illustrates."""
     stem = page.rpartition("/")[2]
-    view = TRIED.get(page, TRIED.get(stem.removesuffix(".zh")))
+    view = TRIED.get(page, TRIED.get(stem.removesuffix(pages.CHINESE.suffix)))
     if view is None or not pathlib.Path(app.outdir, "try").exists():
         return ""
     words = (
         "在浏览器里试试日期模型"
-        if stem.endswith(".zh")
+        if stem.endswith(pages.CHINESE.suffix)
         else "Try it: the dates model in your browser"
     )
     target = f"{'../' * page.count('/')}try/index.html#view={view}"
     return f'<p><a href="{target}">{words}</a></p>'
 
 
-def link_programs(app, page, source):
-    """Only chapters are pages: a link to another program downloads it."""
-    source[0] = re.sub(r"\]\(([\w./]+/[a-z_]+\.py)\)", r"](path:\1)", source[0])
+def for_sphinx(app, page, source):
+    """Formulas as MyST has them; a link to a program, which is no page, downloads it."""
+    text = re.sub(r"\$`([^`]+)`\$", r"$\1$", source[0])
+    text = re.sub(r"^```math\n(.+?)\n```$", r"$$\n\1\n$$", text, flags=re.M | re.S)
+    source[0] = re.sub(r"\]\(((?:[\w./]+/[a-z_]+|\d\d_\w+)\.py)\)", r"](path:\1)", text)
 
 
 def chapter_of(page):
-    """The program of a page that is a chapter, in English or in Chinese, or None."""
-    path = ROOT / f"{page.removesuffix('.zh')}.py"
-    return path if path.exists() and path.parent.name == "chapters" else None
-
-
-def offer_notebook(app, page, template, context, doctree):
-    """The theme's download button offers a chapter as the notebook that was executed.
-
-    It stands alone; notebooks/ has a copy under a lasting address.
-    """
-    executed = pathlib.Path(app.outdir).parent / "jupyter_execute" / f"{page}.ipynb"
-    if chapter_of(page) and executed.exists():
-        notebook = notebooks.without_notices(nbformat.read(executed, as_version=4))
-        notebook = notebooks.standalone(notebook, ROOT / page)
-        for name in (f"_sources/{page}.ipynb", f"notebooks/{page.rpartition('/')[2]}.ipynb"):
-            path = pathlib.Path(app.outdir, name)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            nbformat.write(notebook, path)
-        context["ipynb_source"] = f"{page}.ipynb"
+    """The program of a page that is a chapter, and its language, or None."""
+    language = pages.CHINESE if page.endswith(pages.CHINESE.suffix) else pages.ENGLISH
+    path = ROOT / f"{page.removesuffix(language.suffix)}.py"
+    is_chapter = path.exists() and path.parent.name == "chapters"
+    return (path if is_chapter else None), language
 
 
 def draw(app, page, template, context, doctree):
@@ -198,25 +179,33 @@ def draw(app, page, template, context, doctree):
     context["metatags"] = context.get("metatags", "") + NARROW
     if "body" not in context:
         return
+    program, language = chapter_of(page)
     links = {
-        number: app.builder.get_relative_uri(page, f"chapters/{stem}")
-        for number, (_, stem) in drawings.titles().items()
+        number: app.builder.get_relative_uri(page, f"chapters/{stem}{language.suffix}")
+        for number, (_, _, stem) in drawings.titles().items()
     }
-    here = int(chapter_of(page).name[:2]) if chapter_of(page) else None
-    the_map = drawings.Map(here, links).svg()
-    on_pages = {name: draw().svg() for name, draw in drawings.SCHEMATICS.items()}
+    here, is_chinese = program and int(program.name[:2]), language is pages.CHINESE
+    the_map = drawings.Map(here, links).svg(is_chinese)
+    on_pages = {name: draw().svg(is_chinese) for name, draw in drawings.SCHEMATICS.items()}
     on_pages["transformer"] = the_map
     body = re.sub(
-        rf"<img[^>]*/({'|'.join(on_pages)})\.svg[^>]*>",
+        rf"<img[^>]*/({'|'.join(on_pages)})\d*\.svg[^>]*>",
         lambda image: on_a_page(on_pages[image[1]]),
         context["body"],
     )
+    sources = {name: source for source, name in app.builder.images.items()}
+
+    def scrolling(image):
+        """A picture of several panels, which on a telephone is moved sideways."""
+        with open(ROOT / sources[image[1]], "rb") as file:
+            (width,) = struct.unpack(">16xI", file.read(20))
+        return f'<span class="panels">{image[0]}</span>' if width >= 900 else image[0]
+
+    body = re.sub(r"<img[^>]*/_images/(\d\d_\w+\.png)[^>]*>", scrolling, body)
     if here:
-        words = f"You are here: chapter {here} on the map of the Transformer"
-        if page.endswith(".zh"):
-            words = f"你在这里：Transformer 全图上的第 {here} 章"
+        words = language.here.format(here)
         strip = f"<details><summary>{words}</summary>{on_a_page(the_map)}</details>"
-        strip = way_to_the_notebook(app, page) + ways_to_try(app, page) + strip
+        strip = way_to_the_notebook(page, language) + ways_to_try(app, page) + strip
         # Below the question of the chapter, its first paragraph in bold.
         body = re.sub(r"<p><strong>.*?</p>", lambda p: p[0] + strip, body, count=1, flags=re.S)
     elif page in TRIED:
@@ -232,19 +221,25 @@ def on_a_page(drawing):
     return f'<div style="overflow-x:auto;margin:1em 0">{drawing}</div>'
 
 
-def way_to_the_notebook(app, page):
+def way_to_the_notebook(page, language):
     """Links to download the notebook of a chapter and to open it in Colab."""
     name = page.rpartition("/")[2]
-    if not pathlib.Path(app.outdir, "notebooks", f"{name}.ipynb").exists():
-        return ""  # chapters were not executed
-    up = "../" * page.count("/")
+    if not (notebooks.FOLDER_OF_ALL / f"{name}.ipynb").exists():
+        return ""
     download, in_colab = "Download notebook", "Open in Colab"
-    if page.endswith(".zh"):
+    if language is pages.CHINESE:
         download, in_colab = "下载 notebook", "在 Colab 中打开"
-    links = [f'<a href="{up}notebooks/{name}.ipynb" download>{download}</a>']
+    links = [f'<a href="../notebooks/{name}.ipynb" download>{download}</a>']
     if notebooks.colab_link(name):
         links.append(f'<a href="{notebooks.colab_link(name)}">{in_colab}</a>')
     return f"<p>{' · '.join(links)}</p>"
+
+
+def copy_notebooks(app, exception):
+    if exception is None and app.builder.name == "html" and notebooks.FOLDER_OF_ALL.exists():
+        shutil.copytree(
+            notebooks.FOLDER_OF_ALL, pathlib.Path(app.outdir, "notebooks"), dirs_exist_ok=True
+        )
 
 
 def lead_home(app, exception):

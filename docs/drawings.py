@@ -1,18 +1,24 @@
 """The drawings: a map of the Transformer with a chapter on each box, and six schematics.
 
-The command that writes them to docs/drawings: python docs/drawings.py
+The command that writes them to docs/drawings, and in Chinese to docs/drawings/zh:
+python docs/drawings.py
 
 Each is an SVG with its own background, light or dark as the reader's system (on the site, as the
 reader's choice there). The site shows the map at the head of each chapter: see docs/conf.py.
 """
 
 import html
+import math
 import pathlib
 import re
+import sys
 
 DOCS = pathlib.Path(__file__).parent
 FOLDER = DOCS / "drawings"
 CHAPTERS = DOCS.parent / "chapters"
+sys.path.append(str(CHAPTERS))
+
+import labels  # noqa: E402, of the chapters
 
 # Colors of Okabe and Ito, as in the chapters' figures: (light, dark).
 COLORS = {
@@ -124,14 +130,25 @@ class Drawing:
             offset = (number - (len(lines) - 1) / 2) * size * 1.25
             self.text(x + width / 2, y + height / 2 + offset, line, size)
 
-    def svg(self):
+    def in_chinese(self, words):
+        return labels.in_chinese(words)
+
+    def svg(self, chinese=False):
+        title, parts = html.escape(self.title), "\n".join(self.parts)
+        if chinese:
+            title = html.escape(self.in_chinese(self.title))
+            parts = re.sub(
+                r"(<text[^>]*>)([^<]+)",
+                lambda found: found[1] + html.escape(self.in_chinese(html.unescape(found[2]))),
+                parts,
+            )
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" class="drawing" '
             f'viewBox="0 0 {self.width} {self.height}" width="{self.width}" '
-            f'height="{self.height}"><title>{html.escape(self.title)}</title>'
+            f'height="{self.height}"><title>{title}</title>'
             f"<style>{style()}</style>"
             f'<rect class="f-paper" width="{self.width}" height="{self.height}" rx="12"/>'
-            + "\n".join(self.parts)
+            + parts
             + "</svg>\n"
         )
 
@@ -140,14 +157,19 @@ class Drawing:
 
 
 def titles():
-    """The title of each chapter by its number, and the name of its file."""
+    """The title of each chapter by its number, its Chinese title, and the name of its file."""
     found = {}
     for path in sorted(CHAPTERS.glob("[0-9]*.py")):
-        number, title = re.match(
-            r"# %% \[markdown\]\n# # (\d+) · (.+)\n", path.read_text()
-        ).groups()
-        found[int(number)] = title, path.stem
+        chinese = (CHAPTERS / "zh" / f"{path.stem}.md").read_text("utf-8")
+        names = [re.search(r"# (\d+) · (.+)", text) for text in (path.read_text("utf-8"), chinese)]
+        found[int(names[0][1])] = names[0][2], names[1][2], path.stem
     return found
+
+
+def short(title):
+    """A title, or what stands before its colon, where it is long."""
+    width = sum(2 if letter >= "\u2e80" else 1 for letter in title)  # Chinese is square
+    return re.split(r"[:,：，] ?", title)[0] if width > 31 else title
 
 
 class Map(Drawing):
@@ -163,7 +185,7 @@ class Map(Drawing):
     def __init__(self, here=None, links=None):
         title = "The Transformer, the number of a chapter on each box"
         super().__init__(900, 700, title + (f"; you are in chapter {here}" if here else ""))
-        self.here, self.links, self.drawn = here, links or {}, set()
+        self.here, self.links, self.drawn, self.chinese = here, links or {}, set(), {}
         self.frames()
         self.encoder()
         self.decoder()
@@ -273,10 +295,15 @@ class Map(Drawing):
         """A list of the chapters that are no box."""
         self.text(640, 336, "Around the model", 14, "faint", "start")
         y = 366
-        for number, (title, _) in titles().items():
+        for number, (title, chinese, _) in titles().items():
             if number not in self.drawn:
+                title = short(title)
+                self.chinese[title] = short(chinese)
                 self.linked(number, lambda n=number, t=title, y=y: self.row(n, t, y))
                 y += 34
+
+    def in_chinese(self, words):
+        return self.chinese.get(words) or super().in_chinese(words)
 
     def row(self, number, title, y):
         is_here = number == self.here
@@ -284,13 +311,7 @@ class Map(Drawing):
             640, y - 14, 236, 28, "blank", "orange" if is_here else "line", 8, 4 if is_here else 1
         )
         self.badge(number, 640, y)
-        self.text(
-            662,
-            y,
-            re.split(r"[:,] |: ", title)[0] if len(title) > 31 else title,
-            13,
-            anchor="start",
-        )
+        self.text(662, y, title, 13, anchor="start")
 
 
 # Schematics
@@ -314,8 +335,8 @@ def attention_of_three_words():
         drawing.box(375, y + 13, 80 * weight, 18, "orange", "orange", 3, 1)
         drawing.text(415, y + 44, f"{weight}", 13, "ink")
         drawing.labelled(495, y, 90, 44, f"v of {word}", "pale_green", "green")
-        drawing.line((585, y + 22), (640, 158), color="green", thick=1 + 6 * weight)
-    drawing.labelled(643, 132, 96, 52, "0.2 v₁ + 0.1 v₂\n+ 0.7 v₃", "pale_green", "green", size=11)
+        drawing.line((585, y + 22), (632, 158), color="green", thick=1 + 6 * weight)
+    drawing.labelled(634, 130, 116, 56, "0.2 v₁ + 0.1 v₂\n+ 0.7 v₃", "pale_green", "green", size=13)
     drawing.text(205, 276, "q·k / √dₖ", 14)
     drawing.text(415, 300, "softmax: they sum to 1", 14)
     drawing.text(612, 276, "weighted mean", 14)
@@ -334,7 +355,7 @@ def heads():
     for number, color in enumerate(colors):
         y = 44 + 56 * number
         drawing.box(152, y, 88, 56, f"pale_{color}", color, 0)
-        drawing.text(196, y + 28, f"W{'₁₂₃₄'[number]}  Q, K, V", 13)
+        drawing.text(196, y + 28, f"W{'₁₂₃₄'[number]}: Q, K, V", 13)
         drawing.line((240, y + 28), (300, y + 28), color=color)
         drawing.labelled(
             302,
@@ -354,19 +375,27 @@ def heads():
 
 
 def mask():
-    """Which key (column) each query (row) may attend to."""
-    drawing = Drawing(760, 330, "The look-ahead mask: scores, mask, weights")
+    """Scores, which keys (columns) each query (row) may attend to, and the softmax of both."""
+    drawing = Drawing(790, 330, "The look-ahead mask: scores, mask, weights")
     words = ("<s>", "I", "love", "apples")
-    rows = [
-        ("scores", 120, lambda i, j: ("pale_blue", "")),
-        ("mask", 350, lambda i, j: ("blue", "") if j <= i else ("blank", "-∞")),
+    scores = (
+        (0.4, 1.1, 0.2, 0.7),
+        (0.2, 1.4, 0.9, 0.3),
+        (0.0, 1.6, 0.7, 1.2),
+        (0.3, 0.5, 1.5, 0.8),
+    )
+    exponentials = [[math.exp(score) for score in row[: i + 1]] for i, row in enumerate(scores)]
+    weights = [[one / sum(row) for one in row] for row in exponentials]
+    matrices = [
+        ("scores", 90, lambda i, j: ("pale_blue", f"{scores[i][j]:.1f}")),
+        ("mask", 340, lambda i, j: ("blue", "") if j <= i else ("blank", "-∞")),
         (
             "weights",
-            600,
-            lambda i, j: ("pale_orange", f"{1 / (i + 1):.2g}") if j <= i else ("blank", "0"),
+            630,
+            lambda i, j: ("pale_orange", f"{weights[i][j]:.2f}") if j <= i else ("blank", "0"),
         ),
     ]
-    for title, x, cell in rows:
+    for title, x, cell in matrices:
         drawing.text(x + 72, 28, title, 15)
         for j, word in enumerate(words):
             drawing.text(x + 18 + 36 * j, 60, word, 11, "faint")
@@ -376,12 +405,12 @@ def mask():
                 fill, number = cell(i, j)
                 drawing.box(x + 36 * j, 74 + 36 * i, 36, 36, fill, "paper", 0, 2)
                 drawing.text(x + 18 + 36 * j, 92 + 36 * i, number, 12)
-    drawing.text(307, 146, "+", 22)
-    drawing.text(520, 140, "→", 22)
-    drawing.text(520, 164, "softmax", 12, "faint")
-    drawing.text(380, 258, "rows: queries, the words that are being read", 14, "faint")
-    drawing.text(380, 282, "columns: keys; blue: may be attended to (True)", 14, "faint")
-    drawing.text(380, 306, "(equal scores here, so that the weights are equal, too)", 13, "faint")
+    drawing.text(268, 146, "+", 22)
+    drawing.text(532, 126, "softmax", 12, "faint")
+    drawing.line((502, 146), (562, 146))
+    drawing.text(395, 258, "rows: queries, the words that are being read", 14, "faint")
+    drawing.text(395, 282, "columns: keys; blue: may be attended to (True), + 0", 14, "faint")
+    drawing.text(395, 306, "each row of weights sums to 1 over what it may see", 14, "faint")
     return drawing
 
 
@@ -443,48 +472,43 @@ def cache():
 
 def beam_search():
     """The table of chapter 11: greedy decoding finds 0.180, two beams 0.360."""
-    drawing = Drawing(760, 330, "Beam search with two beams, beside greedy decoding")
-    nodes = {  # x, y, word, probability of the beginning, kind
-        "start": (60, 165, "<s>", "", "both"),
-        "it": (200, 225, "it", "0.6", "both"),
-        "heavy": (200, 95, "heavy", "0.4", "beam"),
-        "rained": (360, 265, "rained", "0.36", "both"),
-        "poured": (360, 185, "poured", "0.24", "cut"),
-        "rain": (360, 95, "rain", "0.4", "beam"),
-        "hard": (530, 265, "hard", "0.18", "both"),
-        "end of rain": (530, 95, "</s>", "0.36", "beam"),
+    drawing = Drawing(760, 396, "Beam search with two beams, compared with greedy decoding")
+    nodes = {  # x, y, word, probability of the beginning, who keeps it
+        "start": (60, 190, "<s>", "", "both"),
+        "it": (200, 260, "it", "0.6", "both"),
+        "heavy": (200, 95, "heavy", "0.4", "beams"),
+        "rained": (360, 290, "rained", "0.36", "both"),
+        "poured": (360, 205, "poured", "0.24", "cut"),
+        "rain": (360, 95, "rain", "0.4", "beams"),
+        "hard": (530, 250, "hard", "0.18", "both"),
+        "heavily": (530, 320, "heavily", "0.126", "beams"),
+        "end of rain": (530, 95, "</s>", "0.36", "beams"),
         "fell": (530, 165, "fell", "0.04", "cut"),
-        "end of hard": (680, 265, "</s>", "0.18", "both"),
+        "end of hard": (680, 250, "</s>", "0.18", "both"),
+        "end of heavily": (680, 320, "</s>", "0.126", "beams"),
     }
-    edges = "start-it start-heavy it-rained it-poured heavy-rain rained-hard".split()
-    edges += ["rain-end of rain", "rain-fell", "hard-end of hard"]
-    colors = {"both": "orange", "beam": "blue", "cut": "line"}
+    edges = "start-it start-heavy it-rained it-poured heavy-rain rained-hard rained-heavily".split()
+    edges += ["rain-end of rain", "rain-fell", "hard-end of hard", "heavily-end of heavily"]
+    colors = {"both": "orange", "beams": "blue", "cut": "line"}
     for edge in edges:
         one, other = (nodes[name] for name in edge.split("-"))
-        color = colors[other[4]]
-        dash = "4 4" if other[4] == "cut" else None
-        thick = 1.5 if other[4] == "cut" else 4
+        is_cut = other[4] == "cut"
         drawing.line(
             (one[0] + 38, one[1]),
             (other[0] - 38, other[1]),
-            color=color,
-            thick=thick,
+            color=colors[other[4]],
+            thick=1.5 if is_cut else 4,
             arrow=False,
-            dash=dash,
+            dash="4 4" if is_cut else None,
         )
     for x, y, word, p, kind in nodes.values():
-        fill = {"both": "pale_orange", "beam": "pale_blue", "cut": "blank"}[kind]
+        fill = {"both": "pale_orange", "beams": "pale_blue", "cut": "blank"}[kind]
         drawing.labelled(x - 38, y - 17, 76, 34, word, fill, colors[kind])
         drawing.text(x, y - 27, p, 13, "faint")
-    drawing.text(60, 28, "blue: what the second beam keeps, 0.36; dashed: cut", 14, "blue", "start")
-    drawing.text(
-        60,
-        310,
-        "orange: greedy decoding, also the first beam; it ends with 0.18",
-        14,
-        "orange",
-        "start",
-    )
+    words = "blue: found by two beams only, and 0.36 is the best; dashed: cut"
+    drawing.text(22, 28, words, 14, "blue", "start")
+    words = "orange: greedy decoding, which ends with 0.18; two beams keep it as well"
+    drawing.text(22, 372, words, 14, "orange", "start")
     return drawing
 
 
@@ -500,12 +524,13 @@ SCHEMATICS = {
 
 def drawings():
     """The text of each file in docs/drawings, by its name."""
-    files = {f"{name}.svg": draw().svg() for name, draw in SCHEMATICS.items()}
-    return {"transformer.svg": Map().svg(), **files}
+    drawn = {"transformer": Map(), **{name: draw() for name, draw in SCHEMATICS.items()}}
+    english = {f"{name}.svg": drawing.svg() for name, drawing in drawn.items()}
+    return english | {f"zh/{name}.svg": drawing.svg(True) for name, drawing in drawn.items()}
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
+    (FOLDER / "zh").mkdir(parents=True, exist_ok=True)
     for name, text in drawings().items():
         (FOLDER / name).write_text(text, "utf-8")
         print(FOLDER / name)

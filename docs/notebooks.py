@@ -10,22 +10,24 @@ Colab.
 
 import argparse
 import base64
+import itertools
 import os
 import pathlib
 import re
 import sys
 import tempfile
 
-import jupytext
 import nbformat
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "docs"))
 
 import drawings  # noqa: E402, beside this file
+import pages  # noqa: E402, beside this file
 
 CHAPTERS = ROOT / "chapters"
 DISTRIBUTION = "keras3-transformer[chapters]"
+FOLDER_OF_ALL = ROOT / "runs" / "notebooks"
 BRANCH = "notebooks"  # where .github/workflows/pages.yml puts them, for Colab
 
 INSTALL = """\
@@ -48,22 +50,19 @@ for name, text in {{
     path.write_text(text, "utf-8")
 sys.path.insert(0, str(pathlib.Path("{folder}", "chapters").resolve()))
 sys.argv[0] = "{chapter}.py\""""
+IN_CHINESE = """
+import figures
+
+figures.LANGUAGE = "zh\""""
 FOLDER = "keras_transformer_chapters"
 
 
-def reads(text, fmt):
-    """The notebook of a chapter, for the site: code outside the lesson is folded."""
-    notebook = jupytext.reads(text, fmt=fmt)
-    for cell in notebook.cells:
-        if cell.cell_type == "code" and cell.source.startswith("# extra code"):
-            cell.metadata["tags"] = ["hide-input"]
-    return notebook
-
-
-def shared_files(source):
+def shared_files(source, language):
     """The files of chapters/ and scripts/ that a chapter imports or reads."""
     modules = [*sorted(CHAPTERS.glob("[a-z]*.py")), *sorted((ROOT / "scripts").glob("*.py"))]
     imported = [path for path in modules if re.search(rf"^import {path.stem}$", source, re.M)]
+    if language is pages.CHINESE:
+        imported.append(CHAPTERS / "labels.py")  # of the figures
     texts = [path for path in sorted(CHAPTERS.glob("*.*")) if path.suffix in (".txt", ".tsv")]
     # figures.sonnets() reads sonnets.txt: only a chapter that calls it, or names it, needs the text
     return imported + [path for path in texts if f".{path.stem}(" in source or path.name in source]
@@ -83,58 +82,67 @@ def requirement():
     return f'"{DISTRIBUTION}{origin}"'
 
 
-def standalone(notebook, path):
-    """A notebook of a chapter, executed or not, with what it needs from beside it.
+def from_chapter(program, language=pages.ENGLISH):
+    """The notebook of a chapter, without outputs, with what it needs from the files around it.
 
     Args:
-        notebook: nbformat notebook, as made from `path`; it is changed.
-        path: pathlib.Path of the chapter, of the program or of its Chinese edition.
-
-    Returns:
-        The notebook.
+        program: pathlib.Path of the chapter.
+        language: `pages.ENGLISH` or `pages.CHINESE`.
     """
-    name = path.name.removesuffix(".py").removesuffix(".md")
-    program = CHAPTERS / f"{name.removesuffix('.zh')}.py"
-    source = program.read_text("utf-8")
-    files = ",\n".join(
-        f"    {path.relative_to(ROOT).as_posix()!r}: {as_literal(path.read_text('utf-8'))}"
-        for path in shared_files(source)
-    )
-    shared = SHARED.format(folder=FOLDER, files=files, chapter=program.stem)
-    cells = [nbformat.v4.new_code_cell(INSTALL.format(requirement=requirement()))]
-    cells.append(nbformat.v4.new_code_cell(shared, metadata={"jupyter": {"source_hidden": True}}))
+    name, source = f"{program.stem}{language.suffix}", program.read_text("utf-8")
+    chapter = pages.cells(source)
+    if language is pages.CHINESE:
+        translation = CHAPTERS / "zh" / f"{program.stem}.md"
+        chapter = pages.in_chinese(chapter, translation.read_text("utf-8"))
+    new = {True: nbformat.v4.new_code_cell, False: nbformat.v4.new_markdown_cell}
+    cells = [new[cell.is_code](cell.text) for cell in chapter]
     link = colab_link(name)
     if link:
-        notebook.cells[0].source += f"\n\n[Open in Colab]({link})"
-    for cell in notebook.cells:  # notebooks lie in one folder, as chapters do
+        cells[0].source += f"\n\n[Open in Colab]({link})"
+    for cell in cells:
         if cell.cell_type == "markdown":
-            cell.source = re.sub(
-                r"\]\((\d\d_\w+)(?:\.py|(\.zh)\.md)\)", r"](\1\2.ipynb)", cell.source
-            )
-            for schematic, draw in drawings.SCHEMATICS.items():
-                if (link := f"](../docs/drawings/{schematic}.svg)") in cell.source:
-                    cell.source = cell.source.replace(link, f"](attachment:{schematic}.svg)")
-                    attach(cell, f"{schematic}.svg", draw())
-    show_map(notebook.cells[0], int(name[:2]))
-    notebook.cells[1:1] = cells
-    for number, cell in enumerate(notebook.cells):
+            illustrate(cell, language)
+    show_map(cells[0], int(name[:2]), language)
+    files = ",\n".join(
+        f"    {path.relative_to(ROOT).as_posix()!r}: {as_literal(path.read_text('utf-8'))}"
+        for path in shared_files(source, language)
+    )
+    shared = SHARED.format(folder=FOLDER, files=files, chapter=program.stem)
+    if language is pages.CHINESE:
+        shared += IN_CHINESE
+    cells[1:1] = [
+        nbformat.v4.new_code_cell(INSTALL.format(requirement=requirement())),
+        nbformat.v4.new_code_cell(shared, metadata={"jupyter": {"source_hidden": True}}),
+    ]
+    for number, cell in enumerate(cells):
         cell.id = f"cell-{number}"  # the same in every build
-    notebook.metadata = {
+    metadata = {
         "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"},
         "language_info": {"name": "python"},
     }
-    return notebook
+    return nbformat.v4.new_notebook(cells=cells, metadata=metadata)
 
 
-def show_map(title, number):
+def illustrate(cell, language):
+    """Links to other chapters become links to notebooks, drawings become attachments."""
+    cell.source = re.sub(
+        r"\]\((\d\d_\w+)\.(?:py|zh\.md)\)", rf"](\1{language.suffix}.ipynb)", cell.source
+    )
+    for schematic, draw in drawings.SCHEMATICS.items():
+        if (link := f"]({pages.DRAWINGS}{schematic}.svg)") in cell.source:
+            cell.source = cell.source.replace(link, f"](attachment:{schematic}.svg)")
+            attach(cell, f"{schematic}.svg", draw(), language)
+
+
+def show_map(title, number, language):
     """Adds the map of the Transformer, "you are here", to the title cell."""
-    title.source += f"\n\n![You are here: chapter {number}](attachment:map.svg)"
-    attach(title, "map.svg", drawings.Map(number))
+    title.source += f"\n\n![{language.here.format(number)}](attachment:map.svg)"
+    attach(title, "map.svg", drawings.Map(number), language)
 
 
-def attach(cell, name, drawing):
+def attach(cell, name, drawing, language):
     """Makes a drawing an attachment of a cell."""
-    svg = base64.b64encode(drawing.svg().encode()).decode()
+    svg = base64.b64encode(drawing.svg(language is pages.CHINESE).encode()).decode()
     cell.setdefault("attachments", {})[name] = {"image/svg+xml": svg}
 
 
@@ -143,11 +151,6 @@ def as_literal(text):
     quote = "'''"
     plain = quote not in text and not text.endswith(("'", "\\"))
     return f"r{quote}{text}{quote}" if plain else repr(text)
-
-
-def from_chapter(path):
-    """The notebook of a chapter, of the program or of its Chinese edition, without outputs."""
-    return standalone(jupytext.read(path, fmt="md" if path.suffix == ".md" else "py:percent"), path)
 
 
 def executed(notebook, folder):
@@ -159,15 +162,8 @@ def executed(notebook, folder):
     ).execute()
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)  # times
-    return without_notices(notebook)
-
-
-def without_notices(notebook):
-    """A notebook without what its cells wrote to stderr: backends write there as they start."""
-    for cell in notebook.cells:
-        if "outputs" in cell:
+        if "outputs" in cell:  # backends write to stderr as they start
             cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
-    return notebook
 
 
 def main():
@@ -175,18 +171,19 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("chapters", nargs="*", type=int, metavar="N", help="numbers (default: all)")
-    parser.add_argument("--output", default=ROOT / "runs" / "notebooks", type=pathlib.Path)
+    parser.add_argument("--output", default=FOLDER_OF_ALL, type=pathlib.Path)
     parser.add_argument("--not-executed", action="store_true", help="cells without outputs")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
-    for path in sorted([*CHAPTERS.glob("[0-9]*.py"), *CHAPTERS.glob("[0-9]*.zh.md")]):
-        if options.chapters and int(path.name[:2]) not in options.chapters:
+    programs = sorted(CHAPTERS.glob("[0-9]*.py"))
+    for program, language in itertools.product(programs, (pages.ENGLISH, pages.CHINESE)):
+        if options.chapters and int(program.name[:2]) not in options.chapters:
             continue
-        notebook = from_chapter(path)
+        notebook = from_chapter(program, language)
         if not options.not_executed:
             with tempfile.TemporaryDirectory() as folder:  # nothing lies beside it
                 executed(notebook, folder)
-        target = options.output / f"{path.name.removesuffix(path.suffix)}.ipynb"
+        target = options.output / f"{program.stem}{language.suffix}.ipynb"
         nbformat.write(notebook, target)
         print(target, file=sys.stdout, flush=True)
 

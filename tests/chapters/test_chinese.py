@@ -12,7 +12,9 @@ pytestmark = pytest.mark.once
 ROOT = pathlib.Path(__file__).parents[2]
 CHAPTERS = ROOT / "chapters"
 PAGES = ["README.md", *(f"docs/{name}.md" for name in ("comparison", "installation", "training"))]
-TRANSLATED = sorted(CHAPTERS.glob("[0-9]*.zh.md"))
+TRANSLATED = sorted((CHAPTERS / "zh").glob("*.md"))
+pages = module_of(ROOT / "docs" / "pages.py")
+every_chapter = pytest.mark.parametrize("path", TRANSLATED, ids=lambda path: path.stem)
 NAMED = re.compile(r"(-?\d[\d,]*(?:\.\d+)?(?: ?%)?)<!--(\d\d\.\w+)-->")
 # What looks like a measurement: 0.25, 1,336,320, 38 %; 65 million is 6,500 万, and left out.
 NUMBER = re.compile(
@@ -31,28 +33,15 @@ def text_of(name):
     return (ROOT / name).read_text("utf-8")
 
 
-def code_cells(path):
-    """The code of a chapter: cells of a program, fenced blocks of Markdown."""
-    text = path.read_text("utf-8")
-    if path.suffix == ".md":
-        return [code.strip() for code in re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)]
-    parts = re.split(r"^# %%(.*)\n", text, flags=re.M)[1:]
-    cells = zip(parts[::2], parts[1::2], strict=True)
-    return [code.strip() for mark, code in cells if not mark.strip()]
+def english(path):
+    """The cells of the chapter of a translation."""
+    return pages.cells((CHAPTERS / f"{path.stem}.py").read_text("utf-8"))
 
 
-def prose(path):
-    """The prose of a chapter before its first code cell, between two, and after the last."""
-    text = path.read_text("utf-8")
-    if path.suffix == ".md":
-        return re.split(r"^```python\n.*?^```$", text, flags=re.M | re.S)
-    gaps, parts = [""], re.split(r"^# %%(.*)\n", text, flags=re.M)[1:]
-    for mark, cell in zip(parts[::2], parts[1::2], strict=True):
-        if mark.strip():
-            gaps[-1] += re.sub(r"^# ?", "", cell, flags=re.M)
-        else:
-            gaps.append("")
-    return gaps
+def pairs(path):
+    """(English, Chinese) of each piece of prose."""
+    both = pages.paired(english(path), path.read_text("utf-8"))
+    return [(ours, theirs) for ours, (_, theirs) in both]
 
 
 def numbers(text):
@@ -67,52 +56,44 @@ def sections(name):
 
 
 def test_each_chapter_has_a_chinese_edition():
-    english = [path.stem for path in sorted(CHAPTERS.glob("[0-9]*.py"))]
-    assert [path.name.removesuffix(".zh.md") for path in TRANSLATED] == english != []
+    chapters = [path.stem for path in sorted(CHAPTERS.glob("[0-9]*.py"))]
+    assert [path.stem for path in TRANSLATED] == chapters != []
 
 
-@pytest.mark.parametrize("path", TRANSLATED, ids=lambda path: path.name)
+@every_chapter
 def test_a_translated_chapter_has_the_code_of_the_english_one(path):
-    english = path.with_name(path.name.removesuffix(".zh.md") + ".py")
-    assert code_cells(path) == code_cells(english), "run: python docs/chinese.py"
+    blocks = re.findall(r"^```python\n(.*?)^```$", path.read_text("utf-8"), re.M | re.S)
+    code = [cell.text for cell in english(path) if cell.is_code]
+    assert [block.strip() for block in blocks] == code, "run: python docs/chinese.py"
 
 
-@pytest.mark.parametrize("path", TRANSLATED, ids=lambda path: path.name)
-def test_a_translated_chapter_has_prose_and_headings_where_the_english_one_has_them(path):
-    def shape(path):
-        return [(bool(gap.strip()), len(re.findall("^## ", gap, re.M))) for gap in prose(path)]
-
-    english = path.with_name(path.name.removesuffix(".zh.md") + ".py")
-    assert shape(path) == shape(english)
-
-
-@pytest.mark.parametrize("path", TRANSLATED, ids=lambda path: path.name)
-def test_a_translated_chapter_quotes_the_numbers_of_the_english_one(path):
-    english = path.with_name(path.name.removesuffix(".zh.md") + ".py")
-    for place, (ours, theirs) in enumerate(zip(prose(english), prose(path), strict=True)):
+@every_chapter
+def test_a_translated_chapter_has_the_headings_and_numbers_of_the_english_one(path):
+    for place, (ours, theirs) in enumerate(pairs(path)):
+        assert len(re.findall("^## ", ours, re.M)) == len(re.findall("^## ", theirs, re.M))
         if place > 0:  # a title names sections of the paper in its own way
-            assert numbers(ours) == numbers(theirs), f"after code cell {place}"
+            assert numbers(ours) == numbers(theirs), theirs[:40]
 
 
-@pytest.mark.parametrize("path", TRANSLATED, ids=lambda path: path.name)
+@every_chapter
 def test_a_translated_chapter_has_its_title_its_question_and_its_exercises(path):
-    chinese = re.sub(r"^```python\n.*?^```$", "", path.read_text("utf-8"), flags=re.M | re.S)
-    assert chinese.startswith(f"# {int(path.name[:2])} · ")
-    assert re.search(r"^\*\*.+？\*\* ", chinese, re.M)
-    assert re.findall(r"^## (练习|答案|小结)$", chinese, re.M) == ["练习", "答案", "小结"]
-    assert "\n*直观地说*：" in chinese and "\n**接下来**：" in chinese.split("## 小结")[1]
-    english = prose(path.with_name(path.name.removesuffix(".zh.md") + ".py"))
-    assert len(re.findall("[\u4e00-\u9fff]", chinese)) > len(" ".join(english).split())
+    ours, theirs = ("\n\n".join(texts) for texts in zip(*pairs(path), strict=True))
+    assert theirs.startswith(f"# {int(path.name[:2])} · ")
+    assert re.search(r"^\*\*.+？\*\* ", theirs, re.M)
+    assert re.findall(r"^## (练习|答案|小结)$", theirs, re.M) == ["练习", "答案", "小结"]
+    assert "\n*直观地说*：" in theirs and "\n**接下来**：" in theirs.split("## 小结")[1]
+    assert len(re.findall("[\u4e00-\u9fff]", theirs)) > len(ours.split())
     for number in "123":
-        assert re.search(rf"^{number}\. ", chinese, re.M)
-        assert re.search(rf"^\*\*{number}\.\*\*", chinese, re.M)
+        assert re.search(rf"^{number}\. ", theirs, re.M)
+        assert re.search(rf"^\*\*{number}\.\*\*", theirs, re.M)
 
 
 def test_the_gallery_has_the_same_chapters_and_pictures():
     def parts(name):
         text = text_of(name)
-        headings = re.findall(r"^## \[(\d+) · .+\]\((.+)\)$", text, re.M)
-        return headings, re.findall(r"\.\./docs/\S+?\.(?:png|svg)", text)
+        headings = re.findall(r"^## \[(\d+) · .+\]\((\d\d_\w+)", text, re.M)
+        pictures = re.findall(r"\.\./docs/\S+?\.(?:png|svg)", text)
+        return headings, [picture.replace("/zh/", "/") for picture in pictures]
 
     assert parts("chapters/README.zh-CN.md") == parts("chapters/README.md")
 
@@ -151,12 +132,6 @@ def sayings(name):
         yield number, VERDICTS.get(verdict, verdict), (found, named), notes, chapters
 
 
-def in_chinese(chapter):
-    """The Chinese edition of a chapter, where there is one."""
-    translated = chapter.removesuffix(".py") + ".zh.md"
-    return translated if (CHAPTERS / translated).exists() else chapter
-
-
 ENGLISH = list(sayings("chapters/sayings.md"))
 
 
@@ -165,8 +140,8 @@ def test_the_sayings_are_the_same_in_both_languages():
     for ours, theirs in zip(ENGLISH, chinese, strict=True):
         for mine, its in zip(ours[:4], theirs[:4], strict=True):
             assert mine == its, ours[0]
-        english = re.findall(r"\]\((.+?)\)", ours[4])
-        assert list(map(in_chinese, english)) == re.findall(r"\]\((.+?)\)", theirs[4])
+        links = [re.findall(r"\]\((\d\d_\w+)(\S*)\)", row[4]) for row in (ours, theirs)]
+        assert links[1] == [(chapter, ".zh-CN.md") for chapter, _ in links[0]] != []
 
 
 @pytest.mark.parametrize("name", ["chapters/sayings.md", "chapters/sayings.zh-CN.md"])
@@ -182,7 +157,7 @@ def test_the_sayings_are_counted(name):
 
 @pytest.mark.parametrize("name", ["chapters/sayings.md", "chapters/sayings.zh-CN.md"])
 def test_the_sayings_lead_to_chapters(name):
-    for label, target in re.findall(r"\[(\d+)\]\((\d\d_\w+(?:\.py|\.zh\.md))\)", text_of(name)):
+    for label, target in re.findall(r"\[(\d+)\]\((\d\d_\w+(?:\.zh-CN)?\.md)\)", text_of(name)):
         assert (CHAPTERS / target).exists() and int(label) == int(target[:2])
     links = re.findall(r"\]\(([^)]+\.md)\)", text_of(name))
     assert links and all((CHAPTERS / link).exists() for link in links)
@@ -237,14 +212,8 @@ def test_named_numbers_are_copied(chinese):
     assert chinese.with_numbers(page, english) == expected
 
 
-def test_the_gallery_leads_to_the_translated_chapters():
-    links = re.findall(r"\[中文版\]\((.+?)\)", text_of("chapters/README.zh-CN.md"))
-    assert links == [path.name for path in TRANSLATED]
-
-
-def test_a_chinese_notebook_leads_to_chinese_notebooks():
-    for module in ("jupytext", "nbformat"):
-        pytest.importorskip(module, reason="notebooks need the extra docs")
-    notebook = module_of(ROOT / "docs" / "notebooks.py").from_chapter(TRANSLATED[2])
-    text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
-    assert "](04_multi_head_attention.zh.ipynb)" in text and ".md)" not in text
+def test_the_gallery_leads_to_the_translated_chapters_and_to_the_programs():
+    text = text_of("chapters/README.zh-CN.md")
+    for kind, suffix in ((r"^## \[\d+ · .+\]", ".zh-CN.md"), (r"（\[程序\]", ".py")):
+        links = re.findall(rf"{kind}\((.+?)\)", text, re.M)
+        assert links == [f"{path.stem}{suffix}" for path in TRANSLATED]

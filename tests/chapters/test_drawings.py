@@ -25,7 +25,22 @@ def test_a_file_is_what_the_program_draws(name):
 
 
 def test_there_is_no_other_file():
-    assert {path.name for path in (ROOT / "docs" / "drawings").iterdir()} == set(FILES)
+    folder = ROOT / "docs" / "drawings"
+    assert {path.relative_to(folder).as_posix() for path in folder.rglob("*.svg")} == set(FILES)
+
+
+def test_a_chinese_drawing_differs_in_its_words_alone():
+    for name in (name for name in FILES if name.startswith("zh/")):
+        english, chinese = (
+            re.sub(r">[^<]+</t", "></t", FILES[each]) for each in (name.removeprefix("zh/"), name)
+        )
+        assert english == chinese
+        words = re.findall(r"<(?:text|title)[^>]*>([^<]+)", FILES[name])
+        assert re.search("[\u4e00-\u9fff]", words[0])
+        english = [
+            each for each in words if re.fullmatch("[\\x20-\\x7e]*[a-z]{3,} [\\x20-\\x7e]+", each)
+        ]
+        assert not english, f"without Chinese in chapters/labels.py: {english}"
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -35,7 +50,8 @@ def test_a_drawing_has_a_title_and_lies_on_its_page(name):
     assert root.find(f"{SVG}title").text
     for text in root.iter(f"{SVG}text"):
         x, y, size = (float(text.get(key)) for key in ("x", "y", "font-size"))
-        reach = 0.56 * size * len(text.text)  # of the widest usual letters
+        is_wide = [letter >= "\u2e80" for letter in text.text]  # Chinese letters are square
+        reach = size * (0.56 * len(is_wide) + 0.44 * sum(is_wide))
         left = {"start": x, "middle": x - reach / 2, "end": x - reach}[text.get("text-anchor")]
         assert left >= 0 and left + reach <= width and 0 < y < height, text.text
 
@@ -69,7 +85,7 @@ def test_words_can_be_read_on_every_fill(shade):
 
 def test_the_map_has_a_number_for_each_chapter_and_leads_to_it():
     titles = drawings.titles()
-    links = {number: f"{stem}.html" for number, (_, stem) in titles.items()}
+    links = {number: f"{stem}.html" for number, (_, _, stem) in titles.items()}
     root = ElementTree.fromstring(drawings.Map(links=links).svg())
     targets = {}
     for link in root.iter(f"{SVG}a"):
@@ -87,6 +103,30 @@ def test_the_map_says_where_the_reader_is():
 
 
 def test_readme_and_gallery_show_the_map():
-    for page in (ROOT / "README.md", ROOT / "chapters" / "README.md"):
+    for page in [*ROOT.glob("README*.md"), *(ROOT / "chapters").glob("README*.md")]:
         pictures = re.findall(r"!\[[^\]]+\]\(([^)]+transformer\.svg)\)", page.read_text("utf-8"))
         assert pictures and all((page.parent / picture).exists() for picture in pictures)
+
+
+# The moving picture of the README: docs/writing.py
+
+MOVING = (ROOT / "docs" / "writing.svg").read_text("utf-8")
+
+
+def test_the_moving_picture_writes_a_date_and_stands_still_for_who_prefers_that():
+    root = ElementTree.fromstring(MOVING)
+    assert len(MOVING) < 300_000
+    rows = root.findall(f"{SVG}g")
+    shown = [row for row in rows if row.get("opacity") != "0"]  # the others: frames of a moment
+    written = [row.find(f"{SVG}text").text for row in shown]
+    assert "".join(written[:-1]) == "3023-10-13" and written[-1] == "end"
+    before, after = MOVING.split("@media(prefers-reduced-motion:no-preference){")
+    assert "animation" not in before and ".moving{animation" in after
+    for row in shown[:4]:  # the year is copied: the largest weight is on the digit that is written
+        weights = [float(cell.get("fill-opacity") or 0) for cell in row.findall(f"{SVG}rect")]
+        assert max(weights) > 0.3
+
+
+def test_the_readme_begins_with_the_moving_picture():
+    for name in ("README.md", "README.zh-CN.md"):
+        assert "](docs/writing.svg)" in (ROOT / name).read_text("utf-8").split("\n## ")[0]

@@ -14,7 +14,6 @@ from programs import module_of
 ROOT = pathlib.Path(__file__).parents[2]
 CHAPTERS = sorted((ROOT / "chapters").glob("[0-9]*.py"))
 
-pytest.importorskip("jupytext", reason="notebooks need the extra docs")
 pytest.importorskip("nbformat", reason="notebooks need the extra docs")
 
 
@@ -58,7 +57,7 @@ def test_the_shared_files_are_written_where_they_can_be_imported(notebooks, tmp_
 def test_a_notebook_brings_what_its_chapter_imports_and_reads(notebooks):
     def brought(number):
         (path,) = (path for path in CHAPTERS if path.name.startswith(number))
-        files = notebooks.shared_files(path.read_text("utf-8"))
+        files = notebooks.shared_files(path.read_text("utf-8"), notebooks.pages.ENGLISH)
         return {path.relative_to(ROOT).as_posix() for path in files}
 
     figures = "chapters/figures.py"
@@ -84,12 +83,6 @@ def test_a_schematic_is_an_attachment_of_the_cell_that_speaks_of_it(notebooks):
         ["teacher_forcing.svg"],
     ]
     assert all("../docs/drawings" not in cell.source for cell in cells)
-
-
-def test_on_the_site_extra_code_is_folded(notebooks):
-    program = "# %%\n# extra code – a picture\nx = 1\n\n# %%\ny = 2\n"
-    tags = [cell.metadata.get("tags") for cell in notebooks.reads(program, "py:percent").cells]
-    assert tags == [["hide-input"], None]
 
 
 def test_links_to_colab_need_a_repository(notebooks, monkeypatch):
@@ -124,8 +117,12 @@ def test_a_notebook_runs_in_a_folder_without_other_files(tmp_path):
         assert not any(output["output_type"] == "error" for output in outputs)
 
 
-def test_the_chinese_edition_leads_to_the_notebook_in_its_folder(notebooks):
-    for path in (ROOT / "chapters").glob("[0-9]*.zh.md"):
-        name = path.name.removesuffix(".zh.md")
-        assert f"[English]({name}.ipynb)" in sources(notebooks.from_chapter(path), "markdown")[0]
-        assert sources(notebooks.from_chapter(path), "code")[1].endswith(f'"{name}.py"')
+def test_a_chinese_notebook_has_its_own_prose_figures_and_links(notebooks):
+    notebook = notebooks.from_chapter(CHAPTERS[2], notebooks.pages.CHINESE)
+    english = notebooks.from_chapter(CHAPTERS[2])
+    prose = "\n".join(sources(notebook, "markdown"))
+    assert "](04_multi_head_attention.zh-CN.ipynb)" in prose and ".md)" not in prose
+    assert "# 3 · 缩放点积注意力" in prose and "第 3 章](attachment:map.svg)" in prose
+    _, shared, *code = sources(notebook, "code")
+    assert code == sources(english, "code")[2:]
+    assert "chapters/labels.py" in shared and shared.endswith('figures.LANGUAGE = "zh"')
