@@ -10,7 +10,7 @@ python .ci/refresh_chapters.py --translated 10  say that the Chinese of chapter 
 A page has the prose of a chapter, its code, and what this printed and drew: see docs/pages.py.
 
 A chapter that asks for `figures.FULL` has a slow half, which runs with FULL=1: it trains from three
-starts. A refresh runs it. A check without FULL=1 leaves its pictures, what it prints, and the numbers
+starts. A refresh runs it. A check without FULL=1 leaves its pictures, its outputs, and the numbers
 that only the slow half records, to the nightly job.
 
 A text quotes a number of a chapter as `0.0625<!--03.row_sum-->`: the comment names the number that
