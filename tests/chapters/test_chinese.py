@@ -140,7 +140,7 @@ def test_the_sayings_are_the_same_in_both_languages():
     for ours, theirs in zip(ENGLISH, chinese, strict=True):
         for mine, its in zip(ours[:4], theirs[:4], strict=True):
             assert mine == its, ours[0]
-        links = [re.findall(r"\]\((\d\d_\w+)(\S*)\)", row[4]) for row in (ours, theirs)]
+        links = [re.findall(r"\]\((\d\d_\w+)([^)]*)\)", row[4]) for row in (ours, theirs)]
         assert links[1] == [(chapter, ".zh-CN.md") for chapter, _ in links[0]] != []
 
 
