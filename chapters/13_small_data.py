@@ -264,7 +264,7 @@ assert share.max() > 0.5
 # something better. Let's put a convolution in front of the Transformer's block, make the block
 # smaller so that the size is the same, and give it 200 examples of each task.
 #
-# *Predict before you run*: does it learn *near* from as few as the CNN, and *far* from as few as
+# *Predict before you run:* does it learn *near* from as few as the CNN, and *far* from as few as
 # the Transformer?
 
 # %%

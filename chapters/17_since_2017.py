@@ -331,7 +331,7 @@ of_paper = (nats["paper"] + nats["paper, again"]) / 2
 spread = np.abs(nats["paper"] - nats["paper, again"])
 saved = {name: of_paper - nats[name] for name in list(variants)[2:]}
 print("two starts of the paper's form differ by", *spread.round(3))
-assert min(*saved["rotary"], *saved["all five"]) > 0.08
+assert min(*saved["rotary"], *saved["all five"]) > 0.05
 for name in ("RMSNorm", "gated", "one key head", "no biases"):
     assert abs(saved[name].mean()) < 0.75 * saved["rotary"].mean()
 
