@@ -459,6 +459,7 @@ assert apart.min() < 0.01 and apart.argmin() + 1 == 710
 # %%
 # extra code – the numbers of the gallery
 figures.record(wavelength=wavelength, rises=rises)
+figures.record(apart_60=apart[60], apart_66=apart[66])
 figures.record(moving=moving["i a dimension"], should_move=moving["paper"])
 figures.record(bare=bare[97], rotated_back=rotated[97], rotated_ahead=rotated[103])
 figures.record(added=added / 1e6, concatenated=concatenated / 1e6)

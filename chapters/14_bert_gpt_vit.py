@@ -559,7 +559,7 @@ assert total > parameters(12, 768, 3072, *real["ViT-B/16"])[1]
 figures.record(one_side=one_side, floor=floor, blocks=blocks)
 figures.record(0.08, bert=found["BERT"][1])
 figures.record(0.04, gpt=of_all)
-figures.record(1e-4, one_block=last_moves[0])
+figures.record(one_block_below=1e-3)  # as asserted above
 figures.record(0.3, two_blocks=last_moves[1])
 
 # %% [markdown]
