@@ -83,9 +83,9 @@ class Reader:
         return [entry["message"] for entry in self.driver.get_log("browser")]
 
     def violations(self):
-        """Serious and critical findings of axe; none without it."""
+        """Serious and critical findings of axe; without it, skips the rest of a test."""
         if AXE is None:
-            return []
+            pytest.skip("KERAS_TRANSFORMER_AXE names no copy of axe.min.js")
         self.run(pathlib.Path(AXE).read_text("utf-8"))
         found = self.driver.execute_async_script("axe.run().then(arguments[0])")
         serious = [x for x in found["violations"] if x["impact"] in ("serious", "critical")]

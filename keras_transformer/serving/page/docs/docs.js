@@ -3,6 +3,7 @@ import { h } from "../elements.js";
 
 const { paths, components } = await (await fetch("../openapi.json")).json();
 const key = document.querySelector("#key");
+document.querySelector("#access").addEventListener("submit", (event) => event.preventDefault());
 
 /** The schema of a JSON body; undefined: the request has none. */
 function schemaOf(operation) {
@@ -10,12 +11,15 @@ function schemaOf(operation) {
   return schema?.$ref ? components.schemas[schema.$ref.split("/").at(-1)] : schema;
 }
 
-/** "integer from 1 to 16, default 4. Beam width." */
+/** "integer from 1 to 16 or null, default null. Beam width; 1: greedy." */
 function about(field, required) {
-  const range = ({ type, minimum, maximum }) =>
-    [type, minimum !== undefined && `from ${minimum}`, maximum !== undefined && `to ${maximum}`];
-  const kinds = (field.anyOf ?? [field]).map((kind) => range(kind).filter(Boolean).join(" "));
-  const value = required ? "required" : `default ${JSON.stringify(field.default)}`;
+  const kinds = (field.anyOf ?? [field]).map(({ type, items, minimum, maximum }) => [
+    type,
+    items && `of ${items.type}`,
+    minimum !== undefined && `from ${minimum}`,
+    maximum !== undefined && `to ${maximum}`,
+  ].filter(Boolean).join(" "));
+  const value = required ? "required" : `default ${JSON.stringify(field.default ?? null)}`;
   return `${kinds.join(" or ")}, ${value}. ${field.description ?? ""}`;
 }
 
@@ -52,7 +56,7 @@ function request(path, method, operation) {
   }
 
   return h("details", {},
-    h("summary", {}, h("code", {}, `${method} ${path}`), operation.description),
+    h("summary", {}, h("code", {}, `${method} ${path}`), operation.description.replaceAll("`", "")),
     fields.length ? h("dl", {}, fields) : null,
     address,
     body,
