@@ -162,7 +162,7 @@ SO_FAR = {
     "positions": "positions: 0.003<!--05.so_far_least--> to 0.021<!--05.so_far_most-->",
     "add_norm": "Add & Norm: 0.011<!--08.add_norm_least--> to 0.012<!--08.add_norm_most-->",
     "feed_forward": (
-        "feed-forward: 0.010<!--08.feed_forward_least--> to 0.011<!--08.feed_forward_most-->"
+        "feed-forward: 0.010<!--08.feed_forward_least--> to 0.010<!--08.feed_forward_most-->"
     ),
     "blocks": "two blocks: 0.010<!--09.blocks_least--> to 0.011<!--09.blocks_most-->",
     "warm_up": "warm-up: 0.0012<!--10.warm_up_least--> to 0.0014<!--10.warm_up_most-->",
