@@ -188,7 +188,7 @@ figures.show(figure, "04_sources")
 # averaging inhibits this", says section 3.2.2, and article 003 on its sentence: one head must
 # squeeze all that 他 (he) has to do with into one set of weights. Let's take the sentence's
 # thirteen words, draw thirteen of them for each row, join its ends, so that the first and the last
-# word have neighbors, too, and ask at every position for two words: the one before and the one
+# word also have neighbors, and ask at every position for two words: the one before and the one
 # after. ("Before" means nothing to attention itself. So a trained vector for each place is added to
 # the word, which is chapter 5.)
 

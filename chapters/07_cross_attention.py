@@ -21,6 +21,7 @@ from keras import ops
 
 import figures
 import keras_transformer as kt
+import weather
 from keras_transformer import plots
 
 keras.utils.set_random_seed(7)
@@ -81,71 +82,14 @@ assert np.abs(cut_off).max() == 0
 # ## A language pair with a known alignment
 #
 # Article 003 has two examples: 我爱苹果 → I love apples, and 那天雨很大 → It rained heavily that
-# day. Let's write a grammar that generates both. In Chinese the day stands first or second, and the
-# adverb before the verb; in English both come last. As we make each pair, we note the links: which
-# source word each target word is for. "It" has none, since no word of 雨很大 says it.
-
-
-# %%
-def lexicon(text):
-    return dict(entry.split(" ", 1) for entry in text.split(", "))
-
-
-DAYS = lexicon("今天 today, 每天 every day, 每年 every year")
-PAST = lexicon("那天 that day, 昨天 yesterday, 去年 last year, 昨晚 last night")
-ADVERBS = lexicon("也 too, 又 again, 常常 often, 忽然 suddenly")
-SKY = lexicon("雨 rained, 雪 snowed, 雷 thundered, 冰雹 hailed")
-DEGREES = lexicon("很大 heavily, 很小 lightly, 不停 nonstop, 很久 long")
-SUBJECTS = lexicon("我 I, 你 You, 他 He, 她 She, 我们 We, 他们 They, 老师 Teachers, 孩子 Children")
-VERBS = lexicon(
-    "爱 love loves, 买 buy buys, 卖 sell sells, 吃 eat eats, 要 want wants, 画 draw draws"
-)
-THINGS = lexicon("苹果 apples, 梨 pears, 面包 bread, 鱼 fish, 糖 sweets, 花 flowers, 书 books")
-
-
-def weather(one_of, adverb):
-    day, sky, degree = one_of([None, *DAYS, *PAST]), one_of(SKY), one_of(DEGREES)
-    target = [("It", None), (SKY[sky], sky), (DEGREES[degree], degree)]
-    return day, [sky, adverb, degree], target
-
-
-def people(one_of, adverb):
-    day, subject, verb, thing = (one_of(x) for x in ([None, *DAYS], SUBJECTS, VERBS, THINGS))
-    form = VERBS[verb].split()[int(subject in ("他", "她"))]
-    target = [(SUBJECTS[subject], subject), (form, verb), (THINGS[thing], thing)]
-    return day, [subject, adverb, verb, thing], target
-
-
-# %% [markdown]
-# Each draw notes the links and, for later, how improbable it was:
-
+# day. The language of our small translator has both (`weather.py`, in the folder of the chapters,
+# is its grammar). In Chinese the day stands first or second, and the adverb before the verb; in
+# English both come last. With each pair come the links: which source word each target word is for.
+# "It" has none, since no word of 雨很大 says it. (And, for later, how improbable the pair was.)
 
 # %%
-def draw():
-    """Source words, target words, links (target index, source index), -log probability."""
-    nats = 0.0
-
-    def one_of(choices):
-        nonlocal nats
-        choices = list(choices)
-        nats += np.log(len(choices))
-        return choices[rng.integers(len(choices))]
-
-    adverb = one_of([None, *ADVERBS])
-    if one_of([weather, people]) == weather:
-        day, source, target = weather(one_of, adverb)
-    else:
-        day, source, target = people(one_of, adverb)
-    source.insert(rng.integers(2), day)  # before or after the first word: the English is the same
-    source = [word for word in source if word]
-    target += [(word, adverb) for word in ADVERBS.get(adverb, "").split()]
-    target += [(word, day) for word in (DAYS | PAST).get(day, "").split()]
-    links = [(i, source.index(origin)) for i, (_, origin) in enumerate(target) if origin]
-    return source, [word for word, _ in target], links, nats
-
-
-for _ in range(4):
-    source, target, links, _ = draw()
+for _ in range(6):
+    source, target, links, _ = weather.draw(rng)
     print(" ".join(source), "→", " ".join(target), " links:", *(f"{i}-{j}" for i, j in links))
 
 # %% [markdown]
@@ -164,9 +108,10 @@ ARTICLE = [
 ]
 
 # %%
-test = {" ".join(pair[0]): pair for pair in (draw() for _ in range(300))}
+test = {" ".join(pair[0]): pair for pair in (weather.draw(rng) for _ in range(300))}
 test |= {" ".join(source): (source, target, links, np.nan) for source, target, links in ARTICLE}
-train = [pair for pair in (draw() for _ in range(4000)) if " ".join(pair[0]) not in test]
+drawn = [weather.draw(rng) for _ in range(4000)]
+train = [pair for pair in drawn if " ".join(pair[0]) not in test]
 test = list(test.values())
 
 source_ids, target_ids = (
@@ -175,11 +120,11 @@ source_ids, target_ids = (
 )
 
 
-def batches(pairs, size, read=True):
+def batches(pairs, size, read=True, shuffle=False):
     sources = [[source_ids[word] for word in pair[0]] if read else [] for pair in pairs]
     targets = [[target_ids[word] for word in pair[1]] for pair in pairs]
     return kt.TranslationBatches(
-        sources, targets, batch_size=size, num_buckets=1, multiple=8, shuffle=size == 128
+        sources, targets, batch_size=size, num_buckets=1, multiple=8, shuffle=shuffle
     )
 
 
@@ -242,7 +187,9 @@ def read(model):
 ((inputs, labels),) = batches(test, len(test))
 model = translator(encoder_blocks=0, decoder_blocks=1, num_heads=1)
 *_, untrained = read(model)
-with_source = model.fit(batches(train, 128), epochs=12, shuffle=False, verbose=0).history["loss"]
+with_source = model.fit(
+    batches(train, 128, shuffle=True), epochs=12, shuffle=False, verbose=0
+).history["loss"]
 accuracy, predicted, weights = read(model)
 print(f"{accuracy:.1%} of the next words right, in sentences never seen")
 assert accuracy > 0.97
@@ -325,16 +272,20 @@ assert gaps[0] < 1e-6 < 0.01 < later
 
 # %% [markdown]
 # Second, where it looks can be measured, over all the unseen sentences about the weather that name
-# a day of the past:
+# a day of the past.
+#
+# *Predict before you run:* which source word gets most of the weight while it writes "It": the day,
+# the sky (雨, 雪, ...), the degree (很大, ...), or `</s>`?
 
 
 # %%
 def where_it_looks(weights):
     """Mean weight of each kind of source word in the row that writes 'It'."""
-    kinds = {"the day": DAYS | PAST, "sky": SKY, "degree": DEGREES, "adverb": ADVERBS}
-    kinds["</s>"] = ["</s>"]
+    kinds = {"the day": weather.DAYS | weather.PAST, "sky": weather.SKY}
+    kinds |= {"degree": weather.DEGREES, "adverb": weather.ADVERBS, "</s>": ["</s>"]}
     totals = dict.fromkeys(kinds, 0.0)
-    rows = [n for n, pair in enumerate(test) if pair[1][0] == "It" and {*pair[0]} & PAST.keys()]
+    past = weather.PAST.keys()
+    rows = [n for n, pair in enumerate(test) if pair[1][0] == "It" and {*pair[0]} & past]
     for n in rows:
         for word, weight in zip([*test[n][0], "</s>"], weights[n, 0], strict=False):
             kind = next(kind for kind, words in kinds.items() if word in words)
@@ -350,7 +301,8 @@ assert it["the day"] < 0.25
 # %% [markdown]
 # Not at the day, although here a past day would give it away: only sentences about the weather have
 # one. It looks at 雨 or 很大, or rests on `</s>`. What the model *needs* is another question than
-# where it looks, and can be asked:
+# where it looks, and can be asked. Is the day needed for "It"? (The third of these sentences is not
+# in the language: what a model makes of it depends on its start.)
 
 # %%
 variants = ["那天 雨 很大", "雨 很大", "那天 我 爱 苹果", "我 爱 苹果"]
@@ -358,19 +310,19 @@ variants = ["那天 雨 很大", "雨 很大", "那天 我 爱 苹果", "我 爱
 first = array(ops.softmax(model.predict(asked, verbose=0)[:, 0]))[:, target_ids["It"]]
 for words, probability in zip(variants, first, strict=True):
     print(f"{probability:.3f} is the probability of 'It' first in the translation of {words}")
-assert min(first[:2]) > 0.9 and max(first[2:]) < 0.1
+assert min(first[:2]) > 0.9 and first[3] < 0.1
 
 # %% [markdown]
 # ## With an encoder, and several heads
 #
 # Now the paper's arrangement: an encoder makes the memory, and the decoder looks at it with several
 # heads. It translates as well. But a row of the memory has become a mixture of words, a word may be
-# fetched from where the encoder has copied it to (`</s>` is a favorite), and what four heads do
-# together, no single head needs to show:
+# fetched from where the encoder has copied it to (`</s>`, say), and what four heads do together, no
+# single head needs to show:
 
 # %%
 whole = translator(encoder_blocks=1, decoder_blocks=1, num_heads=4)
-whole.fit(batches(train, 128), epochs=8, shuffle=False, verbose=0)
+whole.fit(batches(train, 128, shuffle=True), epochs=8, shuffle=False, verbose=0)
 whole_accuracy, _, whole_weights = read(whole)
 heads = whole_weights.swapaxes(0, 1)  # (head, sentence, target, source)
 by_head, mean = [aligned(head) for head in heads], heads.mean(axis=0)
@@ -397,10 +349,10 @@ figures.show(figure, "07_heads")
 # ## Closed doors
 #
 # Article 003: without cross-attention the decoder would be 闭门造车, building a cart behind closed
-# doors, and make things up. Let's close the doors on the trained model, first by giving each
-# sentence the source of another, then by giving it no source at all; and then continue its training
-# without one, as the language model that a decoder without memory is. How good can that get? We
-# made the sentences, so we know: each draw costs the logarithm of the number of choices.
+# doors, and make things up. *Break it:* let's close the doors on the trained model, first by giving
+# each sentence the source of another, then by giving it no source at all; and then continue its
+# training without one, as the language model that a decoder without memory is. How good can that
+# get? We made the sentences, so we know: each draw costs the logarithm of the number of choices.
 
 # %%
 translating = model.get_weights()
@@ -413,7 +365,7 @@ losses["another's source"] = model.evaluate(given, answers, batch_size=len(unsee
 closed = batches(unseen, len(unseen), read=False)
 losses["no source"] = model.evaluate(closed, verbose=0)[0]
 without_source = model.fit(
-    batches(train, 128, read=False), epochs=10, shuffle=False, verbose=0
+    batches(train, 128, read=False, shuffle=True), epochs=10, shuffle=False, verbose=0
 ).history["loss"]
 losses["no source, trained further"] = model.evaluate(closed, verbose=0)[0]
 for doors, loss in losses.items():
@@ -438,6 +390,38 @@ figures.show(figure, "07_closed_doors")
 # A translator that is cut off does much worse than one that has learned to live without: it still
 # acts on what it reads there, and that is nothing. The other decoder makes up fluent sentences, as
 # article 003 says, and no training can bring it below the floor.
+#
+# ## What we have so far
+#
+# Now our translator gets the paper's three attentions. The Chinese leaves the line for a row of its
+# own: the encoder's self-attention makes the memory, the decoder's masked self-attention reads what
+# is written, and cross-attention fetches from the memory. Between them stands nothing yet:
+
+
+# %%
+def small_translator(ids):
+    embed, mask = kt.TokenEmbedding(weather.VOCABULARY_SIZE, 32), kt.padding_mask(ids["source_ids"])
+    x = kt.PositionalEncoding()(embed(ids["source_ids"]))
+    memory = kt.MultiHeadAttention(num_heads=4)(x, x, attention_mask=mask)
+    y = kt.PositionalEncoding()(embed(ids["target_ids"]))
+    y = kt.MultiHeadAttention(num_heads=4)(y, y, use_causal_mask=True)
+    y = kt.MultiHeadAttention(num_heads=4)(y, memory, attention_mask=mask)
+    return keras.layers.Dense(weather.VOCABULARY_SIZE)(y)
+
+
+so_far, _ = weather.train(small_translator, weather.two_rows)
+print(f"three attentions: {min(so_far):.3f} to {max(so_far):.3f} nats per token")
+assert sorted(so_far)[1] > 0.01  # two of three starts
+
+# %%
+# extra code – the picture that grows
+figures.show(weather.picture(7, three=so_far), "07_so_far")
+
+# %% [markdown]
+# A surprise: the paper's three attentions are no better than the one of chapter 5, and on some
+# backends far worse. Attentions in a row are mixtures of mixtures: each hands on what it has found,
+# not what it was given, so that a word is lost on the way unless a head keeps it. What the paper
+# puts around each of its attentions is the remedy, and the subject of the next chapter.
 #
 # ## Exercises
 #
@@ -484,6 +468,7 @@ figures.record(0.12, aligned=aligned_share)
 figures.record(0.1, untrained=aligned(untrained[:, 0]))
 figures.record(0.03, diagonal=diagonal)
 figures.record(0.1, the_day=the_day)
+figures.record(0.2, so_far_least=min(so_far), so_far_most=max(so_far))
 
 # %% [markdown]
 # ## In short

@@ -160,6 +160,8 @@ SO_FAR = {
     "attention": "attention: 0.17<!--03.attention_least--> to 0.28<!--03.attention_most-->",
     "heads": "four heads: 0.051<!--04.so_far_least--> to 0.080<!--04.so_far_most-->",
     "positions": "positions: 0.003<!--05.so_far_least--> to 0.021<!--05.so_far_most-->",
+    "unmasked": "no mask, a leak: 0.0019<!--06.so_far_least--> to 0.0023<!--06.so_far_most-->",
+    "three": "encoder, decoder: 0.110<!--07.so_far_least--> to 0.123<!--07.so_far_most-->",
     "add_norm": "Add & Norm: 0.011<!--08.add_norm_least--> to 0.012<!--08.add_norm_most-->",
     "feed_forward": (
         "feed-forward: 0.010<!--08.feed_forward_least--> to 0.010<!--08.feed_forward_most-->"
@@ -177,22 +179,24 @@ def picture(chapter, **losses):
         chapter: int; of the chapters before it, the numbers recorded last are drawn.
         **losses: lists of floats, nats per token of this chapter's parts, by their names in SO_FAR.
     """
-    figure, panel = figures.panels(width=7.5)
+    figure, panel = figures.panels(width=9)
     labels = []
     for name, line in SO_FAR.items():
         label, least, number, most = RECORDED.fullmatch(line).groups()
         if int(number) < chapter or name in losses:
             values = losses.get(name, [float(least), float(most)])
             color, place = figures.ORANGE if name in losses else figures.BLUE, len(labels)
+            if name == "unmasked":
+                color = "0.5"  # it has read the answers
             panel.plot([place] * 2, [min(values), max(values)], "-", color=color, lw=7, alpha=0.4)
             panel.plot([place] * len(values), values, "o", color=color, markersize=4)
-            text = f"{min(values):.2g}" + (f"\nto {max(values):.2g}" if len(values) > 1 else "")
+            text = f"{min(values):.2g}" + (f"–{max(values):.2g}" if len(values) > 1 else "")
             panel.text(place, 1.3 * max(values), text, ha="center", fontsize=8, color=color)
-            labels.append(f"{label}\n({int(number)})")
+            labels.append(f"{label}\n({int(number)})".replace(", ", ",\n"))
     panel.axhline(FLOOR, ls="--", color=figures.BLACK)
-    panel.text(-0.4, 1.1 * FLOOR, "the least possible without the Chinese", va="bottom")
+    panel.text(len(labels) - 0.5, 1.1 * FLOOR, "least possible without the Chinese", ha="right")
     panel.set_xticks(range(len(labels)), labels)
-    panel.set(yscale="log", ylabel="nats per token, new sentences", xlim=(-0.5, len(labels) - 0.2))
+    panel.set(yscale="log", ylabel="nats per token, new sentences", xlim=(-0.5, len(labels) - 0.5))
     panel.set_yticks([0.001, 0.01, 0.1, 1], ["0.001", "0.01", "0.1", "1"])
     panel.set(xlabel="part, and the chapter that opens it", ylim=(0.0005, 4))
     return figure

@@ -17,7 +17,7 @@ from keras_transformer import plots
 
 ROOT = pathlib.Path(__file__).parents[2]
 CHAPTERS = sorted((ROOT / "chapters").glob("[0-9]*.py"))
-CORE = [*CHAPTERS[2:5], *CHAPTERS[7:11]]
+CORE = CHAPTERS[2:11]
 GALLERY = ROOT / "chapters" / "README.md"
 
 
