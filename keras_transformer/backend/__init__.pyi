@@ -26,6 +26,7 @@ from .kernels import (
     prefers_blockwise_top_k,
     shape_of,
     slot_indices,
+    without_random_weights,
     write_slots,
 )
 from .observation import observed_heads, observer_of_heads
@@ -96,5 +97,6 @@ __all__ = [
     "to_tensors",
     "trace",
     "twin",
+    "without_random_weights",
     "write_slots",
 ]

@@ -14,6 +14,26 @@ from .gradients import with_gradient
 from .platform import Tensor, name, on_accelerator
 
 _portable = contextvars.ContextVar("portable", default=False)
+_replaced = contextvars.ContextVar("replaced", default=False)
+
+
+@contextlib.contextmanager
+def without_random_weights() -> Iterator[None]:
+    """Within it, matrices begin with zeros: a file replaces them, and to draw them takes longer.
+
+    JAX would compile a program for the random numbers of each shape.
+    """
+    token = _replaced.set(True)
+    try:
+        yield
+    finally:
+        _replaced.reset(token)
+
+
+def _initialized(options):
+    """The arguments of `add_weight`, with zeros for random numbers that a file replaces."""
+    drawn = _replaced.get() and hasattr(options.get("initializer"), "seed")
+    return options | {"initializer": "zeros"} if drawn else options
 
 
 def shape_of(x: Tensor) -> tuple:
@@ -39,6 +59,9 @@ class Linear(keras.layers.Dense):
     Returns:
         float, (..., units).
     """
+
+    def add_weight(self, *args: Any, **options: Any):
+        return super().add_weight(*args, **_initialized(options))
 
     def call(self, inputs, training=None):
         if name() == "torch" or len(inputs.shape) != 3:
@@ -68,6 +91,9 @@ class ReversibleEmbedding(keras.layers.ReversibleEmbedding):
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.autocast = True
+
+    def add_weight(self, *args: Any, **options: Any):
+        return super().add_weight(*args, **_initialized(options))
 
     def call(self, inputs, reverse=False):
         if not reverse:

@@ -142,7 +142,7 @@ def load(path: str | os.PathLike) -> Any:
     from .. import _register
 
     _register()
-    with _one_sentence(path) as file, backend.safe_mode():
+    with _one_sentence(path) as file, backend.safe_mode(), backend.without_random_weights():
         _checked(file)
         return keras.saving.load_model(file, compile=False)
 

@@ -178,3 +178,24 @@ def test_words_that_do_not_fit_their_model_are_refused(tmp_path):
     replace_in(path, "config.json", json.dumps(config))
     with pytest.raises(ValueError, match=f"num_words of the model must be {len(words) + 2}"):
         load(path)
+
+
+def test_a_file_is_loaded_without_random_numbers_for_its_matrices(monkeypatch):
+    drawn = []
+    for initializer in (keras.initializers.GlorotUniform, keras.initializers.RandomNormal):
+        draw = initializer.__call__
+
+        def recorded(self, shape, *args, draw=draw, **kwargs):
+            drawn.append(shape)
+            return draw(self, shape, *args, **kwargs)
+
+        monkeypatch.setattr(initializer, "__call__", recorded)
+    translator = kt.load("dates")
+    assert not drawn
+    weights = translator.model.get_weights()
+    again = translator.model.copy()
+    assert {(63, 64), (64, 64), (64, 128)} <= set(drawn)
+    for one, other in zip(weights, again.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)
+    matrices = [each for each in weights if each.ndim == 2]
+    assert matrices and all(np.std(each) > 0.01 for each in matrices)
