@@ -28,8 +28,8 @@ WIDTHS = {"phone": 390, "desktop": 1280}
 SEARCHED = {
     "look-ahead": "chapters/",
     "tokenisation": "chapters/",
-    "因果掩码": ".zh",
-    "子词": ".zh",
+    "因果掩码": ".zh-CN",
+    "子词": ".zh-CN",
 }
 FLAGS = [
     "--headless=new",

@@ -64,7 +64,8 @@ def write(path, text):
 if __name__ == "__main__":
     for path in sorted((CHAPTERS / "zh").glob("*.md")):
         program = CHAPTERS / path.with_suffix(".py").name
-        write(path, in_step(path.read_text("utf-8"), program.read_text("utf-8")))
+        if BLOCK.search(path.read_text("utf-8")):
+            write(path, in_step(path.read_text("utf-8"), program.read_text("utf-8")))
     for english, chinese in PAGES.items():
         texts = [(CHAPTERS / name).read_text("utf-8") for name in (chinese, english)]
         write(CHAPTERS / chinese, with_numbers(*texts))

@@ -134,15 +134,10 @@ def to_look_at(english, translation):
 
 def looked_at(english, translation):
     """A Chinese source with the digests of the English prose."""
-    digests = iter([digest(text) for text, _ in paired(english, translation)])
-    parts = re.split(f"({CODE.pattern})|{DIGEST.pattern}", translation, flags=re.M | re.S)
-    found = []
-    for place, part in enumerate(parts):  # prose, code or None, digest or None, prose, ...
-        if place % 3 == 0 and part.strip():
-            found.append(f"<!-- {next(digests)} -->\n{part.strip()}")
-        elif place % 3 == 1 and part:
-            found.append(part)
-    return "\n\n".join(found) + "\n"
+    return "\n".join(
+        f"<!-- {digest(text)} -->\n{chinese}\n"
+        for text, (_, chinese) in paired(english, translation)
+    )
 
 
 # Pages
@@ -215,7 +210,7 @@ def for_github(prose):
 
 def linked(prose, language):
     """Prose whose links lead to pages, drawings and pictures of its own language."""
-    prose = re.sub(r"\]\((\d\d_\w+)\.(?:py|zh\.md)", rf"](\1{language.suffix}.md", prose)
+    prose = re.sub(r"\]\((\d\d_\w+)\.(?:py|(?:zh\.)?md)", rf"](\1{language.suffix}.md", prose)
     return prose.replace(f"]({DRAWINGS}", f"]({DRAWINGS}{language.folder}")
 
 
@@ -252,7 +247,9 @@ def complaints(kept, fresh, is_whole=True):
     code alone are compared.
     """
     left_out = OUTPUT if is_whole else OUTPUT_OR_PICTURE
-    texts = [re.sub("\n+", "\n", left_out.sub("", text)).splitlines() for text in (kept, fresh)]
+    texts = [left_out.sub("", text).splitlines() for text in (kept, fresh)]
+    if not is_whole:
+        texts = [[line for line in lines if line] for lines in texts]
     for ours, theirs in itertools.zip_longest(*texts, fillvalue="nothing"):
         if ours != theirs:
             yield f"has {ours!r} where the chapter has {theirs!r}"
