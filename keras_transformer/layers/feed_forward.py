@@ -30,11 +30,7 @@ class FeedForward(keras.layers.Layer):
     """
 
     def __init__(
-        self,
-        d_ff: int,
-        activation: str | Callable = "relu",
-        dropout: float = 0.0,
-        **kwargs: Any,
+        self, d_ff: int, activation: str | Callable = "relu", dropout: float = 0.0, **kwargs: Any
     ):
         super().__init__(**kwargs)
         check_at_least(1, d_ff=d_ff)
