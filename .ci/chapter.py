@@ -150,7 +150,8 @@ def run(path):
         printed, before = io.StringIO(), len(shown)
         with contextlib.redirect_stdout(Tee(sys.stdout, printed)):
             exec(program, namespace)
-        outputs.append({"text": printed.getvalue(), "pictures": shown[before:]})
+        output = {"code": code.strip(), "text": printed.getvalue(), "pictures": shown[before:]}
+        outputs.append(output)
 
     seconds = time.process_time()
     skipped = sorted(counting.lines - passed)

@@ -128,6 +128,8 @@ def fresh_pages(program):
     for output in outputs:
         output["text"] = legible(output["text"])
     english = pages.cells(program.read_text("utf-8"))
+    if [output["code"] for output in outputs] != [cell.text for cell in english if cell.is_code]:
+        raise ValueError("its code has changed since its last run")
     translation = CHAPTERS / "zh" / f"{program.stem}.md"
     chinese = pages.in_chinese(english, translation.read_text("utf-8"))
     for cells, language in ((english, pages.ENGLISH), (chinese, pages.CHINESE)):

@@ -242,6 +242,7 @@ CHINESE |= {
     "with dropout #": "加 # 的 dropout",
     "no warm-up": "没有预热",
     "no √d": "没有 √d",
+    "mean and range of # starts": "# 次起步的平均和范围",
     "validation accuracy (per token)": "验证准确率（每个词元）",
     "step": "步",
     "learning rate": "学习率",
@@ -316,6 +317,12 @@ CHINESE |= {
         "每个字符比论文的写法少多少 nats（灰：它的两次起步）"
     ),
     "all five": "五样全换",
+    "nats per character better than the paper's form": "每个字符比论文的写法少多少 nats",
+    "two starts of the paper's form differ": "论文写法的两次起步之差",
+    "+#% parameters": "参数 +#%",
+    "-#% parameters": "参数 -#%",
+    "+#% parameters, #% of the cache": "参数 +#%，缓存 #%",
+    "-#% parameters, #% of the cache": "参数 -#%，缓存 #%",
     "rotary": "旋转位置",
     "by frequency alone": "只按频率",
     "characters by heart, of #:": "背出的字符，# 个里：",
@@ -327,6 +334,23 @@ CHINESE |= {
     "dropout #": "dropout #",
     "all three": "三样全用",
     "nats per piece, ten others": "每个子词的 nats，另外十首",
+}
+
+# The picture that grows
+CHINESE |= {
+    "the past,\naveraged\n(#)": "前文取平均\n（#）",
+    "attention\n(#)": "注意力\n（#）",
+    "four heads\n(#)": "四个头\n（#）",
+    "positions\n(#)": "位置\n（#）",
+    "no mask,\na leak\n(#)": "没有掩码，\n泄漏\n（#）",
+    "encoder,\ndecoder\n(#)": "编码器、\n解码器\n（#）",
+    "Add & Norm\n(#)": "残差与归一化\n（#）",
+    "feed-forward\n(#)": "前馈网络\n（#）",
+    "two blocks\n(#)": "两个块\n（#）",
+    "warm-up\n(#)": "预热\n（#）",
+    "least possible without the Chinese": "看不见中文时的下限",
+    "nats per token, new sentences": "每个词元的 nats，新句子",
+    "part, and the chapter that opens it": "部件，和讲它的那一章",
 }
 
 # Cells of code outside the lesson, which also describe the figures
@@ -398,5 +422,20 @@ CHINESE |= {
     "accuracy against distance": "准确率与距离",
     "accuracy against confidence": "准确率与置信度",
     "the two readings": "两种读法",
+    "the picture that grows": "越长越全的图",
+    "the whole picture": "完整的图",
+    "a second process on another backend, which reads nothing but the file": (
+        "另一个后端上的第二个进程，只读那个文件"
+    ),
+    "all batches as arrays; studies that are traced once, and can start again": (
+        "所有批次写成数组；只追踪一次、可以重新开始的训练"
+    ),
+    "a model that is compiled, and can start again from its first weights": (
+        "编译好的模型，可以从最初的权重重新开始"
+    ),
+    "a model with an optimizer and a schedule (chapter 10)": "带优化器和学习率的模型（第 10 章）",
+    "an AdamW that excludes weights, and the windows of all epochs in a row": (
+        "不对某些权重衰减的 AdamW，和各轮的窗口"
+    ),
     "the gradient through the softmax, and at the query": "经过 softmax 的梯度，和 query 处的梯度",
 }

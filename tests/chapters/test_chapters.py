@@ -273,6 +273,26 @@ def test_a_check_complains_of_a_stale_picture_and_a_stale_number(tmp_path, monke
     assert "five" in number and "01_a.png" in picture
 
 
+def test_a_page_is_made_from_a_run_of_the_same_code(tmp_path, monkeypatch):
+    for name, value in (("ROOT", tmp_path), ("RUNS", tmp_path), ("CHAPTERS", tmp_path)):
+        monkeypatch.setattr(refresh_chapters, name, value)
+    program = tmp_path / "01_short.py"
+    program.write_text("# %% [markdown]\n# # 1 · Short\n\n# %%\nprint(__file__)\n", "utf-8")
+    (tmp_path / "zh").mkdir()
+    (tmp_path / "zh" / "01_short.md").write_text("# 1 · 短\n", "utf-8")
+    with pytest.raises(ValueError, match="it has not been run"):
+        list(refresh_chapters.fresh_pages(program))
+    printed = f"{tmp_path}/01_short.py\nfor the gallery: a = 1\nfigure: runs/chapters/01_a.png\n"
+    output = {"code": "print(__file__)", "text": printed, "pictures": ["01_a"]}
+    (tmp_path / "01_short.outputs").write_text(json.dumps([output]), "utf-8")
+    (path, english), (_, chinese) = refresh_chapters.fresh_pages(program)
+    assert path == tmp_path / "01_short.md" and "# 1 · 短" in chinese
+    assert "```text\n01_short.py\n```\n\n![](../docs/chapters/01_a.png)" in english
+    program.write_text(program.read_text("utf-8") + "print(1)\n", "utf-8")
+    with pytest.raises(ValueError, match="its code has changed since its last run"):
+        list(refresh_chapters.fresh_pages(program))
+
+
 def test_a_number_in_prose_must_be_printed_or_in_the_code():
     title, code = "# %% [markdown]\n# # Title, 9 %\n\n", "# %%\nn = 1_500\n"
     text = title + "# %% [markdown]\n# It is {} of all.\n\n" + code
