@@ -4,7 +4,7 @@
 # **Why several attentions side by side, if together they cost no more than one?** Let's cut the
 # heads out of one projection, count what they cost, see where Q, K and V come from in each of a
 # Transformer's attentions, and train one head and two on a task with two relations, over the
-# sentence of article 003. Run time: about 25 s.
+# sentence of article 003. Run time: about 30 s.
 #
 # *In plain words:* one attention takes one mixture, and a word may need two things at once. So its
 # query, key and value are cut into parts, and each part asks its own question. It costs nothing,

@@ -4,7 +4,7 @@
 # **Attention reads a sentence as a bag of words: where does the order come from, and why from waves
 # that are added to the embeddings?** Let's show that attention is blind to order, build the waves,
 # test what people say about them, and train one small model with four kinds of positions. Run
-# time: about 20 s.
+# time: about 30 s.
 #
 # *In plain words:* to attention a sentence is a bag of words. So each place gets a pattern of its
 # own, like the hands of many clocks that run at different speeds, and it is added to the word. From

@@ -4,7 +4,7 @@
 # **How can a decoder learn every word of a sentence in one pass without ever seeing the word it
 # must predict?** Let's write the two masks out, apply them rightly and wrongly, shift a target, and
 # train the same small model with the look-ahead mask and without: the one without has a loss that
-# is too good to be true. Run time: about 25 s.
+# is too good to be true. Run time: about 35 s.
 #
 # *In plain words:* in training the whole answer lies on the table. The mask is the hand that covers
 # what comes next, so that every word can be asked for at once and none can be copied. A loss that

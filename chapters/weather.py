@@ -105,7 +105,7 @@ def two_rows(pairs):
     """Source and target apart: 我 爱 你 </s>, and <s> I love you with its labels."""
     source = rows([[*s, "</s>"] for s, *_ in pairs], SOURCE_LENGTH)
     target = rows([["<s>", *t, "</s>"] for _, t, *_ in pairs], TARGET_LENGTH + 1)
-    return {"source_ids": source, "target_ids": target[:, :-1]}, target[:, 1:]
+    return {"source_ids": source, "target_ids": target[:, :-1].copy()}, target[:, 1:]
 
 
 def train(build, form=lines, optimizer=None, epochs=4, starts=3):
@@ -138,14 +138,14 @@ def train(build, form=lines, optimizer=None, epochs=4, starts=3):
     return losses, keras.Model(ids, logits["start_1"])
 
 
-def share_written(model, form=lines):
+def share_written(model):
     """Of the 300 sentences, the share that a model writes right, always its most probable word."""
-    inputs, labels = form(TEST)
-    asked, ids = labels != kt.PADDING, inputs if form is lines else inputs["target_ids"]
+    ids, labels = lines(TEST)
+    asked = labels != kt.PADDING
     ids[np.cumsum(asked, axis=1) > 1] = kt.PADDING  # all that comes after <s>
     written, row, place = np.zeros_like(labels), np.arange(len(ids)), asked.argmax(axis=1)
     for _ in range(TARGET_LENGTH):
-        logits = model.predict(inputs, batch_size=len(ids), verbose=0)
+        logits = model.predict(ids, batch_size=len(ids), verbose=0)
         written[row, place] = logits[row, place].argmax(axis=-1)
         inside = place + 1 < ids.shape[1]
         ids[row[inside], place[inside] + 1] = written[row, place][inside]
@@ -179,7 +179,7 @@ def picture(chapter, **losses):
         chapter: int; of the chapters before it, the numbers recorded last are drawn.
         **losses: lists of floats, nats per token of this chapter's parts, by their names in SO_FAR.
     """
-    figure, panel = figures.panels(width=9)
+    figure, panel = figures.panels(width=9.6)
     labels = []
     for name, line in SO_FAR.items():
         label, least, number, most = RECORDED.fullmatch(line).groups()

@@ -366,3 +366,34 @@ assert image.get_clim() == (-0.2, 0.2) and image.get_array().tolist() == [[-0.2]
 def test_known_links_are_ringed_and_white_is_zero_in_a_table_of_positions():
     command = [sys.executable, "-c", DRAWN]
     subprocess.run(command, cwd=ROOT / "chapters", check=True, timeout=300)
+
+
+WRITTEN = """
+import numpy as np, weather
+assert all(weather.RECORDED.fullmatch(line) for line in weather.SO_FAR.values())
+sources = [{" ".join(pair[0]) for pair in pairs} for pairs in (weather.TEST, weather.TRAIN)]
+assert not sources[0] & sources[1]
+
+class Knows:
+    def __init__(self, labels):
+        self.logits = np.eye(weather.VOCABULARY_SIZE)[labels]
+
+    def predict(self, inputs, **_):
+        return self.logits
+
+_, labels = weather.lines(weather.TEST)
+assert weather.share_written(Knows(labels)) == 1
+assert weather.share_written(Knows(np.roll(labels, 1, axis=0))) < 0.05
+source, target, links, _ = weather.TEST[0]
+(ids,), (labels,) = weather.lines(weather.TEST[:1])
+assert [weather.WORDS[i] for i in ids[ids > 0]] == [*source, "<s>", *target, "</s>"]
+assert [weather.WORDS[i] for i in labels[labels > 0]] == [*target, "</s>"]
+assert not labels[: len(source)].any()
+"""
+
+
+@pytest.mark.once
+@pytest.mark.slow
+def test_the_small_translator_is_asked_for_the_english_and_judged_by_whole_sentences():
+    command = [sys.executable, "-c", WRITTEN]
+    subprocess.run(command, cwd=ROOT / "chapters", check=True, timeout=300)
