@@ -277,7 +277,7 @@ def test_a_fuzzer_of_the_openapi_page_finds_no_error(tmp_path):
     with serving(COMMAND, "dates", "shakespeare", "--max-compiled", "1") as (_, address, _):
         command = [sys.executable, "-m", "schemathesis.cli", "run", f"{address}/openapi.json"]
         command += ["--checks", "not_a_server_error", "--max-examples", "20", "--seed", "1"]
-        result = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=tmp_path)
+        result = subprocess.run(command, capture_output=True, text=True, timeout=1800, cwd=tmp_path)
         # Its own time limit of a request does not count: some answers take longer.
         assert "Tested: " in result.stdout, result.stdout[-3000:]
         assert 'status="500"' not in metrics(address), result.stdout[-3000:]
