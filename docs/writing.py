@@ -72,7 +72,7 @@ def draw(source, target, weights):
         0,
         f"<style>{''.join(rules)}@media(prefers-reduced-motion:no-preference){{{moving}}}</style>",
     )
-    words = "the stronger the blue, the more attention (mean of the heads of the last layer)"
+    words = "the stronger the blue, the more attention"
     drawing.text(LEFT, height - 20, words, 14, "faint", "start")
     return drawing
 
