@@ -126,7 +126,7 @@ def from_chapter(program, language=pages.ENGLISH):
 def illustrate(cell, language):
     """Links to other chapters become links to notebooks, drawings become attachments."""
     cell.source = re.sub(
-        r"\]\((\d\d_\w+)\.(?:py|(?:zh\.)?md)\)", rf"](\1{language.suffix}.ipynb)", cell.source
+        r"\]\((\d\d_\w+)\.(?:py|md)\)", rf"](\1{language.suffix}.ipynb)", cell.source
     )
     for schematic, draw in drawings.SCHEMATICS.items():
         if (link := f"]({pages.DRAWINGS}{schematic}.svg)") in cell.source:

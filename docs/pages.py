@@ -27,7 +27,6 @@ LINES = 24  # of an output that are shown
 RECORDING = "# extra code – the numbers of the gallery"  # a cell that no page shows
 LEAST_SHARED = 0.8  # of the words of a page's outputs, and of their numbers: see `shared`
 
-CODE = re.compile(r"^```python\n.*?^```$", re.M | re.S)
 DIGEST = re.compile(r"^<!-- ([0-9a-f]{8}) -->$", re.M)
 OUTPUT = re.compile(r"^```text\n(.*?)^```$", re.M | re.S)
 OUTPUT_OR_PICTURE = re.compile(
@@ -102,11 +101,10 @@ def digest(prose):
 
 def pieces(translation):
     """(digest or None, text) of each piece of prose of a Chinese source."""
-    parts = [None, *DIGEST.split(CODE.sub("<!-- 00000000 -->", translation))]
-    pairs = zip(parts[::2], parts[1::2], strict=True)
-    return [
-        (None if mark == "0" * 8 else mark, text.strip()) for mark, text in pairs if text.strip()
-    ]
+    before, *parts = DIGEST.split(translation)
+    if before.strip():
+        parts = [None, before, *parts]
+    return list(zip(parts[::2], map(str.strip, parts[1::2]), strict=True))
 
 
 def in_chinese(english, translation):
@@ -210,7 +208,7 @@ def for_github(prose):
 
 def linked(prose, language):
     """Prose whose links lead to pages, drawings and pictures of its own language."""
-    prose = re.sub(r"\]\((\d\d_\w+)\.(?:py|(?:zh\.)?md)", rf"](\1{language.suffix}.md", prose)
+    prose = re.sub(r"\]\((\d\d_\w+)\.(?:py|md)", rf"](\1{language.suffix}.md", prose)
     return prose.replace(f"]({DRAWINGS}", f"]({DRAWINGS}{language.folder}")
 
 
