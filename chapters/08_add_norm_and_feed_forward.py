@@ -538,7 +538,7 @@ figures.show(weather.picture(8, **so_far), "08_so_far")
 
 # %% [markdown]
 # With Add & Norm every start comes down to the same low loss, where bare attentions ended several
-# times higher and far apart. The network adds little to that: in this language nothing has
+# times higher. The network adds little to that: in this language nothing has
 # to be worked out that looking up does not give. (Its two thirds of the parameters pay where there
 # is something to know; chapter 18 has real text.)
 #
