@@ -220,6 +220,28 @@ def page_of(program, language):
     return (CHAPTERS / f"{program.stem}{language.suffix}.md").read_text("utf-8")
 
 
+@pytest.mark.parametrize("language", LANGUAGES, ids=["English", "Chinese"])
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
+def test_every_chapter_has_its_page_with_outputs_and_pictures(program, language):
+    page = page_of(program, language)
+    assert page.startswith("<!-- Made by .ci/refresh_chapters.py from ")
+    assert pages.OUTPUT.search(page) and f"](../docs/chapters/{language.folder}" in page
+    assert page.count("<details>") == page.count("</details>") >= 3
+    assert not re.search(r"/(?:home|tmp|work|root)/|0x[0-9a-f]{6}", page)  # nothing of a machine
+
+
+def test_pages_show_every_picture_that_is_kept():
+    for language in LANGUAGES:
+        shown = set(
+            re.findall(
+                rf"\(../docs/chapters/{language.folder}(\w+\.png)\)",
+                "".join(page_of(program, language) for program in PROGRAMS),
+            )
+        )
+        folder = ROOT / "docs" / "chapters" / language.folder
+        assert shown == {path.name for path in folder.glob("*.png")}
+
+
 READ = [
     *ROOT.glob("*.md"),
     *CHAPTERS.glob("*.md"),
