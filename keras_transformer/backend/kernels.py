@@ -51,7 +51,7 @@ class Linear(keras.layers.Dense):
     The gradient of the kernel sums over batch and length. XLA on a CPU is a quarter slower when
     these are two axes. PyTorch folds them itself.
 
-    Args: see `keras.layers.Dense`.
+    The arguments are those of `keras.layers.Dense`.
 
     Call arguments:
         inputs: float, (..., d).
@@ -78,7 +78,7 @@ class ReversibleEmbedding(keras.layers.ReversibleEmbedding):
 
     The product is computed in the compute dtype, to which Keras does not cast it.
 
-    Args: see `keras.layers.ReversibleEmbedding`.
+    The arguments are those of `keras.layers.ReversibleEmbedding`.
 
     Call arguments:
         inputs: int, (batch, length), ids; in reverse float, (batch, length, output_dim).

@@ -125,7 +125,7 @@ def read_text_splits(
 ) -> Splits:
     """A dataset of plain text: "tiny_shakespeare", which is one long text per split.
 
-    Args: see `read_labeled_splits`.
+    The arguments are those of `read_labeled_splits`.
 
     Returns:
         Splits of lists of str.
