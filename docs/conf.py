@@ -91,13 +91,16 @@ h1, code, code .pre, .sig, .prev-next-title {
     overflow-wrap: anywhere !important; white-space: normal !important
 }
 mjx-container:not([display]) {
-    display: inline-block; max-width: 100%; overflow: auto hidden; vertical-align: middle
+    display: inline-block; max-width: 100%; overflow: auto hidden; vertical-align: middle;
+    scrollbar-width: none
 }
 details {margin-bottom: 1.15rem}
 .highlight-text pre {border-left: 3px solid var(--pst-color-border); font-size: 0.8em}
 @media (min-width: 1200px) {  /* 100 columns of code fit */
     .highlight-python pre, .highlight-text pre {font-size: 0.76em}
+    .highlight-text pre {white-space: pre-wrap}  /* what a cell printed may be wider */
     .bd-sidebar-secondary {width: 11rem !important; flex: 0 0 11rem !important}
+    .bd-main .bd-content .bd-article-container {max-width: calc(100% - 11rem) !important}
 }
 .indextable {display: block; overflow-x: auto}
 .panels {display: block; overflow-x: auto}
