@@ -191,5 +191,6 @@ CHINESE = _has_chinese(rcParams["font.family"])
 if not CHINESE:
     print('No Chinese font: figures show glosses; pip install ".[chapters]".', file=sys.stderr)
 atexit.register(lambda: print(f"{CHAPTER}: {time.perf_counter() - START:.0f} s"))
-if "ipykernel" not in sys.modules and re.match(r"\d\d_", CHAPTER):
-    sys.stdout = WithHeadings(sys.stdout, pathlib.Path(sys.argv[0]))
+PROGRAM = pathlib.Path(sys.argv[0])
+if "ipykernel" not in sys.modules and re.match(r"\d\d_", CHAPTER) and PROGRAM.is_file():
+    sys.stdout = WithHeadings(sys.stdout, PROGRAM)
