@@ -7,7 +7,7 @@ RUN pip install --no-cache-dir torch --index-url https://download.pytorch.org/wh
     && pip install --no-cache-dir --no-deps /src \
     && rm -r /src
 USER server
-WORKDIR /home/server
+WORKDIR /srv
 ENV KERAS_BACKEND=torch
 EXPOSE 8000
 HEALTHCHECK --start-period=60s CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://localhost:8000/ready')"]

@@ -18,7 +18,6 @@ model may have been trained on any backend.
 
 import argparse
 import os
-import pathlib
 import subprocess
 import sys
 from typing import Any
@@ -57,9 +56,7 @@ def run(options: argparse.Namespace) -> None:
         from ..interchange.web.exporting import check_runtime
 
         check_runtime(options.runtime)
-        path = pathlib.Path(addresses.local_name(options.model))
-        name = path.parent.name if path.name == "model.keras" else path.stem
-        page = {"runtime": options.runtime, "name": name}
+        page = {"runtime": options.runtime, "name": addresses.model_name(options.model)}
     else:
         check_used(options, {"runtime": "--format web"})
     if format.backend not in (None, backend.name()):

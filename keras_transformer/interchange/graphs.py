@@ -5,9 +5,10 @@ itself runs; an engine traces it within `backend.portable()`.
 """
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import keras
 import numpy as np
 from keras import ops
 
@@ -231,6 +232,32 @@ def attentions_of(task: Task) -> list[Any]:
     return [layer for layer in layers if layer is not None]
 
 
+def pass_with_heads(
+    model: keras.Model, inputs: Any, factors: Mapping[str, backend.Tensor]
+) -> tuple[backend.Tensor, dict[str, backend.Tensor]]:
+    """One pass of a model, with the output of each head times a factor.
+
+    Args:
+        model: the model of a task.
+        inputs: of the model.
+        factors: (num_heads,) by the path of each attention; 0 switches a head off.
+
+    Returns:
+        float32, the logits.
+        dict of float32, (batch, num_heads, target length, source length), the weights of the heads
+            by the path of their attention.
+    """
+    weights = {}
+
+    def observe(path, outputs, of_heads):
+        weights[path] = ops.cast(of_heads, "float32")
+        return outputs * ops.cast(ops.reshape(factors[path], (1, -1, 1, 1)), outputs.dtype)
+
+    with backend.observed_heads(observe):
+        logits = model(inputs, training=False)
+    return ops.cast(logits, "float32"), weights
+
+
 def observed_pass(task: Task) -> Graph:
     """One pass of the model, in which heads may be switched off.
 
@@ -243,19 +270,13 @@ def observed_pass(task: Task) -> Graph:
         float32, (batch, num_heads, target length, source length).
     """
     layers = attentions_of(task)
-    numbers = {layer.path: n for n, layer in enumerate(layers)}
+    paths = [layer.path for layer in layers]
 
     def function(heads, **ids):
-        weights = {}
-
-        def observe(path, outputs, of_heads):
-            number = numbers[path]
-            weights[f"weights_{number}"] = ops.cast(of_heads, "float32")
-            return outputs * ops.reshape(heads[number], (1, -1, 1, 1))
-
-        with backend.observed_heads(observe):
-            logits = task.model(ids, training=False)
-        return {"logits": ops.cast(logits, "float32"), **weights}
+        factors = {path: heads[number] for number, path in enumerate(paths)}
+        logits, weights = pass_with_heads(task.model, ids, factors)
+        numbered = {f"weights_{number}": weights[path] for number, path in enumerate(paths)}
+        return {"logits": logits, **numbered}
 
     inputs = {name: (x.shape, "int32") for name, x in task.model.input.items()}
     return Graph(function, {**inputs, "heads": ((len(layers), layers[0].num_heads), "float32")})

@@ -16,6 +16,7 @@ from ..checks import check
 from ..data.lengths import next_power_of_two, pad
 from ..generation.constraints import NEVER_WRITTEN
 from ..ids import END, START
+from ..interchange.graphs import attentions_of, pass_with_heads
 from ..tasks import Classifier, MaskFiller, Task, TextGenerator, Translator
 from ..tasks.word_tasks import split_around_masks
 from ..tokenizers.words import FIRST, MASKED
@@ -39,11 +40,7 @@ class Inspector:
     def __init__(self, task: Task):
         self.task = task
         self._programs = backend.Programs(task.model)
-        stacks = [getattr(task.model, name, None) for name in ("encoder", "decoder")]
-        names = ("self_attention", "cross_attention")
-        blocks = [block for stack in stacks if stack is not None for block in stack.blocks]
-        layers = [getattr(block, name, None) for block in blocks for name in names]
-        self.heads = {layer.path: layer.num_heads for layer in layers if layer is not None}
+        self.heads = {layer.path: layer.num_heads for layer in attentions_of(task)}
 
     def factors(self, off: Mapping[str, list[int]]) -> dict[str, np.ndarray]:
         """The factors of all heads: 1, or 0 for those that are off.
@@ -76,15 +73,7 @@ class Inspector:
         model = self.task.model
 
         def scores(ids, factors):
-            weights = {}
-
-            def observe(path, heads, of_heads):
-                weights[path] = ops.cast(of_heads, "float32")
-                return heads * ops.cast(ops.reshape(factors[path], (1, -1, 1, 1)), heads.dtype)
-
-            with backend.observed_heads(observe):
-                logits = model(ids, training=False)
-            return ops.cast(logits, "float32"), weights
+            return pass_with_heads(model, ids, factors)
 
         program = self._programs.get("inspection", lambda: backend.jit(scores, model))
         longest = self.task.longest_input

@@ -1,6 +1,5 @@
 """The models of a server, by name."""
 
-import pathlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -29,9 +28,7 @@ def load_models(names: Iterable[str]) -> dict[str, "tasks.Task"]:
         name, equals, file = each.partition("=")
         if not equals or "/" in name:  # in a path or an address
             name, file = "", each
-        path = pathlib.Path(addresses.local_name(file)).resolve()
-        last = path.parent.name if path.name == "model.keras" else path.name
-        name = name or last.removesuffix(".keras")
+        name = name or addresses.model_name(file)
         check(name not in models, "Models must have different names, as NAME=FILE", name=name)
         models[name] = saved_files.load(file)
     return models

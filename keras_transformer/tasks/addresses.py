@@ -58,6 +58,12 @@ def local_name(path: str) -> str:
     return re.split("[@#?]", path)[0].rpartition("/")[2].removesuffix(".keras")
 
 
+def model_name(path: str) -> str:
+    """The name of a model: of its folder if its file is called model.keras, else of the file."""
+    file = pathlib.Path(local_name(path)).resolve()
+    return (file.parent.name if file.name == FILE else file.name).removesuffix(".keras")
+
+
 @contextlib.contextmanager
 def found(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     """Yields the file of an address, of a model that comes with the package, or of a path.
