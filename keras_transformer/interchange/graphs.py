@@ -244,8 +244,7 @@ def pass_with_heads(
 
     Returns:
         float32, the logits.
-        dict of float32, (batch, num_heads, target length, source length), the weights of the heads
-            by the path of their attention.
+        dict of float32, (batch, num_heads, target length, source length), the weights of the heads.
     """
     weights = {}
 
