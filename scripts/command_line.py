@@ -106,7 +106,8 @@ def _check_initial(path, options):
 
 
 def _tuples(values):
-    return {n: tuple(v) if isinstance(v, list) else v for n, v in values.items()}
+    values = {n: tuple(v) if isinstance(v, list) else v for n, v in values.items()}
+    return {n: None if v == (None,) else v for n, v in values.items()}  # --valid none
 
 
 def _saved(settings):
@@ -134,7 +135,7 @@ def _resume(given, output, options):
     if saved.keys() != known:
         raise ValueError(f"The options in {output} are of another version; start a new run.")
     try:
-        options.of(**saved)
+        saved = options.of(**saved).flat()
     except (TypeError, ValueError) as error:  # only if the file was edited or damaged
         raise ValueError(f"{output}/settings.json holds an impossible option: {error}") from None
     changed = [name for name, value in given.items() if value != saved[name]]

@@ -16,13 +16,14 @@ from typing import Annotated, Any, Literal, Self
 
 from keras_transformer import GenerationConfig, data, evaluation
 from keras_transformer.checks import check, check_above_0, check_at_least, check_from_0, check_rates
-from keras_transformer.data.files import TREEBANK
+from keras_transformer.data.files import TREEBANK, check_one_stdin
 from keras_transformer.data.lengths import LONGEST
 from keras_transformer.models.configuration import TransformerConfig
 from keras_transformer.tasks.saved_files import FileSummary
 
 # The type of an option, and the word for its value in --help or the check of its range.
-File, Folder = Annotated[str | None, "FILE"], Annotated[str | None, "FOLDER"]
+Files = Annotated[tuple[str, ...] | None, "FILE"]
+Folder = Annotated[str | None, "FOLDER"]
 Feature = Annotated[str, "FEATURE"]
 From0 = Annotated[int, functools.partial(check_at_least, 0)]
 From1 = Annotated[int, functools.partial(check_at_least, 1)]
@@ -42,6 +43,8 @@ class Group:
     def __post_init__(self):
         for name, hint in typing.get_type_hints(type(self), include_extras=True).items():
             value = getattr(self, name)
+            if hint == Files and isinstance(value, str):  # in the settings of an older run
+                object.__setattr__(self, name, (value,))
             for range_check in getattr(hint, "__metadata__", ()):
                 if callable(range_check) and value is not None:
                     range_check(**{name: value})
@@ -161,7 +164,7 @@ class FineTuningOptions(Group):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FileOptions(Group):
-    """Data from one file per split, or from tensorflow-datasets.
+    """Data from files, or from tensorflow-datasets; several files, patterns or - (standard input).
 
     Args:
         train: Training data, plain or compressed.
@@ -174,17 +177,17 @@ class FileOptions(Group):
         download: Download the dataset if necessary.
     """
 
-    train: File = None
-    valid: File = None
-    test: File = None
-    mix_in: File = None
+    train: Files = None
+    valid: Files = None
+    test: Files = None
+    mix_in: Files = None
     dataset: str | None = None
     download: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PairOptions(Group):
-    """Sentence pairs (default: generated dates).
+    """Sentence pairs (default: generated dates); several files, patterns or - (standard input).
 
     Args:
         source: Sentences to translate from, one per line, plain or compressed.
@@ -207,18 +210,18 @@ class PairOptions(Group):
         download: Download the dataset if necessary.
     """
 
-    source: File = None
-    target: File = None
-    pairs: File = None
-    valid_source: File = None
-    valid_target: File = None
-    valid_pairs: File = None
-    test_source: File = None
-    test_target: File = None
-    test_pairs: File = None
-    mix_source: File = None
-    mix_target: File = None
-    mix_pairs: File = None
+    source: Files = None
+    target: Files = None
+    pairs: Files = None
+    valid_source: Files = None
+    valid_target: Files = None
+    valid_pairs: Files = None
+    test_source: Files = None
+    test_target: Files = None
+    test_pairs: Files = None
+    mix_source: Files = None
+    mix_target: Files = None
+    mix_pairs: Files = None
     sides: Annotated[tuple[str, str] | None, "FROM TO"] = None
     dataset: str | None = None
     download: bool = False
@@ -406,6 +409,7 @@ class Options(Group):
             if given.get(one) and given.get(other):
                 raise ValueError(f"Give {flags([one])} or {flags([other])}, not both: {why}.")
         model, output = self.fine_tuning.init_from, self.run.output
+        check_one_stdin(path for name in (*FILES, *MIX) for path in given.get(name) or ())
         if model and output:
             inside = pathlib.Path(output).resolve() in pathlib.Path(model).resolve().parents
             check(not inside, "--init-from must not be within --output", init_from=model)
@@ -424,7 +428,8 @@ class Options(Group):
         given = collections.defaultdict(lambda: None, self.flat())
         dataset, prepared = given["dataset"], given["prepared"]
         pairs = [value for name, value in given.items() if name.endswith("pairs") and value]
-        treebanks = [n for n in (*FILES, *MIX) if given[n] and data.format_of(given[n]) == TREEBANK]
+        files = [path for name in (*FILES, *MIX) for path in given[name] or ()]
+        treebanks = [path for path in files if data.format_of(path) == TREEBANK]
         scored = self.has_data or given["bleu_sentences"]
         has_words = initial and "max_characters" in initial.vocabulary
         needs = (
@@ -604,9 +609,9 @@ class Pretraining(Options):
     """
 
     words: WordOptions
-    train: File = None
-    valid: File = None
-    mix_in: File = None
+    train: Files = None
+    valid: Files = None
+    mix_in: Files = None
     mask_rate: Annotated[float, check_above_0, check_rates] = 0.15
 
     TASK = "MaskFiller"

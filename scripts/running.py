@@ -82,7 +82,7 @@ def naming_lines(options: Options, split: str, *sides: Sequence) -> Iterator[Non
         if error.side:
             names = [name.replace("source", "target") for name in names]
         flat = options.flat()
-        paths = [path for name in names if (path := flat.get(name))]
+        paths = data.expand_files(path for name in names for path in flat.get(name) or ())
         line = data.find_line(paths, sides[error.side][error.number]) if sides else None
         found = f"{line}: the text {error.problem}" if line else f"The {split} data: {error}"
         raise ValueError(found) from None
@@ -185,10 +185,25 @@ def load(
     return data.Splits(train, valid, test)
 
 
-def reader(options: Options, read_file: Callable[[str], Any]) -> Callable[[str], Any]:
-    """A function from "train", "valid", "test" or "mix" to the data of its file; None without."""
+def reader(
+    options: Options,
+    read_file: Callable[[str], Any],
+    join: Callable[[Sequence[Any]], Any] = data.concatenate,
+) -> Callable[[str], Any]:
+    """A function from "train", "valid", "test" or "mix" to the data of its files; None without.
+
+    Args:
+        options: `Options`.
+        read_file: function from a path to the data of one file.
+        join: function from those of several files to the data of all.
+    """
     flat = options.flat() | {"mix": options.flat()["mix_in"]}
-    return lambda split: flat.get(split) and read_file(flat[split])
+
+    def read(split):
+        patterns = flat.get(split)
+        return patterns and join([read_file(path) for path in data.expand_files(patterns)])
+
+    return read
 
 
 def evaluated(splits: data.Splits) -> tuple[str, Any]:

@@ -144,7 +144,12 @@ def load(options, corpora):
         start = random.Random(seed).randint(0, max(0, len(other) - number))
         return [f"{text}\n{other[start : start + number]}"]
 
-    read = running.reader(options, read)
+    def join(parts):
+        if options.lines:
+            return data.concatenate(parts)
+        return ["\n".join(text for (text,) in parts)]  # one text
+
+    read = running.reader(options, read, join)
     return running.load(options, "texts", read, read_dataset, corpora=corpora, split=split, mix=mix)
 
 

@@ -199,11 +199,16 @@ def read_pairs(files, split):
     if not (pairs or source):
         return None
     if pairs:
-        rows, name = data.iterate_pair_file(pairs, files.sides or ()), pairs
+        paths = data.expand_files(pairs)
+        rows = [(path, data.iterate_pair_file(path, files.sides or ())) for path in paths]
     else:
-        rows, name = data.iterate_files(source, target), f"{source} and {target}"
+        paths = data.parallel_files(source, target)
+        rows = [(" and ".join(each), data.iterate_files(*each)) for each in paths]
     # The lines of test data are scored as any other program would score them: all.
-    return collect_complete(data.Examples, rows, name, drop=split != "test")
+    drop = split != "test"
+    return data.concatenate(
+        [collect_complete(data.Examples, each, name, drop) for name, each in rows]
+    )
 
 
 def find_tokenizers(options, examples, initial):

@@ -26,7 +26,6 @@ from typing import Any
 import numpy as np
 
 from .. import data
-from ..data.files import check_one_stdin
 from ..data.prepared import DEFAULT_SAMPLE
 from ..ids import UNKNOWN
 from ..tokenizers.processor import MODEL_TYPES
@@ -127,15 +126,9 @@ def _input(options):
         lines = _chain(data.iterate_texts, [(path,) for path in paths])
         return lambda: ((line,) for line in lines()), "texts", paths
     if options.source:
-        sides = data.expand_files(options.source), data.expand_files(options.target)
-        if len(sides[0]) != len(sides[1]):
-            raise ValueError(
-                "--source and --target must have as many files; received "
-                f"{len(sides[0])} and {len(sides[1])}."
-            )
-        paths = [*sides[0], *sides[1]]
-        check_one_stdin(paths)
-        return _chain(data.iterate_files, list(zip(*sides, strict=True))), "pairs", paths
+        files = data.parallel_files(options.source, options.target)
+        paths = [path for side in zip(*files, strict=True) for path in side]
+        return _chain(data.iterate_files, files), "pairs", paths
     paths = data.expand_files(options.pairs)
     given = [(path, options.sides or (), options.json_lines) for path in paths]
     return _chain(data.iterate_pair_file, given), "pairs", paths

@@ -419,6 +419,29 @@ def expand_files(patterns: Iterable[str]) -> list[str]:
     return paths
 
 
+def parallel_files(source: Iterable[str], target: Iterable[str]) -> list[tuple[str, str]]:
+    """Paths of parallel files from paths and patterns; see `expand_files`.
+
+    Args:
+        source, target: Iterable of str, which name as many files.
+
+    Returns:
+        List of (source, target).
+
+    Raises:
+        FileNotFoundError: A pattern fits no file.
+        ValueError: One side has more files than the other.
+    """
+    sides = expand_files(source), expand_files(target)
+    if len(sides[0]) != len(sides[1]):
+        raise ValueError(
+            "Source and target must have as many files; received "
+            f"{len(sides[0])} and {len(sides[1])}."
+        )
+    check_one_stdin([*sides[0], *sides[1]])
+    return list(zip(*sides, strict=True))
+
+
 def check_one_stdin(paths: Iterable[PathLike]) -> None:
     """Refuses files among which the standard input, "-", comes twice."""
     if list(paths).count("-") > 1:

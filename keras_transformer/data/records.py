@@ -1,8 +1,9 @@
 """The records of a corpus: texts with their translation, tags or label, in splits."""
 
 import collections
+import itertools
 import logging
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -101,6 +102,12 @@ def collect_complete(
             f"{name}: {what} {number} of {len(rows)} examples whose {blank} is blank."
         )
     return collect(record, complete if drop else rows)
+
+
+def concatenate(parts: Sequence[Any]) -> Any:
+    """All examples of several lists, or of several NamedTuples of lists, in order."""
+    columns = zip(*map(_columns, parts), strict=True)
+    return _like(parts[0], [list(itertools.chain.from_iterable(each)) for each in columns])
 
 
 def mix(examples: Any, others: Any, share: float, seed: int = 0) -> Any:

@@ -173,6 +173,13 @@ def write(tmp_path):
     return write
 
 
+def test_examples_of_several_files_are_one_record():
+    pairs = [Examples(["a"], ["A"]), Examples(["b", "c"], ["B", "C"])]
+    assert data.concatenate(pairs) == (["a", "b", "c"], ["A", "B", "C"])
+    assert type(data.concatenate(pairs)) is Examples
+    assert data.concatenate([["a"], [], ["b"]]) == ["a", "b"]
+
+
 def test_line_n_of_one_file_translates_line_n_of_the_other(write):
     examples = read_files(write("en", "a b\nc\n"), write("de", "A B\nC\n"))
     assert examples.source == ["a b", "c"]

@@ -301,6 +301,25 @@ def test_an_option_is_used_with_what_it_needs(recipes, parsed):
         parsed(*words.split(), recipes=getattr(recipes, task))
 
 
+def test_several_files_of_a_task_are_one(running, recipes, parsed, tmp_path):
+    for name in "ab":
+        (tmp_path / name).write_text(f"{name}\n")
+    given = ("--train", tmp_path / "b", tmp_path / "[a]", "--valid", tmp_path / "a")
+    options = parsed(*given, recipes=recipes.PRETRAINING)
+    read = running.reader(options, lambda path: [pathlib.Path(path).read_text()])
+    assert (read("train"), read("valid"), read("mix")) == (["b\n", "a\n"], ["a\n"], None)
+    with pytest.raises(FileNotFoundError, match="nothing: no such file"):
+        options = parsed("--train", tmp_path / "nothing", recipes=recipes.PRETRAINING)
+        running.reader(options, str)("train")
+
+
+def test_the_standard_input_is_one_file_of_all_options(recipes, parsed):
+    assert parsed("--train", "-", "a", recipes=recipes.PRETRAINING).train == ("-", "a")
+    for words in ("--pairs - a -", "--source - --target a --test-source -"):
+        with pytest.raises(ValueError, match="standard input can be one file only; received it"):
+            parsed(*words.split())
+
+
 def help_of(parsed, capsys, *words, **kwargs):
     with pytest.raises(SystemExit) as exit:
         parsed(*words, **kwargs)
@@ -386,6 +405,20 @@ def test_a_run_of_before_an_option_was_added_is_resumed_with_its_default(parsed,
     flat |= {"steps_per_execution": 1, "data_dir": None}  # options of that time, not used
     Run(tmp_path).begin(flat, data=[])
     assert parsed("--resume", "--output", tmp_path) == started.replace(resume=True)
+
+
+def test_a_run_of_before_an_option_named_several_files_is_resumed(parsed, tmp_path):
+    started = parsed("--output", tmp_path, "--pairs", "a.tsv", "--valid-pairs", "b.tsv")
+    assert started.files.pairs == ("a.tsv",)
+    Run(tmp_path).begin(started.flat() | {"pairs": "a.tsv", "valid_pairs": "b.tsv"}, data=[])
+    resumed = started.replace(resume=True)
+    assert parsed("--resume", "--output", tmp_path) == resumed
+    assert parsed("--resume", "--output", tmp_path, "--pairs", "a.tsv") == resumed
+    with pytest.raises(ValueError, match="keeps its settings.*leave out --pairs"):
+        parsed("--resume", "--output", tmp_path, "--pairs", "b.tsv")
+    config = ("--config", tmp_path / "settings.json", "--output", "other")
+    assert parsed(*config, "--valid-pairs", "none").files.valid_pairs is None
+    assert parsed(*config).files.valid_pairs == ("b.tsv",)
 
 
 def test_a_run_with_its_recipes_alternative_replaced_is_resumed_as_it_was(parsed, tmp_path):

@@ -365,6 +365,26 @@ def test_sides_choose_the_columns_of_a_table(inside, tmp_path, sides, expected):
     assert f"{train.source[0]} {train.target[0]}" == expected
 
 
+def test_several_files_and_patterns_are_read_in_order(inside, tmp_path):
+    for number in (2, 1):
+        (tmp_path / f"{number}.en").write_text(f"source {number}\n")
+        (tmp_path / f"{number}.de").write_text(f"target {number}\n")
+        (tmp_path / f"{number}.tsv").write_text(f"source {number}\ttarget {number}\n")
+    dates = importlib.import_module("recipes").TRANSLATION["dates"]
+    read = importlib.import_module("train_translation").read_pairs
+    one, other = (["source 1", "source 2"], ["target 1", "target 2"])
+    for given in (
+        {"source": (f"{tmp_path}/*.en",), "target": (f"{tmp_path}/*.de",)},
+        {"pairs": (f"{tmp_path}/[1-2].tsv",)},
+    ):
+        assert read(dates.replace(**given).files, "train") == (one, other)
+    twice = dates.replace(pairs=(f"{tmp_path}/1.tsv", f"{tmp_path}/1.tsv"))
+    assert read(twice.files, "train") == (one[:1] * 2, other[:1] * 2)
+    fewer = dates.replace(source=(f"{tmp_path}/*.en",), target=(f"{tmp_path}/1.de",))
+    with pytest.raises(ValueError, match="must have as many files; received 2 and 1"):
+        read(fewer.files, "train")
+
+
 def test_help_teaches(inside):
     result = inside([*TRAIN, "--help"])
     assert result.returncode == 0
