@@ -16,7 +16,8 @@ from typing import Annotated, Any, Literal, Self
 
 from keras_transformer import GenerationConfig, data, evaluation
 from keras_transformer.checks import check, check_above_0, check_at_least, check_from_0, check_rates
-from keras_transformer.data.files import TREEBANK, check_one_stdin
+from keras_transformer.data.cleaning import PRESET
+from keras_transformer.data.files import RECORDS, TREEBANK, check_one_stdin
 from keras_transformer.data.lengths import LONGEST
 from keras_transformer.models.configuration import TransformerConfig
 from keras_transformer.tasks.saved_files import FileSummary
@@ -170,7 +171,8 @@ class FileOptions(Group):
         train: Training data, plain or compressed.
         valid: Validation data; none: 2 % of the training data, at most about 1,000.
         test: Test data for the final scores; none: the validation data.
-        dataset: Dataset of tensorflow-datasets (tfds:NAME), instead of files.
+        dataset: Dataset of tensorflow-datasets (tfds:NAME) or of Hugging Face (hf:NAME,
+            hf:NAME:CONFIGURATION, hf:FOLDER), instead of files.
 
     Rare:
         mix_in: Data like --train, of which a share is mixed in; see --mix-share.
@@ -192,16 +194,20 @@ class PairOptions(Group):
     Args:
         source: Sentences to translate from, one per line, plain or compressed.
         target: Their translations, line by line.
-        pairs: Alternative to --source and --target: one pair per line, separated by TAB; or .jsonl.
+        pairs: Alternative to --source and --target: one pair per line, separated by TAB; or .jsonl,
+            .parquet.
         valid_source: Validation data; none: 2 % of the training data, at most about 1,000 pairs.
         valid_target: Their translations.
         test_source: Test data for the final scores; none: the validation data.
         test_target: Their translations.
-        sides: Columns of --pairs, by number from 1 or by name (none: 1 2); fields of .jsonl (none:
-            source target); languages of --dataset.
-        dataset: Dataset of tensorflow-datasets (tfds:NAME), or folder for its TranslateFolder.
+        sides: Columns of --pairs, by number from 1 or by name (none: 1 2); fields of .jsonl and
+            .parquet (none: source target); languages of --dataset.
+        dataset: Dataset of tensorflow-datasets (tfds:NAME), or folder for its TranslateFolder; or
+            of Hugging Face (hf:NAME, hf:NAME:CONFIGURATION, hf:FOLDER).
 
     Rare:
+        quoted: --pairs by the rules of CSV: a field in quotation marks may contain TABs; in a .csv
+            file, commas separate.
         valid_pairs: Alternative to --valid-source and --valid-target.
         test_pairs: Alternative to --test-source and --test-target.
         mix_source: Additional data, of which a share is mixed in; see --mix-share.
@@ -223,6 +229,7 @@ class PairOptions(Group):
     mix_target: Files = None
     mix_pairs: Files = None
     sides: Annotated[tuple[str, str] | None, "FROM TO"] = None
+    quoted: bool = False
     dataset: str | None = None
     download: bool = False
 
@@ -305,6 +312,8 @@ class CleaningOptions(Group):
         max_characters: Maximum length of a side, in characters; the test data has no limit.
         max_ratio: Maximum ratio of the lengths of the two sides of a training pair.
         unique: Drop repeated training pairs.
+        clean: Drop training pairs that are hardly translations, counted by reason: copies, other
+            digits, other scripts; with --unique, and --max-ratio 9 unless given (docs/training.md).
     """
 
     normalization: NormalForm = "NFC"
@@ -312,6 +321,13 @@ class CleaningOptions(Group):
     max_characters: From1 = 1000
     max_ratio: Annotated[float | None, check_from_0] = None
     unique: bool = False
+    clean: bool = False
+
+    @property
+    def filters(self) -> dict[str, Any]:
+        """The arguments of `data.clean` for training pairs alone."""
+        given = {"max_ratio": self.max_ratio, "unique": self.unique}
+        return PRESET | {n: v for n, v in given.items() if v} if self.clean else given
 
     def __post_init__(self):
         super().__post_init__()
@@ -429,17 +445,19 @@ class Options(Group):
         dataset, prepared = given["dataset"], given["prepared"]
         pairs = [value for name, value in given.items() if name.endswith("pairs") and value]
         files = [path for name in (*FILES, *MIX) for path in given[name] or ()]
-        treebanks = [path for path in files if data.format_of(path) == TREEBANK]
+        formats = {data.format_of(path) for path in files}
         scored = self.has_data or given["bleu_sentences"]
         has_words = initial and "max_characters" in initial.vocabulary
         needs = (
             (MIX, "training data", self.has_data),
             (["mix_share"], "data to mix in", any(map(given.get, MIX))),
             (FILES, "files, without --dataset", not dataset),
-            (["download", "tokens", "tags", "feature"], "--dataset", dataset),
+            (["download", "tokens", "tags"], "--dataset", dataset),
+            (["feature"], "--dataset, .jsonl or .parquet", dataset or formats & {*RECORDS}),
+            (["quoted"], "--pairs or --train", pairs or given["train"]),
             (["sides"], "--pairs or --dataset", pairs or dataset),
             (["columns"], "--train or --dataset", self.has_data),
-            (["column"], "a treebank (.conllu, .conll)", treebanks),
+            (["column"], "a treebank (.conllu, .conll)", TREEBANK in formats),
             (["tokenize"], "a BLEU score; of dates, exact matches count", scored),
             (["window"], "a text without --lines", not (given["lines"] or prepared)),
             (["vocabulary", "separate_vocabularies"], TO_LEARN, not (initial or prepared)),
@@ -555,12 +573,18 @@ class Classification(OfLabels):
     """Classification.
 
     Args:
-        train: Table, one text per line, columns separated by TAB; plain or compressed.
-        columns: Columns of text and label, by number from 1 or by name (none: 1 2); features of
-            --dataset.
+        train: Table, one text per line, columns separated by TAB; or .jsonl, .parquet; plain or
+            compressed.
+        columns: Columns of text and label, by number from 1 or by name (none: 1 2); fields of
+            .jsonl and .parquet (none: text label); features of --dataset.
+
+    Rare:
+        quoted: Tables by the rules of CSV: a field in quotation marks may contain TABs; in a .csv
+            file, commas separate.
     """
 
     columns: Annotated[tuple[str, str] | None, "TEXT LABEL"] = None
+    quoted: bool = False
 
     TASK = "Classifier"
 
@@ -570,7 +594,7 @@ class LanguageModelling(Options):
     """Language modelling.
 
     Args:
-        train: Text, or a treebank (.conllu, .conll); plain or compressed.
+        train: Text, or a treebank (.conllu, .conll), .jsonl, .parquet; plain or compressed.
         valid: Validation data; none: the last tenth of the text, or 2 % of the lines, at most
             about 1,000.
         lines: Treat each line as a text that begins and ends.
@@ -579,7 +603,8 @@ class LanguageModelling(Options):
 
     Rare:
         normalization: Unicode normal form; NFKC also unifies full-width letters and the like.
-        feature: Feature of --dataset that contains the text; none: the only one.
+        feature: Feature of --dataset that contains the text (none: the only one); field of .jsonl
+            and .parquet (none: text).
     """
 
     files: FileOptions

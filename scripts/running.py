@@ -119,6 +119,7 @@ def open_corpora(
     first, flat = corpora[0], options.flat()
     cleaning = first.cleaning or {}
     defaults = {"normalization": "NFC", "lowercase": False, "max_ratio": None, "unique": False}
+    defaults["clean"] = False
     provided = defaults | {
         "normalization": cleaning.get("normalization") or "none",
         "lowercase": cleaning.get("lowercase", False),

@@ -99,12 +99,12 @@ def load(options):
     """Labeled texts for training, validation and test; None without test data."""
     if not options.has_data:
         return generated_english.reviews(seed=options.run.seed)
-    text, label = options.columns or (None, "label")
+    text, label = columns = options.columns or (None, None)
     return running.load(
         options,
         "texts",
-        running.reader(options, lambda path: data.read_labeled(path, *(options.columns or ()))),
-        lambda name, **settings: data.read_labeled_splits(name, text, label, **settings),
+        running.reader(options, lambda path: data.read_labeled(path, *columns, options.quoted)),
+        lambda name, **settings: data.read_labeled_splits(name, text, label or "label", **settings),
     )
 
 

@@ -123,7 +123,7 @@ def load(options, corpora):
     def read(path):
         if not options.lines and data.format_of(path) is None:
             return normalized([data.read_text(path)])
-        texts = data.read_texts(path)
+        texts = data.read_texts(path, options.feature or "text")
         return normalized(texts if options.lines else ["\n".join(texts)])
 
     def read_dataset(name, **settings):

@@ -159,7 +159,7 @@ def load(options, corpora):
         cleaning = options.cleaning
         settings = form(options) | {"max_characters": cleaning.max_characters}
         if split != "valid":
-            settings |= {"max_ratio": cleaning.max_ratio, "unique": cleaning.unique}
+            settings |= cleaning.filters
         return pairs and data.clean(pairs, **settings)
 
     def clean_splits(splits):
@@ -200,7 +200,8 @@ def read_pairs(files, split):
         return None
     if pairs:
         paths = data.expand_files(pairs)
-        rows = [(path, data.iterate_pair_file(path, files.sides or ())) for path in paths]
+        settings = {"sides": files.sides or (), "quoted": files.quoted}
+        rows = [(path, data.iterate_pair_file(path, **settings)) for path in paths]
     else:
         paths = data.parallel_files(source, target)
         rows = [(" and ".join(each), data.iterate_files(*each)) for each in paths]

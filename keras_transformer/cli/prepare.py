@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from .. import data
+from ..data.cleaning import PRESET
 from ..data.prepared import DEFAULT_SAMPLE
 from ..ids import UNKNOWN
 from ..tokenizers.processor import MODEL_TYPES
@@ -42,15 +43,22 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     files: Any = {"nargs": "+", "metavar": "FILE"}
     add("--source", **files, help="sentences to translate from, one per line, plain or compressed")
     add("--target", **files, help="their translations, line by line, in as many files")
-    add("--pairs", **files, help="instead of both: pairs in columns separated by TAB; or .jsonl")
-    texts = "instead of pairs: texts of a language model, one per line; or .conllu, .conll"
+    pairs = "instead of both: pairs in columns separated by TAB; or .jsonl, .parquet"
+    add("--pairs", **files, help=pairs)
+    texts = (
+        "instead of pairs: texts of a language model, one per line; or .conllu, .jsonl, .parquet"
+    )
     add("--texts", **files, help=texts)
     add("--json-lines", action="store_true", help="read --pairs as JSON Lines, whatever its name")
-    sides = "columns of --pairs (default: 1 2), fields of .jsonl, languages of --dataset"
+    add("--quoted", action="store_true", help="read --pairs by the rules of CSV")
+    sides = (
+        "columns of --pairs (default: 1 2), fields of .jsonl and .parquet, languages of --dataset"
+    )
     add("--sides", nargs=2, metavar=("FROM", "TO"), help=sides)
-    add("--dataset", metavar="NAME", help="instead of files: tfds:NAME, of tensorflow-datasets")
+    add("--dataset", metavar="NAME", help="instead of files: tfds:NAME; or hf:NAME, hf:FOLDER")
     add("--split", default="train", help="split of --dataset (default: train)")
-    add("--feature", metavar="NAME", help="feature with the text, for a language model")
+    feature = "feature of --dataset, or field of .jsonl and .parquet, that contains the text"
+    add("--feature", metavar="NAME", help=feature)
     add("--data-dir", metavar="FOLDER", help="folder where tensorflow-datasets keeps its data")
     add("--download", action="store_true", help="download the dataset if necessary")
     add("--vocabulary", choices=MODEL_TYPES, default="bpe", help="tokenizer type (default: bpe)")
@@ -69,6 +77,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--max-characters", type=int, default=1000, metavar="N", help=longest)
     add("--max-ratio", type=float, metavar="R", help="maximum ratio of the lengths of the sides")
     add("--unique", action="store_true", help="drop repeated pairs")
+    implausible = "drop copies and pairs with other digits or scripts; with --unique --max-ratio 9"
+    add("--clean", action="store_true", help=implausible)
     add("--processes", type=int, metavar="N", help="number of processes (default: one per core)")
     add("--overwrite", action="store_true", help="replace a corpus that FOLDER already contains")
 
@@ -123,14 +133,16 @@ def _input(options):
         return _dataset(options)
     if options.texts:
         paths = data.expand_files(options.texts)
-        lines = _chain(data.iterate_texts, [(path,) for path in paths])
+        field = options.feature or "text"
+        lines = _chain(data.iterate_texts, [(path, field) for path in paths])
         return lambda: ((line,) for line in lines()), "texts", paths
     if options.source:
         files = data.parallel_files(options.source, options.target)
         paths = [path for side in zip(*files, strict=True) for path in side]
         return _chain(data.iterate_files, files), "pairs", paths
     paths = data.expand_files(options.pairs)
-    given = [(path, options.sides or (), options.json_lines) for path in paths]
+    form = options.json_lines, options.quoted
+    given = [(path, options.sides or (), *form) for path in paths]
     return _chain(data.iterate_pair_file, given), "pairs", paths
 
 
@@ -138,10 +150,11 @@ def _unused(options, kind):
     """The options that these files do not use, each with what it needs."""
     learned = "vocabulary vocabulary_size separate_vocabularies sample".split()
     unused = (  # whether these are not used, what they need, and their names
-        (kind == "texts", "pairs of texts", (*FILTERS, "separate_vocabularies", "sides")),
-        (not options.pairs, "--pairs", ["json_lines"]),
+        (kind == "texts", "pairs of texts", (*FILTERS, "clean", "separate_vocabularies", "sides")),
+        (not options.pairs, "--pairs", ["json_lines", "quoted"]),
         (options.source, "--pairs or --dataset", ["sides"]),
-        (not options.dataset, "--dataset", "split feature data_dir download".split()),
+        (not options.dataset, "--dataset", "split data_dir download".split()),
+        (not (options.dataset or options.texts), "--dataset or --texts", ["feature"]),
         (options.vocabulary_from, "a vocabulary to learn, without --vocabulary-from", learned),
     )
     return {name: needed for holds, needed, names in unused if holds for name in names}
@@ -170,6 +183,8 @@ def _dataset(options):
 def _cleaning(options, kind):
     names = ("normalization", *(FILTERS if kind == "pairs" else ()))
     cleaning = {name: getattr(options, name) for name in names}
+    if options.clean:
+        cleaning |= PRESET | {name: value for name, value in cleaning.items() if value}
     if cleaning["normalization"] == "none":
         cleaning["normalization"] = None
     return cleaning

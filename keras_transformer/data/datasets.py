@@ -1,16 +1,20 @@
-"""Datasets of tensorflow-datasets: translations, tagged sentences, labeled texts, plain text.
+"""Datasets of tensorflow-datasets and of Hugging Face: translations, tags, labels, plain text.
 
-They need TensorFlow, on every backend. Every reader returns `Splits`, with None for a missing
-validation or test split, and raises `ImportError` if TensorFlow or tensorflow-datasets is not
-installed, `FileNotFoundError` if the dataset has not been prepared and `download` is False, and
-`ValueError` if there is no such dataset, training split or feature.
+"ted_hrlr_translate/pt_to_en" is a name of tensorflow-datasets, which needs TensorFlow on every
+backend. What begins with "hf:" is read by the package `datasets`: "hf:FOLDER", a folder that its
+`save_to_disk` wrote, or a dataset of the Hugging Face Hub, "hf:NAME" or "hf:NAME:CONFIGURATION".
+
+Every reader returns `Splits`, with None for a missing validation or test split, and raises
+`ImportError` if a library is not installed, `FileNotFoundError` if the dataset is not on this
+machine and `download` is False, and `ValueError` if there is no such dataset, training split or
+feature.
 """
 
 import logging
 import os
 from collections.abc import Iterator
 
-from ..checks import check, unexpected
+from ..checks import check, first_line, imported, unexpected
 from .records import Examples, LabeledTexts, Splits, TaggedSentences, collect, collect_complete
 
 VALIDATION_NAMES = ("validation", "valid", "val", "dev")
@@ -26,8 +30,8 @@ def read_splits(
     """A translation dataset: "ted_hrlr_translate/pt_to_en", or a folder of your own.
 
     Args:
-        name: str, as `tfds.load` takes it; or a folder for `tfds.TranslateFolder`, which contains
-            files such as en.train.txt and de.train.txt.
+        name: str, as `tfds.load` takes it, or see the module; or a folder for
+            `tfds.TranslateFolder`, which contains files such as en.train.txt and de.train.txt.
         source, target: str, the languages to translate from and into; None: as defined by the
             dataset, or those of the folder in alphabetical order.
         data_dir: Path where tensorflow-datasets stores prepared datasets; None: its default.
@@ -39,14 +43,14 @@ def read_splits(
     Raises:
         ValueError: There is no such language, or no complete pair.
     """
-    builder = _open(name, data_dir, download)
-    texts = [_reader(builder, name, key) for key in _languages(builder, name, source, target)]
+    dataset = _open(name, data_dir, download)
+    texts = [_reader(dataset, name, key) for key in _languages(dataset, name, source, target)]
 
     def read(rows, split):
         pairs = (tuple(text(row).strip() for text in texts) for row in rows)
         return collect_complete(Examples, pairs, split, drop=not split.endswith(", test"))
 
-    return _splits(builder, name, read)
+    return _splits(dataset, name, read)
 
 
 def read_tagged_splits(
@@ -70,9 +74,9 @@ def read_tagged_splits(
     Returns:
         Splits of TaggedSentences.
     """
-    builder = _open(name, data_dir, download)
-    words_of = _reader(builder, name, tokens, many=True)
-    tags_of = _reader(builder, name, tags, many=True)
+    dataset = _open(name, data_dir, download)
+    words_of = _reader(dataset, name, tokens, many=True)
+    tags_of = _reader(dataset, name, tags, many=True)
 
     def read(rows, split):
         sentences = []
@@ -83,7 +87,7 @@ def read_tagged_splits(
                 sentences.append(tuple(map(list, zip(*tagged, strict=True))))
         return collect(TaggedSentences, sentences) if sentences else None
 
-    return _splits(builder, name, read)
+    return _splits(dataset, name, read)
 
 
 def read_labeled_splits(
@@ -104,9 +108,9 @@ def read_labeled_splits(
     Returns:
         Splits of LabeledTexts; a split whose labels are secret, as in GLUE's test sets, is None.
     """
-    builder = _open(name, data_dir, download)
-    text_of = _reader(builder, name, text or _only_text(builder, name))
-    label_of = _reader(builder, name, label)
+    dataset = _open(name, data_dir, download)
+    text_of = _reader(dataset, name, text or _only_text(dataset, name))
+    label_of = _reader(dataset, name, label)
 
     def read(rows, split):
         known = [(row, row[label] != -1) for row in rows]
@@ -117,7 +121,7 @@ def read_labeled_splits(
             )
         return collect_complete(LabeledTexts, pairs, split) if pairs else None
 
-    return _splits(builder, name, read)
+    return _splits(dataset, name, read)
 
 
 def read_text_splits(
@@ -130,9 +134,9 @@ def read_text_splits(
     Returns:
         Splits of lists of str.
     """
-    builder = _open(name, data_dir, download)
-    text_of = _reader(builder, name, text or _only_text(builder, name))
-    return _splits(builder, name, lambda rows, split: [text_of(row) for row in rows])
+    dataset = _open(name, data_dir, download)
+    text_of = _reader(dataset, name, text or _only_text(dataset, name))
+    return _splits(dataset, name, lambda rows, split: [text_of(row) for row in rows])
 
 
 def iterate_split(
@@ -155,9 +159,9 @@ def iterate_split(
     Raises:
         ValueError: There is no such split or language.
     """
-    builder = _open(name, data_dir, download)
-    one, other = (_reader(builder, name, key) for key in _languages(builder, name, source, target))
-    for row in _rows(builder, name, split):
+    dataset = _open(name, data_dir, download)
+    one, other = (_reader(dataset, name, key) for key in _languages(dataset, name, source, target))
+    for row in _rows(dataset, name, split):
         yield one(row).strip(), other(row).strip()
 
 
@@ -169,14 +173,96 @@ def iterate_text_split(
     download: bool = False,
 ) -> Iterator[str]:
     """The texts of one split of a dataset one by one; see `iterate_split`."""
-    builder = _open(name, data_dir, download)
-    text_of = _reader(builder, name, text or _only_text(builder, name))
-    for row in _rows(builder, name, split):
+    dataset = _open(name, data_dir, download)
+    text_of = _reader(dataset, name, text or _only_text(dataset, name))
+    for row in _rows(dataset, name, split):
         yield text_of(row)
 
 
+class _HuggingFace:
+    """A dataset of Hugging Face.
+
+    Args:
+        name: str, see the module.
+        download: bool, whether it may be downloaded.
+
+    Attributes:
+        splits: dict from the name of each split to its rows.
+        features: dict from the name of each feature to its type.
+        languages: None, or the names of source and target.
+    """
+
+    languages = None
+
+    def __init__(self, name, download):
+        self._library = imported("datasets", name)
+        place = name.removeprefix("hf:")
+        if not (os.path.isdir(place) or download):
+            raise FileNotFoundError(
+                f"{name}: {place} is not a folder. Allow the download from the Hugging Face Hub, "
+                "or name a folder that save_to_disk wrote."
+            )
+        try:
+            if os.path.isdir(place):
+                found = self._library.load_from_disk(place)
+            else:
+                found = self._library.load_dataset(*place.split(":"))
+        except (OSError, ValueError) as error:
+            expected = "a folder that save_to_disk wrote, or a dataset of the Hugging Face Hub"
+            raise unexpected(name, expected, first_line(error), "Check the name.") from None
+        found = found if isinstance(found, dict) else {"train": found}
+        self.splits = {split: _flat(rows) for split, rows in found.items()}
+        self.features = next(iter(self.splits.values())).features
+
+    def rows(self, split):
+        batches = self.splits[split].iter(1000)
+        rows = ((batch, row) for batch in batches for row in zip(*batch.values(), strict=True))
+        return (dict(zip(names, row, strict=True)) for names, row in rows)
+
+    def decoder(self, feature):
+        if isinstance(feature, self._library.ClassLabel):
+            return feature.int2str
+        is_text = getattr(feature, "dtype", None) in ("string", "large_string")
+        return _text if is_text else None
+
+
+def _flat(rows):
+    """The rows with the features of a feature as "a.b", except the languages of a translation."""
+    rows = rows.flatten()
+    names = {name: name.removeprefix("translation.") for name in rows.column_names}
+    return rows.rename_columns(names)
+
+
+def _text(value):
+    return value or ""  # None for a missing one
+
+
+class _TensorFlow:
+    """A dataset of tensorflow-datasets: a `tfds.core.DatasetBuilder`, see `_HuggingFace`."""
+
+    def __init__(self, builder):
+        info, self._builder = builder.info, builder
+        self.splits, self.features = info.splits, dict(info.features.items())
+        self.languages = info.supervised_keys
+
+    def rows(self, split):
+        import tensorflow_datasets as tfds
+
+        # In order, one file after the other: a second pass has the same rows.
+        return tfds.as_numpy(self._builder.as_dataset(split=split, shuffle_files=False))
+
+    def decoder(self, feature):
+        import tensorflow_datasets as tfds
+
+        if isinstance(feature, tfds.features.ClassLabel):
+            return feature.int2str
+        return bytes.decode if isinstance(feature, tfds.features.Text) else None
+
+
 def _open(name, data_dir, download):
-    """The `tfds.core.DatasetBuilder` of a prepared dataset or of a folder."""
+    """The dataset of Hugging Face or of tensorflow-datasets, or a folder for the latter."""
+    if name.startswith("hf:"):
+        return _HuggingFace(name, download)
     try:
         import tensorflow  # noqa: F401
         import tensorflow_datasets as tfds
@@ -191,7 +277,7 @@ def _open(name, data_dir, download):
             expected = "files such as en.train.txt and de.train.txt"
             cure = "Name them language.split.txt, with translations in the same line."
             raise unexpected(name, expected, "none", cure)
-        return builder
+        return _TensorFlow(builder)
     try:
         builder = tfds.builder(name, data_dir=data_dir)
     except tfds.core.registered.DatasetNotFoundError:
@@ -204,73 +290,64 @@ def _open(name, data_dir, download):
                 "tensorflow-datasets prepares. Allow the download, or copy that folder there."
             )
         builder.download_and_prepare()
-    return builder
+    return _TensorFlow(builder)
 
 
-def _splits(builder, name, read):
+def _splits(dataset, name, read):
     """`Splits` of the results of `read`, a function of the rows and the name of a split."""
-    known = list(builder.info.splits)
+    known = list(dataset.splits)
     if "train" not in known:
         raise unexpected(name, "a split named train", ", ".join(known), "Choose another dataset.")
 
     def first(*names):
         found = (split for split in names if split in known)
-        return next((read(_rows(builder, name, each), f"{name}, {each}") for each in found), None)
+        return next((read(_rows(dataset, name, each), f"{name}, {each}") for each in found), None)
 
     return Splits(first("train"), first(*VALIDATION_NAMES), first("test"))
 
 
-def _rows(builder, name, split):
-    """The rows of one split, as dicts of NumPy values."""
-    import tensorflow_datasets as tfds
-
+def _rows(dataset, name, split):
+    """The rows of one split, as dicts of values."""
     try:
-        # In order, one file after the other: a second pass has the same rows.
-        dataset = builder.as_dataset(split=split, shuffle_files=False)
-    except ValueError:
-        expected = f"a split among {', '.join(builder.info.splits)}, or a part of one"
+        return dataset.rows(split)
+    except (ValueError, KeyError):
+        expected = f"a split among {', '.join(dataset.splits)}, or a part of one"
         raise unexpected(name, expected, repr(split), "Choose one of these.") from None
-    return tfds.as_numpy(dataset)
 
 
-def _reader(builder, name, key, many=False):
+def _reader(dataset, name, key, many=False):
     """The function from a row to the text or the name of the class in feature `key`."""
-    import tensorflow_datasets as tfds
-
-    features = builder.info.features
-    feature = dict(features.items()).get(key)
-    if many:
-        feature = getattr(feature, "feature", None)
-    if isinstance(feature, tfds.features.ClassLabel):
-        decode = feature.int2str
-    elif isinstance(feature, tfds.features.Text):
-        decode = bytes.decode
-    else:
+    feature = dataset.features.get(key)
+    decode = dataset.decoder(getattr(feature, "feature", None) if many else feature)
+    if decode is None:
         expected = "a list of texts or classes" if many else "a text or a class"
-        received = f"the features {', '.join(features)}"
+        received = f"the features {', '.join(dataset.features)}"
         raise unexpected(name, f"{expected} in the feature {key!r}", received, "Choose another.")
     return lambda row: [decode(value) for value in row[key]] if many else decode(row[key])
 
 
-def _only_text(builder, name):
-    import tensorflow_datasets as tfds
+def _texts(dataset):
+    """The names of the features with texts."""
+    decoders = {key: dataset.decoder(feature) for key, feature in dataset.features.items()}
+    return [key for key, decode in decoders.items() if decode in (_text, bytes.decode)]
 
-    features = builder.info.features
-    texts = [key for key, value in features.items() if isinstance(value, tfds.features.Text)]
+
+def _only_text(dataset, name):
+    texts = _texts(dataset)
     if len(texts) != 1:
-        received = f"{', '.join(texts) or 'none'} among the features {', '.join(features)}"
+        received = f"{', '.join(texts) or 'none'} among the features {', '.join(dataset.features)}"
         raise unexpected(name, "one text feature", received, "Name the one to read.")
     return texts[0]
 
 
-def _languages(builder, name, source, target):
+def _languages(dataset, name, source, target):
     """The keys of the two sides."""
-    languages = list(builder.info.features)
+    languages = _texts(dataset)
     if len(languages) < 2:
-        received, cure = f"the features {languages}", "Choose a translation dataset."
+        received, cure = f"the features {[*dataset.features]}", "Choose a translation dataset."
         raise unexpected(name, "text in two languages", received, cure)
     if source is None and target is None:
-        return builder.info.supervised_keys or sorted(languages)[:2]
+        return dataset.languages or sorted(languages)[:2]
     check(source != target, "Source and target must be two languages", source=source, target=target)
     others = [language for language in languages if language not in (source, target)]
     return source or others[0], target or others[0]

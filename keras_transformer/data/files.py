@@ -1,23 +1,27 @@
-"""Text files, plain or compressed: pairs, tagged sentences, labeled texts, plain text.
+"""Text files, plain or compressed, and Parquet: pairs, tagged sentences, labeled and plain texts.
 
-All are UTF-8, with or without a byte-order mark; gzip, bzip2 and xz are recognized by the content,
-not by the name. Only a newline ends a line (that of Windows counts as one); the last line may lack
-it. Spaces at the ends of a line or a column are removed, and every line of a table has as many
-columns as the first one. An error names the file and the line; lines and columns are numbered from
-1. In all scripts and commands, `format_of` decides the format of a file by its name.
+Text is UTF-8, with or without a byte-order mark, or UTF-16 or UTF-32 with one; gzip, bzip2, xz,
+zstd and lz4 are recognized by the content, not by the name. Only a newline ends a line (that of
+Windows counts as one); the last line may lack it. Spaces at the ends of a line or a column are
+removed, and every line of a table has as many columns as the first one. An error names the file and
+the line; lines and columns are numbered from 1. In all scripts and commands, `format_of` decides
+the format of a file by its name.
 
-Every reader raises `FileNotFoundError` if the file does not exist, and `ValueError` if it is a
-folder, empty, damaged, of another compression or not UTF-8; a NUL, of which UTF-16 is full, is not
-text. Those called `iterate_...` keep one line in memory; they also yield blank pairs, and read the
-standard input where the path is "-".
+Every reader raises `FileNotFoundError` if the file does not exist, `ValueError` if it is a folder,
+empty, damaged, of another compression or of another encoding (a NUL is not text), and `ImportError`
+if it is Parquet, zstd or lz4 and pyarrow is not installed. Those called `iterate_...` keep one line
+or batch of rows in memory; they also yield blank pairs, and read the standard input where the path
+is "-".
 """
 
 import bz2
 import codecs
 import collections
 import contextlib
+import csv
 import glob
 import gzip
+import io
 import itertools
 import json
 import logging
@@ -29,27 +33,44 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
-from ..checks import check, check_at_least, unexpected
+from ..checks import check, check_at_least, first_line, imported, unexpected
 from ..tokenizers.normal_forms import normalized
 from .records import Examples, LabeledTexts, TaggedSentences, collect, collect_complete
 
 CONLLU_COLUMNS = "ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC".split()
-TREEBANK, JSON_LINES = "a treebank", "JSON Lines"
-FORMATS = dict.fromkeys((".conllu", ".conll"), TREEBANK)
+TREEBANK, JSON_LINES, PARQUET = "a treebank", "JSON Lines", "Parquet"
+FORMATS = {".parquet": PARQUET} | dict.fromkeys((".conllu", ".conll"), TREEBANK)
 FORMATS |= dict.fromkeys((".jsonl", ".ndjson", ".json"), JSON_LINES)
+RECORDS = (JSON_LINES, PARQUET)  # with fields by name
 _MAY_BE_BLANK = "FORM LEMMA FEATS DEPS MISC".split()  # where "_" is a value like others
 _FEWEST_ROWS = 10  # of a table whose header can be told by the rows below it
 NOT_THERE = "{}: no such file. Check its name and folder."
 RIGHT_FILE = "Check that this is the right file."
 SEPARATE = "Separate columns with one TAB, write no TAB within one, or choose other columns."
 
+_MARKS = {  # of encodings other than UTF-8; that of UTF-32 begins with that of UTF-16
+    codecs.BOM_UTF32_LE: "UTF-32",
+    codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF16_LE: "UTF-16",
+    codecs.BOM_UTF16_BE: "UTF-16",
+}
+
+
+def _unpacked_by_arrow(codec):
+    def unpack(file):
+        arrow = imported("pyarrow", f"{codec} compression")
+        return io.BufferedReader(arrow.CompressedInputStream(file, codec))
+
+    return unpack
+
+
 # How a file begins, what unpacks it, and the command that does so.
 _COMPRESSED: dict[str, tuple[bytes, Any, str]] = {
     "gzip": (rb"\x1f\x8b", lambda file: gzip.GzipFile(fileobj=file), "gunzip"),
     "bzip2": (rb"BZh[1-9](1AY&SY|\x17rE8P\x90)", bz2.BZ2File, "bunzip2"),
     "xz": (rb"\xfd7zXZ\0", lzma.LZMAFile, "unxz"),
-    "zstd": (rb"\x28\xb5\x2f\xfd", None, "unzstd"),
-    "lz4": (rb"\x04\x22\x4d\x18", None, "unlz4"),
+    "zstd": (rb"\x28\xb5\x2f\xfd", _unpacked_by_arrow("zstd"), "unzstd"),
+    "lz4": (rb"\x04\x22\x4d\x18", _unpacked_by_arrow("lz4"), "unlz4"),
     "zip": (rb"PK(\x03\x04|\x05\x06)", None, "unzip"),
     "7z": (rb"7z\xbc\xaf\x27\x1c", None, "7z x"),
 }
@@ -58,13 +79,19 @@ PathLike = str | os.PathLike
 
 
 def format_of(path: PathLike) -> str | None:
-    """The format of a file by its name: `TREEBANK`, `JSON_LINES`, or None.
+    """The format of a file by its name: `TREEBANK`, `JSON_LINES`, `PARQUET`, or None.
 
-    The name ends in .conllu or .conll, or in .jsonl, .ndjson or .json, in whatever case, and with
-    .gz, .bz2 or .xz after it or not.
+    The name ends in .conllu or .conll, in .jsonl, .ndjson or .json, or in .parquet, in whatever
+    case, and with .gz, .bz2, .xz, .zst or .lz4 after it or not.
     """
+    return FORMATS.get(_suffix(path))
+
+
+def _suffix(path):
+    """How a name ends before the compression: ".tsv" of "NEWS.TSV.gz"."""
     name, suffix = os.path.splitext(os.fspath(path).lower())
-    return FORMATS.get(os.path.splitext(name)[1] if suffix in (".gz", ".bz2", ".xz") else suffix)
+    packed = suffix in (".gz", ".bz2", ".xz", ".zst", ".lz4")
+    return os.path.splitext(name)[1] if packed else suffix
 
 
 def read_files(source: PathLike, target: PathLike) -> Examples:
@@ -113,7 +140,9 @@ def _side_by_side(source, target):
         yield one.strip(), other.strip()
 
 
-def read_pairs(path: PathLike, source: int | str = 1, target: int | str = 2) -> Examples:
+def read_pairs(
+    path: PathLike, source: int | str = 1, target: int | str = 2, quoted: bool = False
+) -> Examples:
     """A table of sentence pairs, one per line, columns separated by TAB; others are ignored.
 
     A pair that is blank on one side is dropped; the number is logged.
@@ -123,6 +152,8 @@ def read_pairs(path: PathLike, source: int | str = 1, target: int | str = 2) -> 
         source: int from 1, the column to translate from; or str, its name in the first line.
         target: int or str, the column to translate into. With two numbers the first line is an
             example like others.
+        quoted: bool, whether the rules of CSV hold: a field in quotation marks may contain TABs,
+            line ends and, doubled, quotation marks. In a file named .csv, commas separate.
 
     Returns:
         Examples.
@@ -131,26 +162,28 @@ def read_pairs(path: PathLike, source: int | str = 1, target: int | str = 2) -> 
         ValueError: A line lacks one of the columns or has another number of them than the first
             one, both sides are one column, or no complete pair is left.
     """
-    return collect_complete(Examples, iterate_pairs(path, source, target), str(path))
+    return collect_complete(Examples, iterate_pairs(path, source, target, quoted), str(path))
 
 
 def iterate_pairs(
-    path: PathLike, source: int | str = 1, target: int | str = 2
+    path: PathLike, source: int | str = 1, target: int | str = 2, quoted: bool = False
 ) -> Iterator[tuple[str, str]]:
     """The pairs of `read_pairs` one by one, blank ones included."""
-    return ((one, other) for _, (one, other) in _table(path, source=source, target=target))
+    rows = _table(path, quoted, source=source, target=target)
+    return ((one, other) for _, (one, other) in rows)
 
 
 def iterate_pair_file(
-    path: PathLike, sides: Iterable[str] = (), json_lines: bool = False
+    path: PathLike, sides: Iterable[str] = (), json_lines: bool = False, quoted: bool = False
 ) -> Iterator[tuple[str, str]]:
-    """The pairs of a table, or of JSON Lines where the name says so, one by one.
+    """The pairs of a table, or of JSON Lines or Parquet where the name says so, one by one.
 
     Args:
         path: PathLike of the file.
         sides: two str, the columns (numbers from 1, or names) or fields of source and target;
             none: the defaults of `read_pairs` and `read_json_lines`.
         json_lines: bool, whether it is JSON Lines whatever its name.
+        quoted: bool, whether a table follows the rules of CSV, see `read_pairs`.
 
     Returns:
         Iterator of (source, target), blank ones included.
@@ -158,13 +191,14 @@ def iterate_pair_file(
     Raises:
         ValueError: Its name is that of a treebank.
     """
-    if json_lines or format_of(path) == JSON_LINES:
+    if json_lines or format_of(path) in RECORDS:
         return iterate_json_lines(path, *sides)
-    return iterate_pairs(path, *map(_number_or_name, sides))
+    source, target = map(_number_or_name, sides or (1, 2))
+    return iterate_pairs(path, source, target, quoted)
 
 
 def read_json_lines(path: PathLike, source: str = "source", target: str = "target") -> Examples:
-    """A file with one JSON object per line: {"source": "A dog.", "target": "Ein Hund."}.
+    """Parquet, or a JSON object per line: {"source": "A dog.", "target": "Ein Hund."}.
 
     A pair that is blank on one side is dropped; the number is logged.
 
@@ -189,21 +223,16 @@ def iterate_json_lines(
 ) -> Iterator[tuple[str, str]]:
     """The pairs of `read_json_lines` one by one, blank ones included."""
     check(source != target, "Source and target must be two fields", source=source, target=target)
-    for number, line in enumerate(iterate_lines(path), start=1):
-        if not line.strip():
-            yield "", ""
-            continue
-        place = f"{path}, line {number}"
-        try:
-            fields = json.loads(line)
-        except (ValueError, RecursionError):
-            cure = "Write one object per line."
-            raise unexpected(place, "a JSON object", f"{line!r:.60}", cure) from None
-        yield _json_text(fields, source, place), _json_text(fields, target, place)
+    yield from _records(path, source, target)
 
 
-def read_labeled(path: PathLike, text: int | str = 1, label: int | str = 2) -> LabeledTexts:
-    """A table of texts and their labels, columns separated by TAB; quotation marks are text.
+def read_labeled(
+    path: PathLike,
+    text: int | str | None = None,
+    label: int | str | None = None,
+    quoted: bool = False,
+) -> LabeledTexts:
+    """A table of texts and their labels, columns separated by TAB; or JSON Lines or Parquet.
 
     A row whose text is blank is dropped; the number is logged. With two numbers the first line is
     an example like others, but if its label occurs nowhere else and each of the others does, it is
@@ -211,8 +240,11 @@ def read_labeled(path: PathLike, text: int | str = 1, label: int | str = 2) -> L
 
     Args:
         path: PathLike of the file.
-        text: int from 1, the column of the text; or str, its name in the first line.
-        label: int or str, the column of the label.
+        text: int from 1, the column of the text; or str, its name in the first line, or that of a
+            field; None: the first column, or the field "text".
+        label: the same for the label; None: the second column, or the field "label".
+        quoted: bool, whether the table follows the rules of CSV, see `read_pairs`; otherwise
+            quotation marks are text.
 
     Returns:
         LabeledTexts.
@@ -221,9 +253,14 @@ def read_labeled(path: PathLike, text: int | str = 1, label: int | str = 2) -> L
         ValueError: A line lacks one of the columns or has another number of them than the first
             one, a text has no label, the first line names the columns, or no text is left.
     """
-    text, label = _number_or_name(text), _number_or_name(label)
+    if format_of(path) in RECORDS:
+        text, label = str(text or "text"), str(label or "label")
+        found = enumerate(_records(path, text, label), start=1)
+    else:
+        text, label = _number_or_name(text or 1), _number_or_name(label or 2)
+        found = _table(path, quoted, text=text, label=label)
     rows = []
-    for number, row in _table(path, text=text, label=label):
+    for number, row in found:
         if row[0] and not row[1]:
             cure = "Label the text, or remove the line."
             raise unexpected(f"{path}, line {number}", f"a label in column {label}", "none", cure)
@@ -243,7 +280,10 @@ def read_tagged(path: PathLike, column: str = "UPOS") -> TaggedSentences:
     Returns:
         TaggedSentences, see `read_conllu` and `read_tagged_lines`.
     """
-    return read_conllu(path, column) if format_of(path) == TREEBANK else read_tagged_lines(path)
+    if format_of(path) == TREEBANK:
+        return read_conllu(path, column)
+    _check_format(path, "which has no lines of a word and its tag")
+    return read_tagged_lines(path)
 
 
 def read_tagged_lines(path: PathLike) -> TaggedSentences:
@@ -347,13 +387,13 @@ def iterate_conllu(path: PathLike) -> Iterator[str]:
         yield from (text.strip() for text in texts[:1])
 
 
-def read_texts(path: PathLike) -> list[str]:
+def read_texts(path: PathLike, field: str = "text") -> list[str]:
     """The texts of `iterate_texts` without the blank ones, whose number is logged.
 
     Raises:
         ValueError: All are blank.
     """
-    lines = list(iterate_texts(path))
+    lines = list(iterate_texts(path, field))
     texts = [line for line in lines if line.strip()]
     if not texts:
         raise unexpected(path, "one text per line", f"{len(lines)} blank lines", RIGHT_FILE)
@@ -364,15 +404,17 @@ def read_texts(path: PathLike) -> list[str]:
     return texts
 
 
-def iterate_texts(path: PathLike) -> Iterator[str]:
-    """The sentences of a treebank if the name of the file says so, else the lines, one by one.
+def iterate_texts(path: PathLike, field: str = "text") -> Iterator[str]:
+    """The sentences of a treebank, a field of JSON Lines or Parquet, else the lines, one by one.
 
-    Raises:
-        ValueError: The name is that of JSON Lines.
+    Args:
+        path: PathLike of the file, whose name says what it is.
+        field: str, name of the field; see `read_json_lines`.
     """
     if format_of(path) == TREEBANK:
         return iterate_conllu(path)
-    _check_format(path, "which are not plain text")
+    if format_of(path) in RECORDS:
+        return (text for (text,) in _records(path, field))
     return iterate_lines(path)
 
 
@@ -464,6 +506,8 @@ def find_line(paths: Iterable[PathLike], text: str | list[str]) -> str | None:
 
     wanted = key("".join(text))
     for path in filter(os.path.isfile, paths if wanted else ()):  # a pipe has been read
+        if format_of(path) == PARQUET:  # which has no lines
+            continue
         for block in _blocks(path):
             for number, line in block:
                 if format_of(path) == JSON_LINES:  # with escape sequences
@@ -489,29 +533,33 @@ def _open(path):
 
 
 def _lines(file, path, may_be_empty=False):
-    """The lines of a file, plain or compressed, with their ends."""
-    lines = _unpacked(file, path)
-    first = next(lines, b"").removeprefix(codecs.BOM_UTF8)
-    if first:
-        yield first
-        yield from lines
-    elif not may_be_empty:
-        raise ValueError(f"{path}: expected lines of text, received an empty file.")
-
-
-def _unpacked(file, path):
+    """The lines of a file, plain or compressed, in UTF-8 with their ends."""
     start = file.peek(10)
     name = next((name for name, (magic, *_) in _COMPRESSED.items() if re.match(magic, start)), None)
-    if name is None:
-        yield from file
-        return
-    _, unpack, command = _COMPRESSED[name]
-    if unpack is None:
-        expected = "text, plain or compressed by gzip, bzip2 or xz"
-        raise unexpected(path, expected, f"a file of {name}", f"Unpack it with {command}.")
+    if name is not None:
+        _, unpack, command = _COMPRESSED[name]
+        if unpack is None:
+            expected = "text, plain or compressed by gzip, bzip2, xz, zstd or lz4"
+            raise unexpected(path, expected, f"a file of {name}", f"Unpack it with {command}.")
+        file = unpack(file)
     try:
-        yield from unpack(file)
+        start = file.peek(4)
+        encoding = next((code for mark, code in _MARKS.items() if start.startswith(mark)), None)
+        if encoding:
+            text = io.TextIOWrapper(file, encoding, newline="\n")
+            file = (line.encode() for line in text)
+        first = next(iter(file), b"").removeprefix(codecs.BOM_UTF8)
+        if first:
+            yield first
+            yield from file
+        elif not may_be_empty:
+            raise ValueError(f"{path}: expected lines of text, received an empty file.")
+    except UnicodeDecodeError as error:
+        expected, received = f"{encoding}, as its first bytes say", f"other bytes ({error.reason})"
+        raise unexpected(path, expected, received, "Save the file as UTF-8.") from None
     except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+        if name is None:
+            raise
         expected, received = f"a complete {name} file", f"a truncated or damaged one ({error})"
         raise unexpected(path, expected, received, "Copy or download it again.") from None
 
@@ -527,18 +575,32 @@ def _decoded(data, path, number):
         if place < 0 or error.start < place:
             place, found = error.start, f"the invalid byte 0x{data[error.start]:02x}"
     number += data.count(b"\n", 0, place)
-    raise unexpected(f"{path}, line {number}", "UTF-8", found, "Save the file as UTF-8.")
+    cure = f"Save the file as UTF-8{_likely_encoding(path)}."
+    raise unexpected(f"{path}, line {number}", "UTF-8", found, cure)
+
+
+def _likely_encoding(path):
+    """A guess for an error: the encoding that the lines in other characters than ASCII suggest."""
+    try:
+        import charset_normalizer
+    except ImportError:
+        return ""
+    if not os.path.isfile(path):  # a pipe has been read
+        return ""
+    with _open(path) as file:
+        others = (
+            line for line in itertools.islice(_lines(file, path), 10**6) if not line.isascii()
+        )
+        guess = charset_normalizer.from_bytes(b"".join(itertools.islice(others, 200))).best()
+    return f"; it may be {guess.encoding}: iconv -f {guess.encoding} -t UTF-8" if guess else ""
 
 
 def _check_format(path, why):
     """Refuses a file whose name is not that of plain text."""
     if found := format_of(path):
-        cure = "Write one text per line into a file of another name."
-        if found == TREEBANK:
-            cure = (
-                "It can be given as --texts of prepare, or to train a language model or a tagger."
-            )
-        raise ValueError(f"{path} is {found} by its name, {why}. {cure}")
+        uses = "as --texts of prepare, or to train a language model or a"
+        uses = f"{uses} tagger" if found == TREEBANK else f"as --pairs, {uses} classifier"
+        raise ValueError(f"{path} is {found} by its name, {why}. It can be given {uses}.")
 
 
 def _columns(line, blanks=None):
@@ -550,34 +612,53 @@ def _number_or_name(column):
     return int(column) if isinstance(column, str) and column.isdecimal() else column
 
 
-def _table(path, **columns):
+def _table(path, quoted, **columns):
     """The number of each line and its fields in these columns; those of a blank line are blank."""
     if format_of(path) == TREEBANK:
         _check_format(path, "whose sentences have neither translations nor one label each")
-    return _rows(path, columns)
+    return _rows(path, _quoted_fields(path) if quoted else _fields(path), columns)
 
 
-def _rows(path, columns):
-    lines = enumerate(iterate_lines(path), start=1)
+def _fields(path):
+    """The number of each line of a table, and its fields; a blank one has a blank field."""
+    return ((number, _columns(line)) for number, line in enumerate(iterate_lines(path), start=1))
+
+
+def _quoted_fields(path):
+    """The same by the rules of CSV."""
+    separator = "," if _suffix(path) == ".csv" else "\t"
+    lines = (f"{line}\n" for line in iterate_lines(path))
+    rows, number = csv.reader(lines, delimiter=separator, strict=True), 1
+    try:
+        for fields in rows:
+            yield number, [field.strip() for field in fields] or [""]
+            number = rows.line_num + 1
+    except csv.Error as error:
+        cure = "Close each quotation mark, and double those within a field."
+        raise unexpected(
+            f"{path}, line {number}", "a row of CSV", first_line(error), cure
+        ) from None
+
+
+def _rows(path, lines, columns):
     first, header = None, []
     if any(isinstance(column, str) for column in columns.values()):
-        first, line = next(lines)
-        header = _columns(line)
+        first, header = next(lines)
         columns = {name: _number(column, header, path) for name, column in columns.items()}
     check_at_least(1, **columns)
     numbers, last = list(columns.values()), max(columns.values())
     check(len(set(numbers)) == len(numbers), "The columns must differ", **columns)
     width, num_rows, names = len(header), 0, []  # names: the first two rows of single words
-    for number, line in lines:
-        if not line.strip():
+    for number, fields in lines:
+        if not any(fields):
             yield number, ("",) * len(numbers)
             continue
-        fields = _columns(line)
         first, width, num_rows = first or number, width or len(fields), num_rows + 1
         if not last <= len(fields) == width:
             expected = f"{width} columns as in line {first}"
             if len(fields) < last:
                 expected = f"columns {' and '.join(map(str, numbers))}"
+            line = "\t".join(fields)
             received = f"{len(fields)} of them: {line!r:.60}"
             raise unexpected(f"{path}, line {number}", expected, received, SEPARATE)
         if fields == header:
@@ -623,8 +704,45 @@ def _number(column, header, path):
     return header.index(column) + 1
 
 
-def _json_text(fields, name, place):
-    """The text in a field of a JSON object."""
+def _records(path, *names):
+    """The texts in these fields of each record of JSON Lines or Parquet; of a blank line, blank."""
+    for place, fields in (_parquet if format_of(path) == PARQUET else _objects)(path, names):
+        yield tuple("" if fields is None else _text_of(fields, name, place) for name in names)
+
+
+def _objects(path, names):
+    """The place of each line of JSON Lines, and its object; None if it is blank."""
+    for number, line in enumerate(iterate_lines(path), start=1):
+        place, fields = f"{path}, line {number}", None
+        if line.strip():
+            try:
+                fields = json.loads(line)
+            except (ValueError, RecursionError):
+                cure = "Write one object per line."
+                raise unexpected(place, "a JSON object", f"{line!r:.60}", cure) from None
+        yield place, fields
+
+
+def _parquet(path, names):
+    """The place of each row of Parquet, and its fields."""
+    arrow = imported("pyarrow.parquet", f"{path} is Parquet by its name, which", "pyarrow")
+    columns = {name.partition(".")[0] for name in names}
+    with _open(path) as opened:
+        try:
+            file = arrow.ParquetFile(opened)
+            columns = [*columns] if columns <= {*file.schema_arrow.names} else None  # for the error
+            rows = (
+                row for batch in file.iter_batches(columns=columns) for row in batch.to_pylist()
+            )
+            for number, row in enumerate(rows, start=1):
+                yield f"{path}, row {number}", row
+        except (ValueError, OSError, NotImplementedError) as error:  # the classes of pyarrow's
+            expected, received = "a complete Parquet file", f"another one ({first_line(error)})"
+            raise unexpected(path, expected, received, "Copy or download it again.") from None
+
+
+def _text_of(fields, name, place):
+    """The text in a field of a record."""
     value = fields
     for part in name.split("."):
         value = value.get(part) if isinstance(value, dict) else None
@@ -632,7 +750,7 @@ def _json_text(fields, name, place):
     if not isinstance(value, str):
         known = isinstance(fields, dict) and ", ".join(map(repr, fields))
         received = f"{value!r:.60} in an object with {known or 'no fields'}"
-        raise unexpected(place, expected, received, "Name the two fields that contain the pair.")
+        raise unexpected(place, expected, received, "Name a field that contains text.")
     try:
         value.encode()
     except UnicodeEncodeError as error:

@@ -165,7 +165,8 @@ def test_a_name_tells_a_treebank_to_every_reader(write, name):
 def test_a_name_tells_json_lines_to_every_reader(write, name):
     path = write(name, '{"source": "a", "target": "b"}\n')
     assert list(data.iterate_pair_file(path)) == [("a", "b")]
-    for read in (data.read_texts, lambda path: data.read_files(write("s", "a\n"), path)):
+    assert data.read_texts(path, "target") == ["b"]
+    for read in (data.read_tagged, lambda path: data.read_files(write("s", "a\n"), path)):
         with pytest.raises(ValueError, match="is JSON Lines by its name"):
             read(path)
     assert list(data.iterate_pair_file(write("x.txt", path.read_bytes()), json_lines=True))

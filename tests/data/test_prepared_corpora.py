@@ -749,6 +749,46 @@ def test_a_pipe_is_read_once(tmp_path, command):
     assert Corpus(tmp_path / "of pipe").digest == Corpus(tmp_path / "of file").digest
 
 
+def test_rows_are_the_same_in_every_format(tmp_path, command):
+    arrow, parquet = (pytest.importorskip(f"pyarrow{name}") for name in ("", ".parquet"))
+    columns = dict(zip(("source", "target"), map(list, zip(*PAIRS, strict=True)), strict=True))
+    parquet.write_table(arrow.table(columns), tmp_path / "a.parquet")
+    (tmp_path / "a.tsv").write_bytes(lines_of("\t".join(pair) for pair in PAIRS))
+    with open(tmp_path / "a.csv", "w", newline="", encoding="utf-16") as file:
+        csv.writer(file, quoting=csv.QUOTE_ALL).writerows(PAIRS)
+    digests = set()
+    for name, *options in (["a.tsv"], ["a.parquet"], ["a.csv", "--quoted"]):
+        words = ("--pairs", tmp_path / name, "--vocabulary", "char", *options)
+        _, errors, code = command(tmp_path / f"of {name}", *words)
+        assert not code, errors
+        digests.add(Corpus(tmp_path / f"of {name}").digest)
+    assert len(digests) == 1
+
+
+def test_one_option_is_a_preset_of_filters(tmp_path, command, caplog):
+    rows = [(f"the dog {n}", f"der Hund {n}") for n in range(30)]
+    rows += [*rows[:3], ("a", "A"), ("12", "34"), ("a", "b" * 10)]
+    (tmp_path / "a.tsv").write_bytes(lines_of("\t".join(pair) for pair in rows))
+    words = ("--pairs", tmp_path / "a.tsv", "--vocabulary", "char")
+    _, errors, code = command(tmp_path / "out", *words, "--clean")
+    assert not code, errors
+    preset = {"max_ratio": 9.0, "unique": True, "plausible": True}
+    other = {"normalization": "NFC", "lowercase": False, "max_characters": 1000}
+    assert Corpus(tmp_path / "out").cleaning == preset | other
+    assert len(Corpus(tmp_path / "out")) == 30
+    for reason in (
+        "target equals source",
+        "digits of which",
+        "over 9.0 times",
+        "repeated (dropped",
+    ):
+        assert reason in caplog.text
+    command(tmp_path / "wider", *words, "--clean", "--max-ratio", "12")
+    assert Corpus(tmp_path / "wider").cleaning["max_ratio"] == 12
+    command(tmp_path / "as before", *words)
+    assert "plausible" not in Corpus(tmp_path / "as before").cleaning
+
+
 def test_a_vocabulary_that_is_not_of_sentencepiece_is_refused(tmp_path, corpus, command):
     tokenizers = pytest.importorskip("tokenizers")
     pairs = BytePairs(sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet()), [])
@@ -795,7 +835,14 @@ def test_a_corpus_is_not_overwritten_from_its_own_files(tmp_path, monkeypatch, c
         (["--pairs", "a", "--split", "x"], "--split would not be used: it needs --dataset"),
         (["--pairs", "a", "--pairs", "a"], "Give --pairs once"),
         (["--texts", "a", "--vocabulary-from", "a", "--sample", "9"], "a vocabulary to learn"),
-        (["--texts", "x.jsonl"], "x.jsonl is JSON Lines by its name"),
+        (["--source", "x.jsonl", "--target", "a"], "x.jsonl is JSON Lines by its name, whose sen"),
+        (["--texts", "x.jsonl"], "x.jsonl, line 1: expected a JSON object"),
+        (["--texts", "a", "--clean"], "--clean would not be used: it needs pairs of texts"),
+        (
+            ["--source", "a", "--target", "a", "--quoted"],
+            "--quoted would not be used: it needs --p",
+        ),
+        (["--pairs", "a", "--feature", "x"], "--feature would not be used: it needs --dataset or"),
         (["--texts", "c.conllu"], "c.conllu, line 2: expected a sentence with its text"),
         (["--source", "a"], "Give --source and --target"),
         (["--pairs", "a", "--texts", "b"], "Give --source and --target"),

@@ -279,7 +279,9 @@ UNUSED = [
     ("CLASSIFICATION", "--columns 2 1", "--train or --dataset"),
     ("CLASSIFICATION", "--dataset tfds:x --test a.tsv", "files, without --dataset"),
     ("LANGUAGE_MODELLING", "--train a.txt --lines --window 9", "a text without --lines"),
-    ("LANGUAGE_MODELLING", "--train a.txt --feature text", "--dataset"),
+    ("LANGUAGE_MODELLING", "--train a.txt --feature text", "--dataset, .jsonl or .parquet"),
+    ("TRANSLATION", "--source a --target b --quoted", "--pairs or --train"),
+    ("CLASSIFICATION", "--dataset tfds:x --quoted", "--pairs or --train"),
     ("PRETRAINING", "--mix-in a.txt", "training data"),
 ]
 
@@ -295,7 +297,10 @@ def test_an_option_is_used_with_what_it_needs(recipes, parsed):
         ("TRANSLATION", "--dataset tfds:x --download --sides en de --tokenize zh"),
         ("TRANSLATION", "--source a --target b --mix-pairs c --mix-share 0.5 --sides 2 1"),
         ("TAGGING", "--train a.CONLL --column XPOS"),
-        ("CLASSIFICATION", "--train a.tsv --columns 2 1"),
+        ("CLASSIFICATION", "--train a.tsv --columns 2 1 --quoted"),
+        ("TRANSLATION", "--pairs a.csv --quoted"),
+        ("LANGUAGE_MODELLING", "--train a.parquet --feature words"),
+        ("LANGUAGE_MODELLING", "--dataset hf:x --feature words"),
         ("LANGUAGE_MODELLING", "--train a.txt --window 9"),
     ):
         parsed(*words.split(), recipes=getattr(recipes, task))
@@ -308,9 +313,22 @@ def test_several_files_of_a_task_are_one(running, recipes, parsed, tmp_path):
     options = parsed(*given, recipes=recipes.PRETRAINING)
     read = running.reader(options, lambda path: [pathlib.Path(path).read_text()])
     assert (read("train"), read("valid"), read("mix")) == (["b\n", "a\n"], ["a\n"], None)
+    options = parsed("--train", tmp_path / "nothing", recipes=recipes.PRETRAINING)
     with pytest.raises(FileNotFoundError, match="nothing: no such file"):
-        options = parsed("--train", tmp_path / "nothing", recipes=recipes.PRETRAINING)
         running.reader(options, str)("train")
+
+
+def test_several_texts_are_one_text_unless_each_line_is_one(recipes, parsed, tmp_path):
+    load = importlib.import_module("train_language_model").load
+    for name in "ab":
+        (tmp_path / name).write_text(f"{name}\n" * 5)
+    (tmp_path / "c.jsonl").write_text('{"words": "c"}\n' * 5)
+    files = ("--train", *(tmp_path / name for name in ("a", "b", "c.jsonl")), "--feature", "words")
+    (train,), (valid,), _ = load(parsed(*files, recipes=recipes.LANGUAGE_MODELLING), [])
+    assert train + valid == "a\n" * 5 + "\n" + "b\n" * 5 + "\n" + "c\n" * 4 + "c"
+    lines = parsed(*files, "--lines", recipes=recipes.LANGUAGE_MODELLING)
+    train, valid, _ = load(lines, [])
+    assert sorted(train + valid) == ["a"] * 5 + ["b"] * 5 + ["c"] * 5
 
 
 def test_the_standard_input_is_one_file_of_all_options(recipes, parsed):
@@ -318,6 +336,15 @@ def test_the_standard_input_is_one_file_of_all_options(recipes, parsed):
     for words in ("--pairs - a -", "--source - --target a --test-source -"):
         with pytest.raises(ValueError, match="standard input can be one file only; received it"):
             parsed(*words.split())
+
+
+def test_one_option_is_a_preset_of_filters_of_training_pairs(parsed):
+    plain = parsed("--pairs", "a.tsv", "--max-ratio", "3").cleaning
+    assert plain.filters == {"max_ratio": 3, "unique": False}
+    preset = {"max_ratio": 9.0, "unique": True, "plausible": True}
+    assert parsed("--pairs", "a.tsv", "--clean").cleaning.filters == preset
+    given = parsed("--pairs", "a.tsv", "--clean", "--max-ratio", "3").cleaning
+    assert given.filters == preset | {"max_ratio": 3}
 
 
 def help_of(parsed, capsys, *words, **kwargs):
@@ -402,6 +429,7 @@ def test_a_run_of_before_an_option_was_added_is_resumed_with_its_default(parsed,
     flat = started.flat()
     assert (flat.pop("layer_norm_epsilon"), flat.pop("logits_bias")) == (1e-6, False)
     assert (flat.pop("num_buckets"), flat.pop("callback")) == (8, ())
+    assert flat.pop("quoted") is flat.pop("clean") is False
     flat |= {"steps_per_execution": 1, "data_dir": None}  # options of that time, not used
     Run(tmp_path).begin(flat, data=[])
     assert parsed("--resume", "--output", tmp_path) == started.replace(resume=True)
