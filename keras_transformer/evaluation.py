@@ -4,6 +4,7 @@ Shares (exact match, accuracy, precision, recall, F1, calibration error) are fro
 chrF are from 0 to 100, as sacreBLEU reports them.
 """
 
+import collections
 import itertools
 import math
 from collections.abc import Iterable
@@ -12,6 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .checks import check, check_at_least
+from .data.records import text_key
+from .tokenizers.words import split_words
 
 
 class Score(NamedTuple):
@@ -42,7 +45,7 @@ def exact_match(predictions: Iterable[str], references: Iterable[str]) -> float:
     Raises:
         ValueError: If a list is empty, holds anything but str, or is longer than the other.
     """
-    pairs = zip(*_checked_pairs(predictions, references), strict=True)
+    pairs = zip(*_checked_pairs(predictions=predictions, references=references), strict=True)
     return float(np.mean([prediction == reference for prediction, reference in pairs]))
 
 
@@ -135,8 +138,70 @@ def sentence_chrf(
     from sacrebleu.metrics import CHRF
 
     score = CHRF(lowercase=lowercase).sentence_score
-    pairs = zip(*_checked_pairs(predictions, references), strict=True)
+    pairs = zip(*_checked_pairs(predictions=predictions, references=references), strict=True)
     return [score(prediction, [reference]).score for prediction, reference in pairs]
+
+
+def length_ratio(
+    predictions: Iterable[str],
+    references: Iterable[str],
+    tokenize: str = "13a",
+    lowercase: bool = False,
+) -> float:
+    """Words of all predictions / those of the references; below 1, BLEU has a brevity penalty.
+
+    The arguments are those of `bleu`.
+    """
+    predictions, references = _checked_pairs(predictions=predictions, references=references)
+    return _bleu_metric(tokenize, lowercase).corpus_score(predictions, [references]).ratio
+
+
+def copy_rate(predictions: Iterable[str], sources: Iterable[str]) -> float:
+    """Share of the translations that equal their source but for case, blanks and Unicode form.
+
+    Args:
+        predictions: List or other iterable of str, the model's outputs; a blank one is not a copy.
+        sources: List of str, one per translation.
+
+    Returns:
+        Float from 0 to 1.
+
+    Raises:
+        ValueError: If a list is empty, holds anything but str, or is longer than the other.
+    """
+    pairs = zip(*_checked_pairs(predictions=predictions, sources=sources), strict=True)
+    return float(np.mean([text_key(p) == text_key(s) and bool(p.strip()) for p, s in pairs]))
+
+
+def loop_rate(predictions: Iterable[str], sources: Iterable[str]) -> float:
+    """Share of the translations that repeat themselves as a model in a loop does.
+
+    In one of these, some 4-gram of words occurs at least twice more often than any 4-gram in its
+    source; words are those of `split_words`, single characters in scripts without blanks.
+
+    Args:
+        predictions: List or other iterable of str, the model's outputs.
+        sources: List of str, one per translation.
+
+    Returns:
+        Float from 0 to 1.
+
+    Raises:
+        ValueError: If a list is empty, holds anything but str, or is longer than the other.
+
+    Source:
+        Raunak et al. (2021), "The Curious Case of Hallucinations in Neural Machine Translation",
+        with n = 4 and t = 2.
+    """
+    pairs = zip(*_checked_pairs(predictions=predictions, sources=sources), strict=True)
+    return float(np.mean([_repetitions(p) - _repetitions(s) >= 2 for p, s in pairs]))
+
+
+def _repetitions(text):
+    """How often the most frequent 4-gram of words occurs."""
+    words = split_words(text)
+    ngrams = collections.Counter(zip(*(words[start:] for start in range(4)), strict=False))
+    return max(ngrams.values(), default=1)
 
 
 def _bleu_metric(tokenize, lowercase=False):
@@ -155,15 +220,15 @@ def _bleu_metric(tokenize, lowercase=False):
 
 
 def _score(metric, predictions, references):
-    predictions, references = _checked_pairs(predictions, references)
+    predictions, references = _checked_pairs(predictions=predictions, references=references)
     score = metric.corpus_score(predictions, [references])
     return Score(float(score.score), f"{score.name}|{metric.get_signature()}")
 
 
-def _checked_pairs(predictions, references):
+def _checked_pairs(**sides):
     """Both as lists, iterators read once."""
     lists = {}
-    for name, texts in (("predictions", predictions), ("references", references)):
+    for name, texts in sides.items():
         rule = f"{name} must be a list of str"
         # A lone str is a sequence of str too: it would be scored letter by letter.
         check(not isinstance(texts, str), f"{rule}, not one str", **{name: texts})

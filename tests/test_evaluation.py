@@ -15,18 +15,22 @@ from keras_transformer.evaluation import (
     calibration,
     check_bleu_tokenizer,
     chrf,
+    copy_rate,
     exact_match,
+    length_ratio,
+    loop_rate,
     sentence_chrf,
     tagging_scores,
 )
 from programs import module_of
 
 METRICS = [exact_match, bleu, chrf]
+RATES = [length_ratio, copy_rate, loop_rate]
 
 
 def test_every_function_reads_iterators_once():
     predictions, references = ["a b c d", "e f g h"], ["a b c d", "e f g x"]
-    for score in (exact_match, bleu, chrf, sentence_chrf):
+    for score in (*METRICS, *RATES, sentence_chrf):
         assert score(iter(predictions), (text for text in references)) == score(
             predictions, references
         )
@@ -179,6 +183,40 @@ def test_the_chrf_of_a_sentence_is_that_of_a_corpus_of_one():
 WORDS = [["the", "blick", "runs"], ["runs", "blomp"]]
 EXPECTED = [["DET", "NOUN", "VERB"], ["NOUN", "ADJ"]]
 PREDICTED = [["DET", "NOUN", "VERB"], ["VERB", "NOUN"]]
+
+
+def test_the_length_ratio_is_that_of_the_words_that_bleu_counts():
+    assert length_ratio(["a b, c", "d"], ["a b c d", "e f"]) == 5 / 6
+    assert length_ratio(["a b, c", "d"], ["a b c d", "e f"], tokenize="none") == 4 / 6
+
+
+def test_a_copy_has_the_letters_of_its_source():
+    sources = ["A dog.", "caf\u00e9", "a cat", "", " "]
+    assert copy_rate(["a  DOG.", "cafe\u0301", "a cat.", "", " "], sources) == 2 / 5
+
+
+@pytest.mark.parametrize(
+    "prediction, source, loops",
+    [
+        ("the dog " + "and the " * 9, "der Hund und", True),
+        ("ja " * 7, "yes", True),
+        ("ja " * 5, "yes", False),  # two 4-grams
+        ("ja " * 9, "yes " * 9, False),
+        ("a b c d, a b c d, a b c d", "one two three", True),
+        ("a b c d, a b c d", "one two three", False),
+        ("\u5f88\u597d" * 5, "very good", True),  # a character is a word
+        ("\u5f88\u597d\u5403", "very good", False),
+        ("", "a a a a a a a", False),
+    ],
+)
+def test_a_loop_is_a_4_gram_more_often_than_in_the_source(prediction, source, loops):
+    assert loop_rate([prediction, "x"], [source, "x"]) == loops / 2
+
+
+@pytest.mark.parametrize("rate", RATES)
+def test_rates_of_lists_of_different_length_are_an_error(rate):
+    with pytest.raises(ValueError, match="must be equally long and not empty"):
+        rate(["a"], ["a", "b"])
 
 
 def test_tags_are_counted_as_by_hand():
