@@ -7,9 +7,10 @@ r"""Score a translation model on a test set: BLEU, chrF, perplexity, speed, wors
 BLEU and chrF are those of sacreBLEU on the same files, blank lines included, with the signature
 that makes them comparable; use --tokenize zh for Chinese. Papers that report "tokenized,
 lower-cased BLEU" score text that was tokenized and lower-cased beforehand: train on such text, pass
-such files, and use --tokenize none. Perplexity is exp(nats / tokens) of the references, END tokens
-included, over the lines with text on both sides; a run of unknown characters, whose share is
-printed, is one token.
+such files, and use --tokenize none. The length ratio is that of the words which BLEU counts. In a
+loop, some 4-gram of words occurs at least twice more often than any in the source. Perplexity is
+exp(nats / tokens) of the references, END tokens included, over the lines with text on both sides; a
+run of unknown characters, whose share is printed, is one token.
 """
 
 import argparse
@@ -82,6 +83,11 @@ def run(options: argparse.Namespace) -> None:
     reference = translator.target_tokenizer.unknown_share(translator.normalized(references))
     print(f"Perplexity of the references: {perplexity:.3f} per token")
     print(f"Unknown characters: {source:.2%} of the sources, {reference:.2%} of the references")
+    ratio = evaluation.length_ratio(translations, references, options.tokenize, options.lowercase)
+    copies = evaluation.copy_rate(translations, sources)
+    loops = evaluation.loop_rate(translations, sources)
+    print(f"Length ratio to the references: {ratio:.3f}")
+    print(f"Copies of the source: {copies:.2%}; loops: {loops:.2%}")
     print(f"{len(sources)} sentences in {seconds:.1f} s, compilation included")
     _print_worst(complete, sources, references, translations, options)
     if options.translations is not None:
@@ -94,6 +100,9 @@ def run(options: argparse.Namespace) -> None:
             "chrf_signature": chrf.signature,
             "perplexity": perplexity if math.isfinite(perplexity) else None,  # JSON has no NaN
             "unknown_share": {"source": source, "reference": reference},
+            "length_ratio": ratio,
+            "copy_rate": copies,
+            "loop_rate": loops,
             "sentences": len(sources),
             "seconds": seconds,
             "sentences_per_second": len(sources) / seconds,

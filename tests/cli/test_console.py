@@ -593,6 +593,7 @@ def test_scores_are_those_of_sacrebleu_on_the_same_files(
         scores = json.loads((tmp_path / "scores.json").read_text())
         for name, metric in (("bleu", BLEU()), ("chrf", CHRF())):
             assert scores[name] == pytest.approx(metric.corpus_score(out, [reference]).score)
+        assert scores["length_ratio"] == BLEU().corpus_score(out, [reference]).ratio
         assert scores["sentences"] == number
         shown = re.findall(r"Sentence (\d+),.*\n  source      (.*)", result.stdout)
         complete = [n for n in range(number) if source[n] and reference[n]]
@@ -607,6 +608,22 @@ def test_unknown_characters_are_reported_with_the_scores(command, models, tmp_pa
     assert "Unknown characters: 15.38% of the sources, 50.00% of the references" in result.stdout
     shares = json.loads((tmp_path / "scores.json").read_text())["unknown_share"]
     assert shares == {"source": 2 / 13, "reference": 0.5}
+
+
+def test_copies_and_loops_are_reported_with_the_scores(
+    command, models, translator, tmp_path, monkeypatch
+):
+    sources = ["May 3, 2019", "May 4, 2019", "", "May 5, 2019"]
+    written = ["may 3, 2019", "2 0 " * 9, "", "2019-05-05"]
+    monkeypatch.setattr(translator, "translate", lambda texts, **_: written)
+    for name, side in (("s", sources), ("r", ["2019-05-03", "2019-05-04", "", "2019-05-05"])):
+        (tmp_path / name).write_text("".join(f"{text}\n" for text in side))
+    files = ["--json", tmp_path / "scores.json"]
+    result = evaluate(command, models["translator"], (tmp_path / "s", tmp_path / "r"), *files)
+    assert "\nCopies of the source: 25.00%; loops: 25.00%\n" in result.stdout, result.stderr
+    scores = json.loads((tmp_path / "scores.json").read_text())
+    assert (scores["copy_rate"], scores["loop_rate"]) == (0.25, 0.25)
+    assert f"\nLength ratio to the references: {scores['length_ratio']:.3f}\n" in result.stdout
 
 
 def test_files_without_a_line_to_score_are_one_sentence(command, models, sides, tmp_path):
