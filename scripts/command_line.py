@@ -25,6 +25,7 @@ SEARCH = ("beams", "length_penalty")  # a model file provides them, and they may
 # Options newer than some runs, and what these do without them.
 IN_OLDER_RUNS = {n: getattr(TransformerConfig, n) for n in ADDED_OPTIONS}
 IN_OLDER_RUNS |= {"num_buckets": 8, "callback": (), "quoted": False, "clean": False}
+IN_OLDER_RUNS |= {"reserve": ()}
 REMOVED = {"steps_per_execution": 1, "data_dir": None}  # from older runs, and their effect today
 WORDS = {"None": "none", "()": "empty", "": "empty", "True": "on", "False": "off"}
 NONE = "An option with the default none also takes that value: --clip-norm none."

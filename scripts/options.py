@@ -263,12 +263,14 @@ class TokenizerOptions(Group):
         vocabulary_size: Maximum number of ids; none: all characters, or 8,000 subwords.
 
     Rare:
+        reserve: Pieces of the vocabulary that are never split, such as <term>.
         logits_in_pieces: Less memory with a large vocabulary: pieces in which the logits of a batch
             are computed (docs/memory.md).
     """
 
     vocabulary: Literal["bpe", "unigram", "char", "byte"] = "bpe"
     vocabulary_size: int | None = None
+    reserve: Annotated[tuple[str, ...], "PIECE"] = ()
     logits_in_pieces: OptionalFrom1 = None
 
 
@@ -381,6 +383,7 @@ EXCLUSIVE = (
     ("diversify", "init_from", "the teachers are trained from scratch"),
     *((name, "prepared", "a corpus is all of the data") for name in ("dataset", "diversify", *MIX)),
 )
+LEARNED = ("vocabulary", "reserve", "separate_vocabularies")
 TO_LEARN = "a vocabulary to learn, without --init-from and --prepared"
 DROPOUT = ("dropout", "attention_dropout")  # options of the training, not of an initial model
 
@@ -460,7 +463,7 @@ class Options(Group):
             (["column"], "a treebank (.conllu, .conll)", TREEBANK in formats),
             (["tokenize"], "a BLEU score; of dates, exact matches count", scored),
             (["window"], "a text without --lines", not (given["lines"] or prepared)),
-            (["vocabulary", "separate_vocabularies"], TO_LEARN, not (initial or prepared)),
+            (LEARNED, TO_LEARN, not (initial or prepared)),
             # With --init-from it is refused as other sizes are.
             (["vocabulary_size"], TO_LEARN, not prepared),
             (["min_count"], "a vocabulary to learn; --init-from has one", not has_words),
@@ -496,6 +499,14 @@ class Options(Group):
         """The normal form of every text, here and later in the task."""
         form = self.flat()["normalization"]
         return None if form == "none" else form
+
+    @property
+    def vocabulary_settings(self) -> tuple[int | None, str, list[str]]:
+        """The size, type and reserved pieces of a vocabulary to learn, for `train_tokenizer`."""
+        flat = self.flat()
+        form = self.normal_form, flat.get("lowercase", False)
+        reserved = [data.normalized(piece, *form) for piece in flat["reserve"]]
+        return flat["vocabulary_size"], flat["vocabulary"], reserved
 
     @property
     def budget(self) -> dict[str, int | None]:

@@ -164,8 +164,7 @@ def prepare(options, splits, initial):
         tokenizer = initial.tokenizer
     else:
         texts = splits.train if append_end else splits.train[0].splitlines(keepends=True)
-        settings = options.tokenizer.vocabulary_size, options.tokenizer.vocabulary
-        tokenizer = kt.train_tokenizer(texts, *settings)
+        tokenizer = kt.train_tokenizer(texts, *options.vocabulary_settings)
     if initial:
         model = initial.model.copy(**options.rates)
     else:

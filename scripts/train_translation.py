@@ -226,7 +226,7 @@ def find_tokenizers(options, examples, initial):
         return tokenizers
     if initial:
         return initial_tokenizers(initial)
-    settings = options.tokenizer.vocabulary_size, options.tokenizer.vocabulary
+    settings = options.vocabulary_settings
     if options.separate_vocabularies:
         return [kt.train_tokenizer(side, *settings) for side in examples]
     return [kt.train_tokenizer(examples.source + examples.target, *settings)] * 2

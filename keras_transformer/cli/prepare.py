@@ -64,6 +64,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--vocabulary", choices=MODEL_TYPES, default="bpe", help="tokenizer type (default: bpe)")
     size = "maximum number of ids (default: all characters, or 8,000 subwords)"
     add("--vocabulary-size", type=int, metavar="N", help=size)
+    reserve = "pieces of the vocabulary that are never split, such as '<term>'"
+    add("--reserve", nargs="+", default=(), metavar="PIECE", help=reserve)
     separate = "learn one vocabulary per side instead of a shared one"
     add("--separate-vocabularies", action="store_true", help=separate)
     given = "model (.keras), corpus or SentencePiece model whose vocabulary to use"
@@ -94,6 +96,7 @@ def run(options: argparse.Namespace) -> None:
         corpus_file = [] if given is None else [given, os.path.join(given, CORPUS_FILE)]
         paths = [path for path in origin if isinstance(path, str)]
         FILES.check_inputs(options.output, [*paths, *corpus_file])
+    cleaning = _cleaning(options, kind)
     corpus = data.prepare_corpus(
         options.output,
         read,
@@ -105,9 +108,13 @@ def run(options: argparse.Namespace) -> None:
         tokenizers=_given_tokenizers(options, kind),
         vocabulary_size=options.vocabulary_size,
         model_type=options.vocabulary,
+        reserve=[
+            data.normalized(piece, cleaning["normalization"], options.lowercase)
+            for piece in options.reserve
+        ],
         separate_vocabularies=options.separate_vocabularies,
         sample=options.sample,
-        cleaning=_cleaning(options, kind),
+        cleaning=cleaning,
         num_processes=options.processes,
         overwrite=options.overwrite,
     )
@@ -148,7 +155,7 @@ def _input(options):
 
 def _unused(options, kind):
     """The options that these files do not use, each with what it needs."""
-    learned = "vocabulary vocabulary_size separate_vocabularies sample".split()
+    learned = "vocabulary vocabulary_size reserve separate_vocabularies sample".split()
     unused = (  # whether these are not used, what they need, and their names
         (kind == "texts", "pairs of texts", (*FILTERS, "clean", "separate_vocabularies", "sides")),
         (not options.pairs, "--pairs", ["json_lines", "quoted"]),

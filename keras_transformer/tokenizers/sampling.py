@@ -94,12 +94,18 @@ class Sampler:
         self._processor = processor
         self._ids: dict[str, tuple[int, float]] = {}
         self._unused: set[str] = set()
+        reserved = []
         for id, score in enumerate(scores):
+            piece = processor.id_to_piece(id)
             if processor.is_unused(id):
-                self._unused.add(processor.id_to_piece(id))
+                self._unused.add(piece)
             elif processor.is_control(id) or processor.is_unknown(id) or processor.is_byte(id):
                 continue
-            self._ids[processor.id_to_piece(id)] = id, score
+            elif score == 0 and math.copysign(1, score) > 0:  # -0.0 is that of the first merge
+                reserved.append(re.escape(piece))
+            self._ids[piece] = id, score
+        longest_first = "|".join(sorted(reserved, key=len, reverse=True))
+        self._reserved = re.compile(f"({longest_first})") if reserved else None
         self._known: dict[float, dict] = collections.defaultdict(dict)
         self._num_nodes = 0
 
@@ -117,8 +123,13 @@ class Sampler:
             self._num_nodes = 0
         ids: list[int] = []
         text = self._processor.normalize(text)  # with marks for spaces
-        for word in re.findall(f"{SPACE_MARK}[^{SPACE_MARK}]*|^[^{SPACE_MARK}]+", text):
-            self._extend(ids, word, alpha, known, generator)
+        parts = self._reserved.split(text) if self._reserved else [text]
+        for number, part in enumerate(parts):
+            if number % 2:
+                ids.append(self._ids[part][0])
+                continue
+            for word in re.findall(f"{SPACE_MARK}[^{SPACE_MARK}]*|^[^{SPACE_MARK}]+", part):
+                self._extend(ids, word, alpha, known, generator)
         if UNKNOWN not in ids:
             return ids
         # SentencePiece joins unknown characters that follow each other.

@@ -2,13 +2,14 @@
 
 import io
 import logging
+import re
 from collections.abc import Iterable
 from typing import Any
 
 import keras
 import numpy as np
 
-from ..checks import check
+from ..checks import check, imported
 from ..ids import END, PADDING, START, UNKNOWN
 from . import sampling
 from .base import Tokenizer, checked_texts
@@ -16,7 +17,12 @@ from .processor import MODEL_TYPES, encode, make_processor
 from .sampling import SPACE_MARK
 
 DEFAULT_SIZE = 8000  # for some ten thousand sentences; the paper has 37,000 for 4.5 million
-RESERVED = "\u2585"  # SentencePiece keeps it for unknown characters: it cannot be learned
+UNKNOWN_MARK = "\u2585"  # SentencePiece keeps it for unknown characters: it cannot be learned
+# A piece that can be reserved: not the name of a special id or of a byte, nor with white space.
+RESERVABLE = re.compile(
+    rf"(?!(?:<pad>|<unk>|</?s>|<0x[0-9A-F]{{2}}>)$)[^\s\0{SPACE_MARK}{UNKNOWN_MARK}]+"
+)
+PRECEDENCE = 30  # of reserved pieces in a unigram model: log-probability per character
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -93,7 +99,10 @@ class SentencePieceTokenizer(Tokenizer):
 
 
 def train_tokenizer(
-    texts: Iterable[str], vocabulary_size: int | None = None, model_type: str = "bpe"
+    texts: Iterable[str],
+    vocabulary_size: int | None = None,
+    model_type: str = "bpe",
+    reserve: Iterable[str] = (),
 ) -> SentencePieceTokenizer:
     """Learns a SentencePiece vocabulary; the same texts in the same order give the same one.
 
@@ -110,13 +119,17 @@ def train_tokenizer(
             "char" (one id per character; where `vocabulary_size` is too small for all, the rare
             ones are unknown) or "byte" (one id per byte of UTF-8: no text contains anything
             unknown).
+        reserve: Iterable of str, pieces that have an id each, from 4 on, and are never split, such
+            as "<term>"; the longest one that a text has at a place counts.
 
     Returns:
         `SentencePieceTokenizer`.
 
     Raises:
+        ImportError: protobuf, which reserved pieces of "unigram" need, is not installed.
         ValueError: There is no text, an item is not text, SentencePiece finds nothing to learn
-            from, `model_type` is not known or `vocabulary_size` is too small.
+            from, `model_type` is not known, `vocabulary_size` is too small, or a piece cannot be
+            reserved.
 
     Source: Sennrich et al. 2016 (BPE); Kudo 2018 (unigram); Kudo and Richardson 2018.
     """
@@ -131,23 +144,36 @@ def train_tokenizer(
             "train_tokenizer needs at least one text that is not empty; "
             f"received {len(texts)} texts, none with a character. Check the corpus."
         )
+    reserve = checked_texts(reserve)
+    for piece in reserve:
+        check(
+            RESERVABLE.fullmatch(piece) and reserve.count(piece) == 1,
+            "A reserved piece must be given once, have no white space, and be other than the names "
+            "of special ids, such as <s>, and of bytes, such as <0x0A>",
+            piece=piece,
+        )
     # SentencePiece would skip a whole sentence for one reserved character, and miss characters that
     # occur only in "<s>" or at the end of a line, so we name the characters ourselves.
-    characters = set().union(*texts) - {" ", SPACE_MARK, RESERVED, "\0"}
+    characters = set().union(*texts) - {" ", SPACE_MARK, UNKNOWN_MARK, "\0", *reserve}
     if model_type == "byte":
         characters = set()
-    needed = len(characters) + 5 + 256 * (model_type == "byte")  # four special ids and the space
+    fewest = 5 + len(reserve)  # four special ids and the space
+    needed = len(characters) + fewest + 256 * (model_type == "byte")
     if vocabulary_size is not None:
-        smallest = min(6, needed) if model_type == "char" else needed  # "char" may drop rare ones
+        # "char" may drop rare ones
+        smallest = min(fewest + 1, needed) if model_type == "char" else needed
         whole = isinstance(vocabulary_size, (int, np.integer)) and vocabulary_size >= smallest
         check(
             whole,
             f"vocabulary_size must be an integer of at least {smallest} for these texts and "
-            f"model_type={model_type!r} (four special ids, the space, the characters), or None",
+            f"model_type={model_type!r} (four special ids, the space, the reserved pieces, the "
+            "characters), or None",
             vocabulary_size=vocabulary_size,
         )
     default_size = needed if model_type in ("char", "byte") else max(DEFAULT_SIZE, needed)
-    proto = _train(texts, vocabulary_size or default_size, model_type, characters)
+    proto = _train(texts, vocabulary_size or default_size, model_type, characters, reserve)
+    if reserve and model_type == "unigram":
+        proto = _preferring_reserved(proto)
     tokenizer = SentencePieceTokenizer(proto)
     if vocabulary_size and tokenizer.vocabulary_size() < vocabulary_size:
         logging.getLogger(__name__).warning(
@@ -159,12 +185,28 @@ def train_tokenizer(
     return tokenizer
 
 
-def _train(texts, vocabulary_size, model_type, characters):
+def _preferring_reserved(proto):
+    """The same unigram model, with less for each character that is not in a reserved piece.
+
+    The scores of SentencePiece would split some of these pieces. All ways to split the other
+    characters lose as much, so that the best one is the same.
+    """
+    imported("google.protobuf", "Reserving pieces of a unigram vocabulary", "protobuf")
+    protos = imported("sentencepiece.sentencepiece_model_pb2", "Reserving pieces")
+    model = protos.ModelProto.FromString(proto)
+    for piece in model.pieces:
+        if piece.type == piece.NORMAL:
+            piece.score -= PRECEDENCE * len(piece.piece)
+    return model.SerializeToString()
+
+
+def _train(texts, vocabulary_size, model_type, characters, reserve):
     """The bytes of a SentencePiece model."""
     import sentencepiece
 
     one_each = model_type in ("char", "byte")
-    sentences = [" "] if model_type == "byte" else (text.replace(RESERVED, " ") for text in texts)
+    known = (text.replace(UNKNOWN_MARK, " ") for text in texts)
+    sentences = [" "] if model_type == "byte" else known
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -175,6 +217,7 @@ def _train(texts, vocabulary_size, model_type, characters):
             vocab_size=vocabulary_size,
             hard_vocab_limit=False,  # a size that the texts do not support is lowered
             required_chars="".join(sorted(characters)),
+            user_defined_symbols=reserve,
             character_coverage=1.0,
             normalization_rule_name="identity",
             remove_extra_whitespaces=False,
@@ -191,6 +234,7 @@ def _train(texts, vocabulary_size, model_type, characters):
     except RuntimeError as error:
         raise ValueError(
             f"SentencePiece finds nothing to learn from in {len(texts)} texts: each consists of "
-            "line ends, NUL characters or names of special ids such as <s> alone. Check the corpus."
+            "line ends, NUL characters, reserved pieces or names of special ids such as <s> alone. "
+            "Check the corpus."
         ) from error
     return model.getvalue()

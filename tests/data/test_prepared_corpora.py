@@ -102,6 +102,13 @@ def test_a_corpus_holds_the_ids_of_every_example_in_order(corpus):
         corpus[300]
 
 
+def test_the_vocabulary_of_a_corpus_has_the_reserved_pieces(tmp_path):
+    corpus = prepared(tmp_path, reserve=["<term>"])
+    assert [each.tokens([4]) for each in corpus.tokenizers()] == [["<term>"]] * 2
+    with pytest.raises(FileExistsError, match=r"\(not the same vocabulary\)"):
+        prepared(tmp_path, reserve=["<other>"])
+
+
 def test_a_corpus_goes_through_pickle(corpus):
     assert pickle.loads(pickle.dumps(corpus))[123][1].tolist() == corpus[123][1].tolist()
 

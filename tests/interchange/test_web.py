@@ -168,7 +168,10 @@ def with_unused(proto):
 def vocabularies(texts):
     """Tokenizers of each kind."""
     for kind in ("bpe", "unigram", "char", "byte"):
-        yield kind, kt.train_tokenizer(texts, 900 if kind in ("bpe", "unigram") else None, kind)
+        size = 900 if kind in ("bpe", "unigram") else None
+        yield kind, kt.train_tokenizer(texts, size, kind)
+        reserve = [">>fra<<", "給<2fr>", "☃", "ab"]
+        yield f"{kind}, reserved", kt.train_tokenizer(texts, size and size + 4, kind, reserve)
     some = [text for text in texts if text.strip()]
     marian = dict(model_type="unigram", vocab_size=700, user_defined_symbols=[">>fra<<", "▁>>de<<"])
     proto = trained(some, normalization_rule_name="nmt_nfkc", **marian)

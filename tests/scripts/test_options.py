@@ -274,6 +274,7 @@ UNUSED = [
     ("TRANSLATION", "--dataset tfds:x --valid-pairs a.tsv", "files, without --dataset"),
     ("TRANSLATION", "--prepared a --vocabulary char", "a vocabulary to learn"),
     ("TRANSLATION", "--prepared a --vocabulary-size 80", "a vocabulary to learn"),
+    ("LANGUAGE_MODELLING", "--prepared a --reserve <x>", "a vocabulary to learn"),
     ("TAGGING", "--train a.tsv --column XPOS", "a treebank"),
     ("TAGGING", "--train a.conllu --tokens words", "--dataset"),
     ("CLASSIFICATION", "--columns 2 1", "--train or --dataset"),

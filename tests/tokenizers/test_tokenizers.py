@@ -2,6 +2,8 @@ import copy
 import io
 import json
 import pickle
+import random
+import re
 import sys
 import zipfile
 
@@ -189,6 +191,87 @@ def test_no_text_is_an_error(texts, number):
 def test_an_unknown_model_type_is_an_error():
     with pytest.raises(ValueError, match="unigram, char, byte; received model_type='word'"):
         train_tokenizer(["abc"], model_type="word")
+
+
+# Reserved pieces
+
+RESERVE = ["<de>", "<term>", "term", "é"]
+TAGGED = ["<de> the <term>cat<term> terminates", "determ<de>ed<term>in", "a<d e> < café", "a-b d-e"]
+
+
+def count_of_reserved(text):
+    """How often a text has each reserved piece, a longer one first."""
+    found = re.findall("<de>|<term>|term|é", text)
+    return [found.count(piece) for piece in RESERVE]
+
+
+@pytest.mark.parametrize("model_type", [*MODEL_TYPES, "byte"])
+def test_a_reserved_piece_is_one_id_wherever_it_stands(model_type):
+    tokenizer = train_tokenizer([*TEXTS, *TAGGED] * 5, model_type=model_type, reserve=RESERVE)
+    assert tokenizer.tokens([4, 5, 6, 7]) == RESERVE
+    rows = tokenizer.encode(TAGGED)
+    assert [[ids.count(id) for id in (4, 5, 6, 7)] for ids in rows] == [
+        count_of_reserved(text) for text in TAGGED
+    ]
+    assert tokenizer.decode(rows) == TAGGED
+    assert not any(UNKNOWN in ids for ids in rows)
+
+
+@pytest.mark.parametrize("model_type", [*MODEL_TYPES, "byte"])
+def test_a_reserved_piece_that_no_text_has_has_its_id(model_type):
+    tokenizer = train_tokenizer(["abc abd"], 300, model_type, reserve=["<2fr>", "~"])
+    (ids,) = tokenizer.encode(["<2fr> ab~"])
+    assert ids.count(4) == ids.count(5) == 1 and UNKNOWN not in ids
+    assert tokenizer.decode([ids]) == ["<2fr> ab~"]
+
+
+@pytest.mark.parametrize("model_type", ["bpe", "unigram"])
+def test_random_splits_keep_reserved_pieces_whole(model_type):
+    tokenizer = train_tokenizer([*WORDS, *TAGGED], 80, model_type, reserve=RESERVE)
+    drawn = tokenizer.encode(TAGGED * 50, sample=True, alpha=0.5)
+    assert [[ids.count(id) for id in (4, 5, 6, 7)] for ids in drawn] == [
+        count_of_reserved(text) for text in TAGGED * 50
+    ]
+    assert tokenizer.decode(drawn) == TAGGED * 50
+    assert len(set(map(tuple, drawn))) > len(TAGGED)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("model_type", ["bpe", "unigram"])
+def test_no_probable_piece_around_a_reserved_one_splits_it(model_type):
+    draw = random.Random(1)
+    words = ["".join(draw.choices("abcdermt<>/", k=draw.randint(2, 8))) for _ in range(300)]
+    texts = [" ".join(draw.choices(words, k=8)) for _ in range(400)]
+    tokenizer = train_tokenizer(texts, 200, model_type, ["term", "ab"])
+    pieces = [draw.choice(words)[:4] + draw.choice(["term", "ab", " "]) for _ in range(30_000)]
+    texts = ["".join(pieces[n : n + 5]).strip() for n in range(0, 30_000, 5)]
+    rows = tokenizer.encode(texts)
+    assert tokenizer.decode(rows) == texts
+    assert [ids.count(4) + ids.count(5) for ids in rows] == [
+        len(re.findall("term|ab", text)) for text in texts
+    ]
+
+
+@pytest.mark.parametrize(
+    "reserve", [["a b"], [""], ["<a>", "<a>"], ["</s>"], ["<0x0A>"], ["\u2581a"], ["a\u2585"]]
+)
+def test_a_piece_that_cannot_be_reserved_is_named(reserve):
+    expected = f"reserved piece must be given once, .*received piece={reserve[0]!r}"
+    with pytest.raises(ValueError, match=expected):
+        train_tokenizer(["abc"], reserve=reserve)
+
+
+def test_reserved_pieces_are_a_list():
+    with pytest.raises(ValueError, match="list of texts; received one str"):
+        train_tokenizer(["abc"], reserve="<a>")
+
+
+@pytest.mark.parametrize("model_type, smallest", [("bpe", 11), ("unigram", 11), ("char", 8)])
+def test_reserved_pieces_are_among_the_ids(model_type, smallest):
+    with pytest.raises(ValueError, match=f"at least {smallest} .* reserved pieces"):
+        train_tokenizer(["abc abd"], smallest - 1, model_type, ["<a>", "<b>"])
+    learned = train_tokenizer(["abc abd"], smallest, model_type, ["<a>", "<b>"])
+    assert learned.vocabulary_size() == smallest
 
 
 # Encoding and decoding

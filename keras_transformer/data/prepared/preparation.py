@@ -56,6 +56,7 @@ def prepare_corpus(
     tokenizers: Sequence[SentencePieceTokenizer] | None = None,
     vocabulary_size: int | None = None,
     model_type: str = "bpe",
+    reserve: Sequence[str] = (),
     separate_vocabularies: bool = False,
     sample: int = DEFAULT_SAMPLE,
     cleaning: Mapping[str, Any] | None = None,
@@ -80,7 +81,7 @@ def prepare_corpus(
         read_once: bool, whether `read` can be called only once, as for the standard input. The
             sample is then the first examples instead of random ones.
         tokenizers: one per side; None: a vocabulary is learned from a sample.
-        vocabulary_size, model_type: see `train_tokenizer`.
+        vocabulary_size, model_type, reserve: see `train_tokenizer`.
         separate_vocabularies: bool, whether each side has a vocabulary of its own.
         sample: int from 1, maximum number of examples that a vocabulary is learned from; they are
             held in memory.
@@ -105,7 +106,7 @@ def prepare_corpus(
     check(kind in SIDES, f"kind must be one of {', '.join(SIDES)}", kind=kind)
     check_at_least(1, sample=sample, shard_size=shard_size)
     check_optional(1, num_processes=num_processes)
-    vocabulary: list[Any] = [vocabulary_size, model_type, separate_vocabularies, sample]
+    vocabulary: list[Any] = [vocabulary_size, model_type, separate_vocabularies, sample, *reserve]
     if tokenizers is not None:
         _check_vocabularies(tokenizers, SIDES[kind])
         vocabulary = [digest_of(each.proto) for each in tokenizers]
@@ -127,7 +128,8 @@ def prepare_corpus(
         tokenizers = tokenizers or _saved_tokenizers(folder, kind)
         if not tokenizers:
             rows, stream = examples.sample(stream, sample, read_once)
-            tokenizers = _learned(rows, vocabulary_size, model_type, separate_vocabularies)
+            learned = vocabulary_size, model_type, reserve
+            tokenizers = _learned(rows, learned, separate_vocabularies)
             del rows
         names = _save_vocabularies(folder, tokenizers, kind)
         headers = _write_shards(folder, stream, tokenizers, settings, num_processes)
@@ -299,13 +301,13 @@ def _reservoir(rows, number):
     return [row for _, row in sorted(chosen)]
 
 
-def _learned(rows, vocabulary_size, model_type, separate):
+def _learned(rows, settings, separate):
     """The tokenizer of each side, learned from rows."""
     sides = [list(side) for side in zip(*rows, strict=True)]
     if separate:
-        return [train_tokenizer(side, vocabulary_size, model_type) for side in sides]
+        return [train_tokenizer(side, *settings) for side in sides]
     texts = itertools.chain.from_iterable(sides)
-    return [train_tokenizer(texts, vocabulary_size, model_type)] * len(sides)
+    return [train_tokenizer(texts, *settings)] * len(sides)
 
 
 def _write_shards(folder, stream, tokenizers, settings, num_processes):
