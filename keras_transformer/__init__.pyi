@@ -49,7 +49,7 @@ from .tasks import (
 )
 from .tasks.saved_files import check_file, load
 from .tokenizers import SentencePieceTokenizer, WordVocabulary, split_words, train_tokenizer
-from .training import WarmupSchedule, paper_optimizer
+from .training import WarmupSchedule, WSDSchedule, create_optimizer, paper_optimizer
 
 __version__: str
 
@@ -96,6 +96,7 @@ __all__ = [
     "TransformerConfig",
     "TranslationBatches",
     "Translator",
+    "WSDSchedule",
     "WarmupSchedule",
     "WordBatches",
     "WordEmbedding",
@@ -106,6 +107,7 @@ __all__ = [
     "check_file",
     "check_layer",
     "chunks",
+    "create_optimizer",
     "data",
     "evaluation",
     "generation",

@@ -15,22 +15,30 @@ from typing import Annotated, Any, Literal
 from keras_transformer import check_file
 from keras_transformer.checks import check, option_names
 from keras_transformer.cli.parser import Parser
-from keras_transformer.models.configuration import TransformerConfig
+from keras_transformer.models.configuration import DEPTHS, TransformerConfig
 from keras_transformer.tasks.saved_files import ADDED_OPTIONS
 from keras_transformer.training import Run
 from keras_transformer.training.run import FILES, read_settings
-from options import ALTERNATIVES, DATA, flags
+from options import ALTERNATIVES, DATA, TrainingOptions, flags
 
 SEARCH = ("beams", "length_penalty")  # a model file provides them, and they may change
 # Options newer than some runs, and what these do without them.
 IN_OLDER_RUNS = {n: getattr(TransformerConfig, n) for n in ADDED_OPTIONS}
-IN_OLDER_RUNS |= {"num_buckets": 8, "callback": (), "quoted": False, "clean": False}
-IN_OLDER_RUNS |= {"reserve": ()}
+NEWER = ("num_buckets", "optimizer", "weight_decay", "decay_share")
+IN_OLDER_RUNS |= {n: getattr(TrainingOptions, n) for n in NEWER}
+IN_OLDER_RUNS |= {"callback": (), "quoted": False, "clean": False, "reserve": ()}
 REMOVED = {"steps_per_execution": 1, "data_dir": None}  # from older runs, and their effect today
 WORDS = {"None": "none", "()": "empty", "": "empty", "True": "on", "False": "off"}
 NONE = "An option with the default none also takes that value: --clip-norm none."
 # Options of `TransformerConfig` that --help leaves to --help-all.
-RARE = ("activation", "attention_dropout", "layer_norm_epsilon", "logits_bias", "max_length")
+RARE = (
+    "activation",
+    "attention_dropout",
+    "layer_norm_epsilon",
+    "logits_bias",
+    "max_length",
+    *DEPTHS,
+)
 
 
 def parse(description: str, recipes: dict[str, Any]) -> Any:
@@ -144,8 +152,8 @@ def _resume(given, output, options):
     if fixed:
         kept = "A resumed run keeps its settings, except --epochs"
         raise ValueError(f"{kept}; leave out {flags(fixed)}.")
-    if "epochs" in changed and saved["schedule"] == "cosine":
-        ended = "With --schedule cosine the learning rate is 0 after the last epoch"
+    if "epochs" in changed and saved["schedule"] in ("cosine", "wsd"):
+        ended = f"With --schedule {saved['schedule']} the learning rate is 0 after the last epoch"
         raise ValueError(f"{ended}; leave out --epochs.")
     return options.of(**saved | given)
 

@@ -19,7 +19,7 @@ from keras_transformer.checks import check, check_above_0, check_at_least, check
 from keras_transformer.data.cleaning import PRESET
 from keras_transformer.data.files import RECORDS, TREEBANK, check_one_stdin
 from keras_transformer.data.lengths import LONGEST
-from keras_transformer.models.configuration import TransformerConfig
+from keras_transformer.models.configuration import DEPTHS, TransformerConfig
 from keras_transformer.tasks.saved_files import FileSummary
 
 # The type of an option, and the word for its value in --help or the check of its range.
@@ -63,7 +63,7 @@ class RunOptions(Group):
         recipe: Recipe that provides the defaults.
         output: Run folder.
         resume: Resume the run in --output with its original settings; only --epochs may change, and
-            only with --schedule paper.
+            only with --schedule paper or constant.
         overwrite: Replace a run that --output already contains.
         seed: Random seed (data, weights, shuffling, dropout).
         deterministic: Bit-exact reproducibility, slightly slower.
@@ -103,7 +103,8 @@ class TrainingOptions(Group):
         epochs: Passes over the training data.
         learning_rate: Peak learning rate.
         warmup_steps: Linear warm-up, in updates.
-        schedule: Decay after the warm-up: paper (as 1/sqrt(step)) or cosine (to 0).
+        schedule: Decay after the warm-up: paper (as 1/sqrt(step)), cosine (to 0), wsd (a line to 0,
+            at the end only) or constant (none).
         batch_size: Examples per batch (alternative: --tokens-per-batch).
         tokens_per_batch: Maximum (target) tokens per batch, padding included.
         accumulate: Gradient accumulation, in batches per update.
@@ -117,6 +118,10 @@ class TrainingOptions(Group):
             keep the best epoch).
 
     Rare:
+        optimizer: Update rule: adam (the paper's), adamw, muon, or lion (at a smaller rate).
+        weight_decay: Share of each kernel that an update subtracts, times the learning rate;
+            biases, norms, embeddings and positions do not decay.
+        decay_share: Share of the updates in which --schedule wsd decays.
         num_buckets: Length buckets, that is shapes of batches. More buckets mean less padding, but
             JAX compiles each shape.
         ema: Momentum of an exponential moving average of the weights, which is saved.
@@ -126,7 +131,10 @@ class TrainingOptions(Group):
     epochs: From1
     learning_rate: Annotated[float, check_above_0]
     warmup_steps: From1
-    schedule: Literal["paper", "cosine"] = "paper"
+    schedule: Literal["paper", "cosine", "wsd", "constant"] = "paper"
+    decay_share: Annotated[float, check_above_0, check_rates] = 0.2
+    optimizer: Literal["adam", "adamw", "lion", "muon"] = "adam"
+    weight_decay: Annotated[float, check_from_0] = 0.01
     batch_size: OptionalFrom1 = None
     tokens_per_batch: OptionalFrom1 = None
     num_buckets: From1 = 8
@@ -462,6 +470,9 @@ class Options(Group):
             (["columns"], "--train or --dataset", self.has_data),
             (["column"], "a treebank (.conllu, .conll)", TREEBANK in formats),
             (["tokenize"], "a BLEU score; of dates, exact matches count", scored),
+            (["weight_decay"], "--optimizer adamw, lion or muon", given["optimizer"] != "adam"),
+            (["decay_share"], "--schedule wsd", given["schedule"] == "wsd"),
+            (DEPTHS, "a translation; others have --num-layers", self.TASK == "Translator"),
             (["window"], "a text without --lines", not (given["lines"] or prepared)),
             (LEARNED, TO_LEARN, not (initial or prepared)),
             # With --init-from it is refused as other sizes are.
@@ -474,9 +485,10 @@ class Options(Group):
         """The options that a model file provides."""
         given, vocabulary = self.flat(), summary.vocabulary
         settings = collections.defaultdict(lambda: None, summary.settings)
+        encoder = summary.config.of_encoder()  # which is what a related task takes
         sizes = [vocabulary[name] for name in vocabulary if name.endswith("vocabulary_size")]
         provided = {
-            **dataclasses.asdict(summary.config),
+            **dataclasses.asdict(summary.config if summary.task == self.TASK else encoder),
             **vocabulary,  # max_characters
             "vocabulary_size": max(sizes, default=None),
             "separate_vocabularies": len(sizes) > 1,

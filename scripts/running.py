@@ -314,8 +314,8 @@ def check_tensorboard() -> None:
         ) from None
 
 
-def make_optimizer(options: Options, num_batches: int) -> keras.optimizers.Adam:
-    """Adam with a learning rate that rises to its peak and then decays.
+def make_optimizer(options: Options, num_batches: int) -> keras.optimizers.Optimizer:
+    """The optimizer, with a learning rate that rises to its peak and then follows the schedule.
 
     Schedules and moving averages of Keras count batches. The options count updates: one per
     --accumulate batches.
@@ -325,17 +325,24 @@ def make_optimizer(options: Options, num_batches: int) -> keras.optimizers.Adam:
         num_batches: int, batches of all epochs.
     """
     warmup_steps = options.training.warmup_steps * options.training.accumulate
-    if options.training.schedule == "cosine":
+    peak, schedule = options.training.learning_rate, options.training.schedule
+    if schedule == "paper":
+        learning_rate = kt.WarmupSchedule.with_peak(peak, warmup_steps)
+    elif schedule == "wsd":
+        decay_steps = max(1, round(options.training.decay_share * num_batches))
+        learning_rate = kt.WSDSchedule(peak, warmup_steps, num_batches, decay_steps)
+    else:
         learning_rate = keras.optimizers.schedules.CosineDecay(
             initial_learning_rate=0.0,
-            warmup_target=options.training.learning_rate,
+            warmup_target=peak,
             warmup_steps=warmup_steps,
             decay_steps=max(1, num_batches - warmup_steps),
+            alpha=float(schedule == "constant"),  # the share of the peak that it decays to
         )
-    else:
-        learning_rate = kt.WarmupSchedule.with_peak(options.training.learning_rate, warmup_steps)
-    return kt.paper_optimizer(
+    return kt.create_optimizer(
+        options.training.optimizer,
         learning_rate,
+        options.training.weight_decay,
         global_clipnorm=options.training.clip_norm,
         use_ema=bool(options.training.ema),
         ema_momentum=(options.training.ema or 0.99) ** (1 / options.training.accumulate),

@@ -12,6 +12,7 @@ import pytest
 import keras_transformer as kt
 from keras_transformer import backend, interchange
 from keras_transformer.interchange import FORMATS
+from keras_transformer.models.configuration import DEPTHS
 
 RUN = pathlib.Path(__file__).parents[1] / "scripts" / "run_exported.py"
 NEEDS = {
@@ -135,7 +136,7 @@ def restless_translator(tokenizer, restless, seed=3, source_tokenizer=None, **op
     """Random weights: long answers, that differ from text to text."""
     model = {
         name: options.pop(name)
-        for name in ("norm_first", "rotary", "max_length", "dtype", "activation")
+        for name in ("norm_first", "rotary", "max_length", "dtype", "activation", *DEPTHS)
         if name in options
     }
     tokenizers = source_tokenizer or tokenizer, tokenizer

@@ -266,7 +266,7 @@ NOT_CODE = {
 @pytest.mark.once
 def test_the_modules_of_the_paper_are_short_and_name_no_backend():
     code = {path: code_lines(path) for path in PAPER}
-    assert sum(map(len, code.values())) <= 1050
+    assert sum(map(len, code.values())) <= 1100
     backends = re.compile("tensorflow|jax|torch|xla", re.IGNORECASE)
     named = [
         f"{path.name}:{number}"

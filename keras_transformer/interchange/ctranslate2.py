@@ -72,9 +72,9 @@ def ctranslate2_spec(
     Source: CTranslate2 4 (OpenNMT), specs/transformer_spec.py.
     """
     specs, options = _specs_and_options(transformer.config)
-    sizes = transformer.config.num_layers, transformer.config.num_heads
-    encoder = specs.TransformerEncoderSpec(*sizes, **options)
-    decoder = specs.TransformerDecoderSpec(*sizes, **options)
+    config = transformer.config
+    encoder = specs.TransformerEncoderSpec(config.depth("encoder"), config.num_heads, **options)
+    decoder = specs.TransformerDecoderSpec(config.depth("decoder"), config.num_heads, **options)
     _copy_embedding(transformer.source_embedding, encoder.embeddings[0])
     _copy_positions(transformer.source_positions, encoder, transformer.config)
     _copy_stack(transformer.encoder, encoder)

@@ -1,7 +1,7 @@
 """The sizes and options of a Transformer."""
 
 import dataclasses
-from typing import Any
+from typing import Any, Self
 
 from ..checks import (
     Configuration,
@@ -11,6 +11,8 @@ from ..checks import (
     check_optional,
     check_rates,
 )
+
+DEPTHS = ("encoder_layers", "decoder_layers")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +33,8 @@ class TransformerConfig(Configuration):
         rotary: Rotary positions in self-attention, instead of positions added to embeddings.
         layer_norm_epsilon: Added to the variance in layer normalization.
         logits_bias: A bias per token, added to the logits of a Transformer or LanguageModel.
+        encoder_layers: Number of blocks in the encoder of a Transformer; none: num_layers.
+        decoder_layers: Number of blocks in the decoder of a Transformer; none: num_layers.
 
     Raises:
         ValueError: A size is not a positive integer, a rate is outside [0, 1), num_heads does not
@@ -52,11 +56,14 @@ class TransformerConfig(Configuration):
     rotary: bool = False
     layer_norm_epsilon: float = 1e-6
     logits_bias: bool = False
+    encoder_layers: int | None = None
+    decoder_layers: int | None = None
 
     def __post_init__(self):
         check_at_least(1, num_layers=self.num_layers, d_model=self.d_model, d_ff=self.d_ff)
         check_at_least(1, num_heads=self.num_heads)
         check_optional(1, max_length=self.max_length)
+        check_optional(1, encoder_layers=self.encoder_layers, decoder_layers=self.decoder_layers)
         check_rates(dropout=self.dropout, attention_dropout=self.attention_dropout)
         check(
             self.d_model % self.num_heads == 0,
@@ -72,10 +79,29 @@ class TransformerConfig(Configuration):
         )
         check_above_0(layer_norm_epsilon=self.layer_norm_epsilon)
 
-    def block_options(self) -> dict[str, Any]:
-        """The arguments of a stack of blocks."""
-        outside = ("d_model", "max_length", "logits_bias")
-        return {n: v for n, v in dataclasses.asdict(self).items() if n not in outside}
+    def depth(self, stack: str) -> int:
+        """Number of blocks in the "encoder" or the "decoder" of a Transformer."""
+        return getattr(self, f"{stack}_layers") or self.num_layers
+
+    def of_encoder(self) -> Self:
+        """The configuration of a model whose only stack is the encoder of a Transformer."""
+        return self.replace(num_layers=self.depth("encoder"), **dict.fromkeys(DEPTHS))
+
+    def block_options(self, stack: str | None = None) -> dict[str, Any]:
+        """The arguments of a stack of blocks.
+
+        Args:
+            stack: "encoder" or "decoder" of a Transformer; None: the only stack of another model.
+
+        Raises:
+            ValueError: A model with one stack has a depth other than num_layers.
+        """
+        depths = {name: getattr(self, name) for name in DEPTHS}
+        one = "Only a Transformer has two depths; a model with one stack has num_layers"
+        check(stack or not any(depths.values()), one, **depths)
+        outside = ("d_model", "max_length", "logits_bias", *DEPTHS)
+        options = {n: v for n, v in dataclasses.asdict(self).items() if n not in outside}
+        return options | ({"num_layers": self.depth(stack)} if stack else {})
 
 
 BASE = TransformerConfig()

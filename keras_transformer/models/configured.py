@@ -11,7 +11,7 @@ from ..layers.cache import Cache
 from ..layers.embeddings import LogitsBias
 from ..layers.feed_forward import get_activation, serialize_activation
 from ..layers.positions import LearnedPositionalEncoding, PositionalEncoding
-from .configuration import TransformerConfig
+from .configuration import DEPTHS, TransformerConfig
 
 
 class ConfiguredModel(FunctionalModel):
@@ -65,13 +65,15 @@ class ConfiguredModel(FunctionalModel):
         return model
 
     def get_config(self):
+        config = dataclasses.asdict(self.config)
+        equal = [name for name in DEPTHS if config[name] is None]  # versions before them read it
         return {
             "name": self.name,
             "trainable": self.trainable,
             "dtype": keras.dtype_policies.serialize(self.dtype_policy),
             **adaptations(self),
             **self._arguments,
-            **dataclasses.asdict(self.config),
+            **{name: value for name, value in config.items() if name not in equal},
         }
 
     @classmethod

@@ -69,8 +69,8 @@ class Transformer(DecoderModel):
         )
         dtype = policy_of(dtype)
         self._make_embeddings(source_vocabulary_size, target_vocabulary_size, config, dtype)
-        self.encoder = Encoder(**config.block_options(), dtype=dtype, name="encoder")
-        self.decoder = Decoder(**config.block_options(), dtype=dtype, name="decoder")
+        self.encoder = Encoder(**config.block_options("encoder"), dtype=dtype, name="encoder")
+        self.decoder = Decoder(**config.block_options("decoder"), dtype=dtype, name="decoder")
         self.logits_bias = logits_bias_of(config, dtype=dtype, name="logits_bias")
 
         source_ids = keras.Input((None,), dtype="int32", name="source_ids")

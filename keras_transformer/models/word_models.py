@@ -105,7 +105,10 @@ class WordModel(ConfiguredModel):
         Raises:
             ValueError: it differs in more than labels, dropout and precision.
         """
-        own, given = self.get_config(), other.get_config()
+        own, given = (
+            {**model.get_config(), **dataclasses.asdict(model.config.of_encoder())}
+            for model in (self, other)
+        )
         same_words = isinstance(other, WordModel)
         names = own.keys() if same_words else dataclasses.asdict(self.config).keys()
         for name in names - MAY_DIFFER:

@@ -24,7 +24,7 @@ from typing import Any
 from .. import backend
 from ..atomic import NO_ROOM
 from ..checks import check, check_at_least, first_line
-from ..models.configuration import TransformerConfig
+from ..models.configuration import DEPTHS, TransformerConfig
 from ..tokenizers.byte_pairs import read_library
 from ..tokenizers.processor import make_processor
 from . import addresses, pretrained
@@ -44,7 +44,7 @@ TASKS = ("Classifier", "MaskFiller", "Tagger", "TextGenerator", "Translator")
 MODELS = ("ClassificationModel", "LanguageModel", "TaggingModel", "Transformer")
 VOCABULARIES = ("ByteLevelTokenizer", "SentencePieceTokenizer", "WordVocabulary")
 PARTS = ("model", "transformer", "vocabulary", "tokenizer", "source_tokenizer", "target_tokenizer")
-ADDED_OPTIONS = ("layer_norm_epsilon", "logits_bias")  # which older files lack
+ADDED_OPTIONS = ("layer_norm_epsilon", "logits_bias", *DEPTHS)  # which older files lack
 
 MAX_MEMBERS = 100
 MAX_BYTES = {CONFIG: 2**28, METADATA: 2**20, CHECKSUMS: 2**20, WEIGHTS: 2**38}
@@ -393,8 +393,8 @@ def _count_values(archive):
 
 def _check_sizes(config, arguments, num_values):
     """Refuses sizes that the weights cannot have, before a model of these sizes is made."""
-    width = config.d_model
-    least = config.num_layers * width * (width + 2 * config.d_ff) + width * max(
+    width, layers = config.d_model, max(map(config.depth, ("encoder", "decoder")))
+    least = layers * width * (width + 2 * config.d_ff) + width * max(
         config.max_length or 0, *(arguments.get(name) or 0 for name in _SIZES[:4])
     )
     # int4 packs two numbers into one

@@ -1,6 +1,6 @@
-"""Learning rate schedule, callbacks and resumable runs."""
+"""Learning rate schedules, optimizers, callbacks and resumable runs."""
 
-from ..optimizers import WarmupSchedule, paper_optimizer
+from ..optimizers import WarmupSchedule, WSDSchedule, create_optimizer, paper_optimizer
 from .callbacks import (
     PrintSamples,
     Progress,

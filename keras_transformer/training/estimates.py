@@ -66,11 +66,12 @@ def activations_in_bytes(
     encoder_block = source_tokens * (attention + feed_forward)
     decoder_block = target_tokens * (self_attention + cross_attention + feed_forward)
     decoder_block += source_tokens * 2 * d  # keys and values of the memory
+    encoder_layers, decoder_layers = map(config.depth, ("encoder", "decoder"))
     if rematerialized:
-        inputs = (config.num_layers - 1) * (source_tokens + target_tokens) * d
-        kept = inputs + max(encoder_block, decoder_block)
+        inputs = (encoder_layers - 1) * source_tokens + (decoder_layers - 1) * target_tokens
+        kept = inputs * d + max(encoder_block, decoder_block)
     else:
-        kept = config.num_layers * (encoder_block + decoder_block)
+        kept = encoder_layers * encoder_block + decoder_layers * decoder_block
     logits = target_tokens / pieces * vocabulary_size
     return int(FLOAT * (kept + 3 * logits))
 
@@ -125,7 +126,8 @@ def forecast(model: keras.Model, batches: Any) -> str:
     sentence = f"A step of {by} takes about {memory / 1e6:,.0f} MB"
     if backend.name() == "jax":
         transformer = getattr(model, "transformer", model)
-        blocks = transformer.config.num_layers * len(transformer.inputs)  # of one stack per input
+        stacks = ("decoder", "encoder")[: len(transformer.inputs)]
+        blocks = sum(map(transformer.config.depth, stacks))
         of_shape = ON_A_GPU if backend.on_accelerator() else SECONDS_PER_SHAPE + PER_BLOCK * blocks
         seconds = of_shape * len(batches.shapes)
         sentence += f", and compiling {len(batches.shapes)} shapes about {seconds:.0f} seconds"

@@ -98,6 +98,7 @@ def test_the_two_kinds_of_gelu_are_not_confused(restless_translator, dates, tmp_
 OPTIONS = {
     "learned_pre_norm": dict(norm_first=True, max_length=60, activation="gelu"),
     "rotary": dict(rotary=True),
+    "unequal_depth": dict(encoder_layers=3, decoder_layers=1),
     "epsilon_bias": dict(layer_norm_epsilon=0.3, logits_bias=True),
 }
 

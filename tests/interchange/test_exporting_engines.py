@@ -63,6 +63,17 @@ def test_a_search_outside_the_graph_has_the_limits_of_the_task(german, run_here,
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("format", ["saved_model", "litert", "onnx", "ctranslate2"])
+def test_a_translator_with_a_shallow_decoder_answers_the_same(
+    german, restless, run_here, one_thread, format
+):
+    depths = dict(encoder_layers=3, decoder_layers=1)
+    translator = restless_translator(german.target_tokenizer, restless, **depths)
+    answers = run_here(translator, format, GERMAN, step=format == "onnx")
+    assert answers == translator.translate(GERMAN, beams=1) and len(set(answers)) > 4
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("format", ["saved_model", "ctranslate2"])
 def test_each_side_has_its_own_vocabulary(german, restless, run_here, one_thread, format):
     chinese = kt.train_tokenizer(["狗叫了，猫看见狗。", "他昨天买了一本书。"], 60)

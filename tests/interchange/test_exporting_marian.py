@@ -156,6 +156,15 @@ def test_with_their_epsilon_the_logits_are_the_same(own, activation, logits_bias
     assert difference < 1e-4 and spread > 0.5
 
 
+def test_a_shallower_decoder_is_written_and_read_again(own, tmp_path):
+    translator = own(encoder_layers=3, decoder_layers=1, layer_norm_epsilon=1e-5)
+    interchange.export(translator, tmp_path / "model", "marian")
+    difference, spread = greatest_difference(translator, tmp_path / "model")
+    assert difference < 1e-4 and spread > 0.5
+    config = interchange.from_marian(tmp_path / "model").transformer.config
+    assert (config.depth("encoder"), config.depth("decoder")) == (3, 1)
+
+
 @pytest.mark.parametrize(
     "options, message",
     [

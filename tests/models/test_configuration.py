@@ -5,7 +5,7 @@ import pytest
 
 from keras_transformer.generation.configuration import GenerationConfig, SamplingConfig
 from keras_transformer.models import ClassificationModel, LanguageModel, TaggingModel, Transformer
-from keras_transformer.models.configuration import PRESETS, TransformerConfig
+from keras_transformer.models.configuration import DEPTHS, PRESETS, TransformerConfig
 
 WORDS = dict(num_words=7, num_characters=6, num_labels=4)
 MODELS = {
@@ -66,7 +66,9 @@ def test_replacing_what_does_not_exist_is_an_error_that_names_it_and_all_that_do
         config.replace(num_layer=1, beam=2)
 
 
-@pytest.mark.parametrize("name", ["num_layers", "d_model", "num_heads", "d_ff", "max_length"])
+@pytest.mark.parametrize(
+    "name", ["num_layers", "d_model", "num_heads", "d_ff", "max_length", *DEPTHS]
+)
 @pytest.mark.parametrize("size", [0, -2, 1.5, "2"])
 def test_a_size_that_is_not_a_positive_integer_is_an_error_that_names_it(name, size):
     message = rf"^{name} must be an integer of at least 1; received {name}={size!r}\.$"
@@ -107,7 +109,8 @@ def test_a_model_has_its_configuration_and_saves_every_field_of_it(cls, argument
     assert model.config == SMALL
     assert model.max_length == 9
     saved = model.get_config()
-    assert {name: saved[name] for name in dataclasses.asdict(SMALL)} == dataclasses.asdict(SMALL)
+    assert {n: saved.get(n) for n in dataclasses.asdict(SMALL)} == dataclasses.asdict(SMALL)
+    assert not saved.keys() & set(DEPTHS)  # which versions before them could not read
     own = {"name", "trainable", "dtype", "frozen", "quantized"}
     others = saved.keys() - dataclasses.asdict(SMALL).keys() - own
     assert (
@@ -145,3 +148,25 @@ def test_every_option_of_the_configuration_reaches_the_blocks():
             assert not block.self_attention.rotary
     for block in Transformer(11, config=SMALL, max_length=None, rotary=True).decoder.blocks:
         assert block.self_attention.rotary and not block.cross_attention.rotary
+
+
+@pytest.mark.parametrize(
+    "depths, expected",
+    [
+        (dict(encoder_layers=3), (3, 2)),
+        (dict(decoder_layers=1), (2, 1)),
+        (dict(encoder_layers=1, decoder_layers=3), (1, 3)),
+    ],
+)
+def test_each_stack_of_a_transformer_has_a_depth_of_its_own(depths, expected):
+    model = Transformer(11, config=SMALL, num_layers=2, **depths)
+    assert (len(model.encoder.blocks), len(model.decoder.blocks)) == expected
+    assert {n: model.get_config()[n] for n in depths} == depths
+    again = Transformer.from_config(model.get_config())
+    assert again.config == model.config and again.count_params() == model.count_params()
+
+
+@pytest.mark.parametrize("cls", [LanguageModel, TaggingModel, ClassificationModel])
+def test_a_model_with_one_stack_has_one_depth(cls):
+    with pytest.raises(ValueError, match="one stack has num_layers; received .*decoder_layers=1"):
+        cls(**MODELS[cls], config=SMALL, decoder_layers=1)

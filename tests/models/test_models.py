@@ -28,7 +28,7 @@ from keras_transformer.layers.positions import PositionalEncoding
 from keras_transformer.losses import TokenCrossEntropy
 from keras_transformer.metrics import Perplexity, TokenAccuracy
 from keras_transformer.models import Transformer
-from keras_transformer.models.configuration import PRESETS
+from keras_transformer.models.configuration import DEPTHS, PRESETS
 from keras_transformer.training import WarmupSchedule, paper_optimizer
 
 SIZES = dict(num_layers=2, d_model=8, num_heads=2, d_ff=16)
@@ -333,7 +333,13 @@ WORDS = dict(
     num_words=7, num_characters=6, num_labels=4, max_characters=5, word_stddev=0.5, **MODEL
 )
 MODELS = {
-    models.Transformer: dict(source_vocabulary_size=11, target_vocabulary_size=13, **MODEL),
+    models.Transformer: dict(
+        source_vocabulary_size=11,
+        target_vocabulary_size=13,
+        encoder_layers=2,
+        decoder_layers=3,
+        **MODEL,
+    ),
     models.LanguageModel: dict(vocabulary_size=11, **MODEL),
     models.TaggingModel: WORDS,
     models.ClassificationModel: WORDS,
@@ -360,6 +366,7 @@ NON_DEFAULT = {
     metrics.TokenAccuracy: NAMED,
     metrics.Perplexity: NAMED,
     training.WarmupSchedule: dict(d_model=8, warmup_steps=7, scale=3.0),
+    training.WSDSchedule: dict(peak=0.5, warmup_steps=7, num_steps=90, decay_steps=9),
 }
 
 
@@ -435,6 +442,8 @@ def default_arguments(cls):
     }
     if cls in MODELS:
         defaults |= dataclasses.asdict(defaults.pop("config"))
+    if cls in MODELS and cls is not models.Transformer:  # one stack
+        defaults = {name: value for name, value in defaults.items() if name not in DEPTHS}
     for name in ("dtype", "name", "trainable"):
         defaults.pop(name, None)
     return defaults

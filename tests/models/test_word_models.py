@@ -143,6 +143,19 @@ def test_a_model_is_initialized_from_the_embedding_and_encoder_of_another(build)
     assert np.abs(tagging.embedding.words.get_weights()[0]).max() > 0.1
 
 
+def test_a_model_is_initialized_from_the_encoder_of_a_deeper_or_shallower_decoder(build):
+    sizes = {name: value for name, value in SIZES.items() if name != "max_characters"}
+    other = kt.Transformer(9, **sizes | dict(num_layers=3, encoder_layers=2, decoder_layers=1))
+    tagging = build(kt.TaggingModel, num_layers=2)
+    tagging.initialize_from(other)
+    for mine, theirs in zip(
+        tagging.encoder.get_weights(), other.encoder.get_weights(), strict=True
+    ):
+        np.testing.assert_array_equal(mine, theirs)
+    with pytest.raises(ValueError, match="num_layers must be that of the model .*, 2; received"):
+        build(kt.TaggingModel, num_layers=3).initialize_from(other)
+
+
 @pytest.mark.parametrize(
     "other, message",
     [

@@ -283,7 +283,7 @@ def test_what_is_not_expressible_is_named_with_what_was_expected(files, tmp_path
         [
             ("normalize_before", True, "expected normalize_before to be false; received true"),
             ("scale_embedding", False, "expected scale_embedding to be true; received false"),
-            ("decoder_layers", 3, "expected decoder_layers to be 2; received 3"),
+            ("decoder_ffn_dim", 3, "expected decoder_ffn_dim to be 64; received 3"),
             ("activation_function", "gelu_new", 'received "gelu_new"'),
             ("model_type", "bart", 'expected model_type to be "marian"; received "bart"'),
             ("encoder_attention_heads", None, "to be an integer of at least 1; received null"),

@@ -28,6 +28,8 @@ pytestmark = pytest.mark.skipif(
 )
 
 EPOCHS, SEED = 3, 1
+DECAYING = ("adamw", "lion", "muon")
+OF_BACKEND = dict(zip(("tensorflow", "jax", "torch"), DECAYING, strict=True))
 SIZES = dict(num_layers=1, d_model=8, num_heads=2, d_ff=16, dropout=0.2, attention_dropout=0.1)
 
 
@@ -36,12 +38,12 @@ def texts():
     return np.random.default_rng(0).integers(4, 20, (60, 6)).tolist()
 
 
-def compiled(r_drop=False, learning_rate=0.01, steps_per_execution=1, **options):
+def compiled(optimizer="adam", r_drop=False, learning_rate=0.01, steps_per_execution=1, **options):
     keras.utils.set_random_seed(3)
     model = kt.LanguageModel(20, **SIZES)
     model = training.RDrop(model) if r_drop else model
     model.compile(
-        kt.paper_optimizer(learning_rate, **options),
+        kt.create_optimizer(optimizer, learning_rate, **options),
         kt.TokenCrossEntropy(0.1),
         metrics=[kt.TokenAccuracy(), kt.Perplexity()],
         jit_compile=backend.prefers_jit(),
@@ -137,8 +139,14 @@ def whole(tmp_path_factory):
             },
             marks=pytest.mark.slow,
         ),
+        {"optimizer": OF_BACKEND[backend.name()]},
+        *(
+            pytest.param({"optimizer": name}, marks=pytest.mark.slow)
+            for name in DECAYING
+            if name != OF_BACKEND[backend.name()]
+        ),
     ],
-    ids=["plain", "r_drop_accumulate_ema"],
+    ids=repr,
 )
 def test_a_run_interrupted_twice_ends_with_the_same_bits(tmp_path, whole, options, capsys):
     expected, rows, per_epoch = whole(**options)

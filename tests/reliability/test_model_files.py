@@ -183,12 +183,13 @@ def test_a_repacked_file_is_the_same(files, tmp_path):
     assert kt.load(path).tag(texts) == kt.load(OLD / "tagger.keras").tag(texts)
 
 
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("number", range(7))
 def test_values_that_cannot_be_are_refused_under_fitting_checksums_too(files, tmp_path, number):
     """Weights, vocabulary and sizes must agree, whatever the checksums say."""
     changes = [
         ("num_layers", -1, "num_layers must be an integer of at least 1"),
         ("d_model", 2**40, "its weights are fewer than its configuration needs"),
+        ("decoder_layers", 2**40, "its weights are fewer than its configuration needs"),
         ("dropout", 2.0, "dropout must be in"),
         ("num_labels", 9, "expected num_labels=4"),
         ("num_words", 15, "expected num_words=16"),

@@ -13,6 +13,7 @@ import keras
 import numpy as np
 import pytest
 
+import keras_transformer as kt
 from keras_transformer import __version__
 from keras_transformer.data import TranslationBatches
 from keras_transformer.models.configuration import PRESETS, TransformerConfig
@@ -132,6 +133,21 @@ def test_a_model_file_of_version_0_1_0_provides_sizes_and_window(recipes, parsed
     assert options.tokenizer.vocabulary_size == 29
 
 
+def test_a_translator_provides_its_depths_and_a_related_task_takes_that_of_its_encoder(
+    recipes, parsed, tmp_path
+):
+    tokenizer = kt.train_tokenizer(["abc"], model_type="char")
+    sizes = dict(num_layers=4, encoder_layers=2, decoder_layers=1, d_model=8, num_heads=2, d_ff=8)
+    translator = kt.Translator(kt.Transformer(tokenizer.vocabulary_size(), **sizes), tokenizer)
+    translator.save(tmp_path / "model.keras")
+    assert kt.load(tmp_path / "model.keras").model.config == translator.model.config
+    words = ("--init-from", tmp_path / "model.keras")
+    model = parsed(*words, recipes=recipes.TRANSLATION).model
+    assert (model.encoder_layers, model.decoder_layers) == (2, 1)
+    model = parsed(*words, recipes=recipes.TAGGING).model
+    assert (model.num_layers, model.encoder_layers, model.decoder_layers) == (2, None, None)
+
+
 @pytest.mark.slow
 def test_what_a_recipe_turns_on_the_command_line_can_turn_off(parsed):
     for words, expected in (
@@ -196,6 +212,11 @@ def test_more_buckets_are_more_shapes_with_less_padding(parsed):
         ("label_smoothing", 1, r"label_smoothing must be in \[0, 1\)"),
         ("ema", 1, r"ema must be in \[0, 1\)"),
         ("learning_rate", 0, "learning_rate must be above 0"),
+        ("weight_decay", -1, "weight_decay must be at least 0"),
+        ("decay_share", 0, "decay_share must be above 0"),
+        ("decay_share", 1, r"decay_share must be in \[0, 1\)"),
+        ("optimizer", "sgd", "optimizer must be one of adam, adamw, lion, muon"),
+        ("decoder_layers", 0, "decoder_layers must be an integer of at least 1"),
         ("clip_norm", -1, "clip_norm must be above 0"),
         ("r_drop", -1, "r_drop must be at least 0"),
         ("seed", -1, "seed must be an integer of at least 0"),
@@ -275,6 +296,9 @@ UNUSED = [
     ("TRANSLATION", "--prepared a --vocabulary char", "a vocabulary to learn"),
     ("TRANSLATION", "--prepared a --vocabulary-size 80", "a vocabulary to learn"),
     ("LANGUAGE_MODELLING", "--prepared a --reserve <x>", "a vocabulary to learn"),
+    ("TRANSLATION", "--weight-decay 0.1", "--optimizer adamw, lion or muon"),
+    ("TRANSLATION", "--decay-share 0.1", "--schedule wsd"),
+    ("TAGGING", "--encoder-layers 2", "a translation; others have --num-layers"),
     ("TAGGING", "--train a.tsv --column XPOS", "a treebank"),
     ("TAGGING", "--train a.conllu --tokens words", "--dataset"),
     ("CLASSIFICATION", "--columns 2 1", "--train or --dataset"),
@@ -431,6 +455,9 @@ def test_a_run_of_before_an_option_was_added_is_resumed_with_its_default(parsed,
     assert (flat.pop("layer_norm_epsilon"), flat.pop("logits_bias")) == (1e-6, False)
     assert (flat.pop("num_buckets"), flat.pop("callback")) == (8, ())
     assert flat.pop("quoted") is flat.pop("clean") is False
+    assert (flat.pop("encoder_layers"), flat.pop("decoder_layers")) == (None, None)
+    assert flat.pop("optimizer") == "adam"
+    assert flat.pop("weight_decay") and flat.pop("decay_share")  # not used
     flat |= {"steps_per_execution": 1, "data_dir": None}  # options of that time, not used
     Run(tmp_path).begin(flat, data=[])
     assert parsed("--resume", "--output", tmp_path) == started.replace(resume=True)
@@ -457,8 +484,9 @@ def test_a_run_with_its_recipes_alternative_replaced_is_resumed_as_it_was(parsed
 
 
 @pytest.mark.slow
-def test_a_learning_rate_that_has_reached_0_is_not_resumed(parsed, tmp_path):
-    start(parsed("--output", tmp_path, "--schedule", "cosine"), tmp_path)
+@pytest.mark.parametrize("schedule", ["cosine", "wsd"])
+def test_a_learning_rate_that_has_reached_0_is_not_resumed(parsed, tmp_path, schedule):
+    start(parsed("--output", tmp_path, "--schedule", schedule), tmp_path)
     with pytest.raises(ValueError, match="rate is 0 after the last epoch; leave out --epochs"):
         parsed("--resume", "--output", tmp_path, "--epochs", "7")
 
@@ -487,7 +515,7 @@ def test_a_run_can_begin_with_the_options_of_another(parsed, tmp_path):
         ({"nonsense": 1}, [], "must hold options of this task; received unknown='--nonsense'"),
         ({"epochs": 0}, [], "epochs must be an integer of at least 1"),
         ({"recipe": "gone"}, [], "recipe must be one of toy, .*; received recipe='gone'"),
-        ({"schedule": "foo"}, [], "schedule must be one of paper, cosine; received schedule='foo'"),
+        ({"schedule": "foo"}, [], "schedule must be one of paper, .*; received schedule='foo'"),
         ({}, ["--recipe", "toy"], "leave out --recipe and --resume; received option='--recipe'"),
         ({}, ["--resume"], "leave out --recipe and --resume; received option='--resume'"),
         (None, [], "settings.json: expected the settings of a run, received a damaged file"),
@@ -508,7 +536,10 @@ def test_a_configuration_that_does_not_fit_is_one_sentence(
 
 
 @pytest.mark.parametrize("accumulate", [1, 4])
-@pytest.mark.parametrize("schedule, end", [("cosine", 0.0), ("paper", 0.5 * (10 / 40) ** 0.5)])
+@pytest.mark.parametrize(
+    "schedule, end",
+    [("cosine", 0.0), ("paper", 0.5 * (10 / 40) ** 0.5), ("wsd", 0.0), ("constant", 0.5)],
+)
 def test_the_rate_has_its_peak_after_the_warm_up_and_then_decays(
     running, parsed, numpy, schedule, end, accumulate
 ):
@@ -518,6 +549,31 @@ def test_the_rate_has_its_peak_after_the_warm_up_and_then_decays(
     peak, warm = max(range(len(rates)), key=rates.__getitem__), 10 * accumulate
     assert rates[peak] == pytest.approx(0.5) and peak in (warm - 1, warm)  # the paper's 1 is 0
     assert rates[-2 if schedule == "paper" else -1] == pytest.approx(end, abs=1e-6)
+
+
+@pytest.mark.parametrize("accumulate", [1, 4])
+def test_wsd_keeps_its_peak_until_the_last_share_of_the_updates(running, parsed, numpy, accumulate):
+    words = ("--schedule", "wsd", "--decay-share", "0.25", "--accumulate", accumulate)
+    optimizer = running.make_optimizer(parsed(*words), num_batches=40 * accumulate)
+    rates = [float(numpy(optimizer._learning_rate(n * accumulate))) for n in (15, 29, 35)]
+    np.testing.assert_allclose(rates, 1e-3 * np.array([1, 1, 0.5]), rtol=1e-6)
+
+
+def test_the_options_reach_the_optimizer(running, parsed):
+    words = ("--weight-decay", "0.3", "--clip-norm", "2", "--accumulate", "3", "--ema", "0.9")
+    optimizer = running.make_optimizer(parsed("--optimizer", "muon", *words), num_batches=40)
+    assert isinstance(optimizer, keras.optimizers.Muon)
+    assert optimizer.weight_decay == optimizer.adam_weight_decay == 0.3
+    assert optimizer.global_clipnorm == 2 and optimizer.gradient_accumulation_steps == 3
+    paper = running.make_optimizer(parsed(), num_batches=40)
+    assert isinstance(paper, keras.optimizers.Adam) and paper.weight_decay is None
+
+
+def test_a_run_with_a_constant_rate_is_resumed_for_more_epochs(parsed, tmp_path):
+    started = parsed("--output", tmp_path, "--schedule", "constant")
+    start(started, tmp_path)
+    resumed = parsed("--resume", "--output", tmp_path, "--epochs", "7")
+    assert resumed == started.replace(resume=True, epochs=7)
 
 
 @pytest.mark.slow

@@ -143,6 +143,21 @@ def test_the_memory_of_a_step_is_that_of_what_it_computes():
     assert memory_of_step(compiled(model), shape) == expected(weights=weights - frozen)
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_each_block_of_a_stack_adds_the_same_memory(again):
+    config, lengths = kt.TransformerConfig(**SMALL), (VOCABULARY, 6, 4, 5, again)
+
+    def activations(encoder, decoder):
+        depths = dict(encoder_layers=encoder, decoder_layers=decoder)
+        return activations_in_bytes(config.replace(**depths), *lengths)
+
+    base = activations(1, 1)
+    of_encoder, of_decoder = activations(2, 1) - base, activations(1, 2) - base
+    assert 0 < of_encoder < of_decoder  # of fewer tokens, and without cross-attention
+    assert activations(4, 3) == base + 3 * of_encoder + 2 * of_decoder
+    assert activations(2, 2) == activations_in_bytes(config, *lengths)
+
+
 def test_a_language_model_has_no_source():
     model = compiled(kt.LanguageModel(VOCABULARY, **SMALL))
     whole = compiled(kt.Transformer(VOCABULARY, **SMALL))

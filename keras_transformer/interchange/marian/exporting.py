@@ -22,6 +22,7 @@ from .weights import (
     FIXED,
     LENGTH_PENALTY_RATIO,
     SIZES,
+    STACKS,
     THEIR_BIAS,
     THEIR_EMBEDDINGS,
     in_halves,
@@ -73,10 +74,9 @@ def write(translator: Translator, folder: pathlib.Path, quantization: str | None
     }
     config, search = translator.transformer.config, translator.config
     sizes = {
-        f"{side}_{key}": getattr(config, name)
-        for side in ("encoder", "decoder")
-        for key, name in SIZES.items()
+        f"{side}_{key}": getattr(config, name) for side in STACKS for key, name in SIZES.items()
     }
+    sizes |= {f"{stack}_layers": config.depth(stack) for stack in STACKS}
     (activation, *_) = (theirs for theirs, ours in ACTIVATIONS.items() if ours == config.activation)
     settings = {
         "architectures": ["MarianMTModel"],

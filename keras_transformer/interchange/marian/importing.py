@@ -19,6 +19,7 @@ from .weights import (
     LENGTH_PENALTY_RATIO,
     POSITIONS,
     SIZES,
+    STACKS,
     THEIR_BIAS,
     THEIR_EMBEDDINGS,
     alternating,
@@ -90,7 +91,9 @@ def _model_config(settings):
     settings.is_one_of("scale_embedding", True)
     settings.is_one_of("activation_dropout", 0, 0.0, default=0.0)
     settings.is_one_of("decoder_vocab_size", None, settings.integer("vocab_size"))
-    options: dict[str, Any] = {}
+    encoder, decoder = (settings.integer(f"{stack}_layers") for stack in STACKS)
+    options: dict[str, Any] = {"num_layers": encoder}
+    options["decoder_layers"] = decoder if decoder != encoder else None
     for key, name in SIZES.items():
         options[name] = settings.integer(f"encoder_{key}")
         settings.is_one_of(f"decoder_{key}", options[name])  # ours has one size for both

@@ -5,7 +5,6 @@ the paper's, and ours, alternate. Attention and feed-forward networks do not car
 features, so whatever reads or writes the residual stream is permuted, and the model is the same.
 """
 
-import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -22,7 +21,8 @@ THEIR_EMBEDDINGS = (  # names of one matrix
 POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 THEIR_BIAS = "final_logits_bias"
 LENGTH_PENALTY_RATIO = 1.25  # (5 + 20) / 20: the same slope at 20 tokens, see `from_marian`
-SIZES = {"layers": "num_layers", "attention_heads": "num_heads", "ffn_dim": "d_ff"}  # of a stack
+STACKS = ("encoder", "decoder")
+SIZES = {"attention_heads": "num_heads", "ffn_dim": "d_ff"}  # of a stack
 FIXED = {  # values in config.json; ours has no other
     "normalize_before": False,
     "normalize_embedding": False,
@@ -85,7 +85,8 @@ def marian_weights(config: TransformerConfig) -> Iterator[MarianWeight]:
     """
     d_model, d_ff = config.d_model, config.d_ff
     attentions = {"self_attn": "self_attention", "encoder_attn": "cross_attention"}
-    for stack, number in itertools.product(("encoder", "decoder"), range(config.num_layers)):
+    blocks = ((stack, number) for stack in STACKS for number in range(config.depth(stack)))
+    for stack, number in blocks:
         theirs, ours = f"model.{stack}.layers.{number}", f"{stack}/block_{number + 1}"
         for name, attention in attentions.items():
             if (stack, name) != ("encoder", "encoder_attn"):
