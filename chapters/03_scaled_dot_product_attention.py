@@ -7,12 +7,14 @@
 # that circulate, measure what each costs, and begin a small translator. Run time: about 25 s.
 #
 # *In plain words:* a word asks a question, every word holds up a sign, and the better a sign fits
-# the question, the more of that word is taken over. Dividing by √d_k keeps the first impression
-# from deciding everything before anything is learned.
+# the question, the more of that word is taken over. Dividing by √d_k, where d_k is how many numbers
+# make up a question, keeps the first impression from deciding everything before anything is
+# learned.
 #
-# *Paper: section 3.2.1, equation 1 and footnote 4. Géron: chapter 16, "Attention Mechanisms" and
-# "Multi-head attention". Articles: all five (000 to 004 are study notes of the paper, in Chinese;
-# the page "Things people say about attention, measured" names them).*
+# *Paper: Vaswani et al. 2017, "Attention Is All You Need", section 3.2.1, equation 1 and
+# footnote 4. Géron ("Hands-On Machine Learning", 3rd edition): chapter 16, "Attention
+# Mechanisms" and "Multi-head attention". Articles: all five (000 to 004 are study notes of the
+# paper, in Chinese; the page "Things people say about attention, measured" names them).*
 
 # %%
 import keras
@@ -29,7 +31,7 @@ rng = np.random.default_rng(3)
 
 
 def softmax(scores):
-    exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))  # no overflow
     return exponentials / exponentials.sum(axis=-1, keepdims=True)
 
 
@@ -37,9 +39,9 @@ def softmax(scores):
 # ## Who did it?
 #
 # Five words, each with three features that anyone can read: is it a person, an animal, an action?
-# And a question, "who did it?", as a vector over the same three features: a person, most of all; an
-# animal, perhaps; no action. How well does each word fit? That is a dot product. The softmax makes
-# *weights* of these scores: positive numbers that sum to 1.
+# And a question, "who did it?", as a vector over the same three features: a person, most of all
+# (4); an animal, perhaps (2); no action (0). How well does each word fit? That is a dot product.
+# The softmax makes *weights* of these scores: positive numbers that sum to 1.
 #
 # *Predict before you run:* which word gets the largest weight? And which one gets more, the dog or
 # the cat?
@@ -67,7 +69,8 @@ assert words[weights.argmax()] == "teacher" and weights[2] == weights[4]
 # Suppose now that *each* word asks, and that it may look only at itself and at the words before it,
 # as when one writes. The simplest mixture is the plain average. Let's write it as a loop, as a
 # product with a triangular matrix, and as a softmax of scores that know nothing: equal for the
-# past, and $-\infty$ for the future, of which the softmax makes a weight of 0.
+# past, and $-\infty$ for the future, of which the softmax makes a weight of 0. These weights are
+# printed: a row for each word that asks, a column for each that is asked.
 
 # %%
 by_loop = np.stack([features[: place + 1].mean(axis=0) for place in range(5)])
@@ -115,15 +118,14 @@ print(by_hand.round(3))
 
 # %% [markdown]
 # Four queries asked six keys, and each got back three numbers, the width of a *value*, whatever the
-# width of queries and keys. Now all queries at once, with `einsum`, and then the package's
-# function, on Keras tensors:
+# width of queries and keys. Now all queries at once: with `einsum` (`qd,kd->qk` is, for each query
+# q and each key k, the sum of the products over d), and then with the package's function:
 
 # %%
 weights = softmax(np.einsum("qd,kd->qk", Q, K) / np.sqrt(8))
 by_einsum = np.einsum("qk,kv->qv", weights, V)
-output, package_weights = kt.scaled_dot_product_attention(
-    *(ops.convert_to_tensor(x, "float32") for x in (Q, K, V))
-)
+tensors = [ops.convert_to_tensor(x, "float32") for x in (Q, K, V)]
+output, package_weights = kt.scaled_dot_product_attention(*tensors)
 errors = [
     np.abs(by_hand - by_einsum).max(),
     np.abs(by_hand - ops.convert_to_numpy(output)).max(),
@@ -148,9 +150,9 @@ assert inside.all()
 # ## Attention as a matrix: 我 是 谁 ("who am I", word by word "I am who")
 #
 # Article 004 explains the weights with three words. Entry (1, 1) is what the first word gives to
-# itself; row 谁 says: to encode 谁, take 0.2 of 我, 0.1 of 是 and 0.7 of 谁 (the other two rows are
-# ours). Let's find scores that give just these rows (a softmax undoes a logarithm) and check that
-# the output is that mixture:
+# itself; row 谁 says: the new vector of 谁 is 0.2 of 我, 0.1 of 是 and 0.7 of 谁 (the other two
+# rows are ours). Let's find scores that give just these rows (a softmax undoes a logarithm) and
+# check that the output is that mixture:
 
 # %%
 words = ["我", "是", "谁"]
@@ -162,6 +164,11 @@ encoded = softmax(scores) @ values
 print("entry (1, 1):", article[0, 0], "; 谁 becomes", encoded[2].round(2))
 np.testing.assert_allclose(encoded[2], [0.2, 0.1, 0.7])
 
+# %%
+# extra code – the matrix as a picture
+labels = [figures.glossed(*pair) for pair in zip(words, ["I", "am", "who"], strict=True)]
+figures.show(plots.plot_attention(article, labels, labels), "03_matrix")
+
 # %% [markdown]
 # One often reads $QK^T$ also as relations between features, as in article 004. It holds none: the
 # product sums over the features, and what is left of vectors of any width is one number for two
@@ -170,11 +177,6 @@ np.testing.assert_allclose(encoded[2], [0.2, 0.1, 0.7])
 # %%
 order = rng.permutation(8)  # the eight features, in another order
 np.testing.assert_allclose(Q[:, order] @ K[:, order].T, Q @ K.T, atol=1e-5)
-
-# %%
-# extra code – the matrix as a picture
-labels = [figures.glossed(*pair) for pair in zip(words, ["I", "am", "who"], strict=True)]
-figures.show(plots.plot_attention(article, labels, labels), "03_matrix")
 
 # %% [markdown]
 # ## Why divide by √d_k?
@@ -190,7 +192,7 @@ for d_k in widths:
     q, k = rng.normal(size=(2, 5000, d_k))
     variances.append((q * k).sum(axis=-1).var())
     queries, keys = rng.normal(size=(500, 1, d_k)), rng.normal(size=(500, 16, d_k))
-    scores = (queries @ keys.swapaxes(1, 2))[:, 0]
+    scores = (queries @ keys.swapaxes(1, 2))[:, 0]  # (500, 16)
     raw, scaled = softmax(scores), softmax(scores / np.sqrt(d_k))
     largest.append(raw.max(axis=-1).mean())
     largest_scaled.append(scaled.max(axis=-1).mean())
@@ -199,12 +201,14 @@ for d_k in widths:
         f"largest weight {largest[-1]:.2f} raw, {largest_scaled[-1]:.2f} scaled"
     )
 np.testing.assert_allclose(variances, widths, rtol=0.1)
+# np.ptp: the largest less the smallest
 assert largest[-1] > 0.9 > 0.5 > largest_scaled[-1] and np.ptp(largest_scaled[1:]) < 0.03
 
 # %% [markdown]
 # The variance is $d_k$, as the footnote says. Without the scale one key takes nearly everything,
-# before anything is learned; with it, $d_k$ hardly matters any more. And where one weight is near 1
-# and the others near 0, a small change of a score changes nothing: the gradient has vanished.
+# before anything is learned; with it, $d_k$ hardly matters any more (the picture stands below the
+# box). And where one weight is near 1 and the others near 0, a small change of a score changes
+# nothing: the gradient has vanished.
 #
 # > **For readers who like derivatives.** How much of the gradient does a softmax pass back? Its
 # > Jacobian, the matrix of the derivatives of each weight by each score, is
@@ -255,20 +259,20 @@ figures.show(figure, "03_scale")
 # %% [markdown]
 # ## The scale in the wrong place
 #
-# *Break it:* let's put the scale elsewhere. The code of article 001 computes
+# *Break it:* let's put the scale elsewhere. The code of article 001 (in PyTorch, where `bmm` is a
+# matrix product and `permute` transposes) computes
 # `nn.Softmax(dim=-1)(torch.bmm(Q,K.permute(0,2,1))) * self._norm_fact`, where the factor is
 # $1/\sqrt{d_k}$: it scales the weights instead of the scores. Article 004 divides the scores by
-# $d_k$, without the root. And, a surprise, Keras's own
-# `keras.layers.Attention` does not divide at all (`keras.layers.MultiHeadAttention` does). Side by
-# side, for 4,000 queries of width 256: what the rows sum to, what the best key gets, and how much
-# of the gradient arrives at the query (the box above computes it; a median needs many queries,
-# where values differ so much):
+# $d_k$, without the root. And, a surprise, Keras's own `keras.layers.Attention` does not divide at
+# all (`keras.layers.MultiHeadAttention` does). Side by side, for 4,000 queries of width 256: what
+# the rows sum to, what the best key gets, and how much of the gradient arrives at the query (the
+# box above computes it; a median needs many queries, where values differ so much):
 
 # %%
 d_k = 256
 queries, keys = rng.normal(size=(4_000, 1, d_k)), rng.normal(size=(4_000, 16, d_k))
-scores = (queries @ keys.swapaxes(1, 2))[:, 0]
-forms = {  # softmax(scores * before) * after
+scores = (queries @ keys.swapaxes(1, 2))[:, 0]  # (4000, 16)
+forms = {  # softmax(scores * before) * after; 16 is √256
     "paper: softmax(s / √d_k)": (1 / 16, 1),
     "001: softmax(s) / √d_k": (1, 1 / 16),
     "004: softmax(s / d_k)": (1 / 256, 1),
@@ -356,17 +360,18 @@ assert cosines.argmax() == 0 and dots.argmax() == int(ops.argmax(weights)) == 1
 #
 # ## Additive or dot product?
 #
-# The older score function is a small network, $v^T \tanh(W q + U k)$ (Bahdanau et al. 2015).
-# According to article 001 the paper says that it beats the dot product when $d_k$ is small. Section
-# 3.2.1 says something else: for small $d_k$ the two are very similar; for large $d_k$ additive
-# attention beats a dot product *without* the scale. Here are all three:
+# The older score function is a small network, $v^T \tanh(W q + U k)$ with trained $W$, $U$ and $v$
+# (Bahdanau et al. 2015). According to article 001 the paper says that it beats the dot product when
+# $d_k$ is small. Section 3.2.1 says something else: for small $d_k$ the two are very similar; for
+# large $d_k$ additive attention beats a dot product *without* the scale. Here are all three:
 
 
 # %%
 def additive(query, keys):
     W, U = (keras.layers.Dense(query.shape[-1], use_bias=False) for _ in range(2))
     v = keras.layers.Dense(1, use_bias=False)
-    return ops.swapaxes(v(ops.tanh(W(query) + U(keys))), 1, 2)  # (batch, 1, keys)
+    hidden = ops.tanh(W(query) + U(keys))  # (batch, keys, d_k): one query meets all keys
+    return ops.swapaxes(v(hidden), 1, 2)  # (batch, 1, keys)
 
 
 def dot(query, keys):
@@ -389,6 +394,7 @@ def scaled_dot(query, keys):
 
 # %%
 def lookups(count):
+    # each row: 16 of the 40 symbols, in random order
     keys = rng.permuted(np.tile(np.arange(40), (count, 1)), axis=1)[:, :16]
     values, asked, row = rng.normal(size=(count, 16, 4)), rng.integers(0, 16, count), range(count)
     return {"query": keys[row, asked, None], "keys": keys, "values": values}, values[row, asked]
@@ -398,6 +404,7 @@ query_ids = keras.Input((1,), dtype="int32", name="query")
 key_ids = keras.Input((16,), dtype="int32", name="keys")
 values, answers = keras.Input((16, 4), name="values"), {}
 contestants = [(score, d_k, 1.0) for d_k in (4, 256) for score in (additive, dot, scaled_dot)]
+# the variance of q · k is d_k times that of a component, squared: 256 · (1/16)² = 1
 for score, d_k, deviation in [*contestants, (dot, 256, 256**-0.25)]:
     start = [keras.initializers.RandomNormal(stddev=deviation) for _ in range(2)]
     query = keras.layers.Embedding(40, d_k, start[0])(query_ids)
@@ -416,7 +423,7 @@ model.compile(keras.optimizers.Adam(), dict.fromkeys(answers, "mse"))
 start, errors = model.get_weights(), {name: [] for name in answers}
 for learning_rate in (0.03, 0.1):
     model.set_weights(start)
-    for variable in model.optimizer.variables:
+    for variable in model.optimizer.variables:  # Adam forgets the first rate
         variable.assign(ops.zeros(variable.shape, variable.dtype))
     model.optimizer.learning_rate = learning_rate
     model.fit(x_train, dict.fromkeys(answers, y_train), batch_size=32, verbose=0)
@@ -440,9 +447,9 @@ assert max(errors["scaled_dot_256"]) < 0.1 and min(errors["dot_256_small_start"]
 #
 # ## What Q and K are for
 #
-# Article 001 gives three reasons for projecting $X$ to $Q = XW^Q$ and $K = XW^K$: it copes with
-# sentences of different lengths, saves computation, and learns nonlinear features. Let's check
-# each, and a fourth:
+# Article 001 gives three reasons for projecting $X$, whose rows are the tokens, to $Q = XW^Q$ and
+# $K = XW^K$: it copes with sentences of different lengths, saves computation, and learns nonlinear
+# features. Let's check each, and a fourth:
 
 # %%
 d_model, d_k = 512, 64
@@ -476,22 +483,24 @@ assert own[0] == 1 and own[1] < 0.5
 #
 # From here to chapter 11 a small translator grows, by one part in each chapter. Its language is
 # made up: 那天 雨 很大 is "It rained heavily that day", 他 等 她 is "He awaits her". Chinese, `<s>`
-# and English stand in one line; from `<s>` on, each place names the next English word, and may see
-# itself and what stands before it. (`weather.py` has the grammar; chapter 7 looks into it.)
+# (start), English and `</s>` (end) stand in one line; from `<s>` on, each place names the next
+# English word, and may see itself and what stands before it. (`weather.py`, beside the chapters,
+# has the grammar; chapter 7 looks into it.)
 
 # %%
-for source, target, *_ in weather.TEST[:4]:
+for source, target, *_ in weather.TEST[:4]:  # what else a pair holds: chapter 7
     print(*source, "<s>", *target, "</s>")
 print(f"{len(weather.TRAIN):,} sentences to learn from, {len(weather.TEST)} never seen;", end=" ")
 print(f"{weather.FLOOR:.2f} nats per token are the least possible without the Chinese")
 
 # %% [markdown]
 # We measure the loss on the sentences never seen, in *nats per token*: $-\ln$ of the probability
-# that the right word was given, averaged. Since we made the language, we know what is possible. The
-# English follows from the Chinese, so 0 is; and whoever does not read the Chinese cannot get below
-# 1.47. Today's translator is as small as can be: a vector for each word, one mixture of the past,
-# and a linear readout. Let's compare the two mixtures of this chapter, the average and attention,
-# from three starts each and for the same 252 steps:
+# that the right word was given, averaged: the cross-entropy that Keras prints. Since we made the
+# language, we know what is possible. The English follows from the Chinese, so 0 is; and whoever
+# does not read the Chinese cannot get below 1.47. Today's translator is as small as can be: a
+# vector for each word, one mixture of the past, and a linear readout to *logits*: one number for
+# each word of the vocabulary, and the softmax makes probabilities of them. Let's compare the two
+# mixtures of this chapter for the same 252 steps, from three starts each (the dots of the picture):
 
 
 # %%
@@ -499,7 +508,7 @@ def translator(mix):
     """A function from ids to logits: vectors of words, their mixture at each place, a readout."""
 
     def build(ids):
-        x = kt.TokenEmbedding(weather.VOCABULARY_SIZE, 32)(ids)
+        x = kt.TokenEmbedding(weather.VOCABULARY_SIZE, 32)(ids)  # Embedding, scaled: chapter 5
         return keras.layers.Dense(weather.VOCABULARY_SIZE)(mix(x))
 
     return build
@@ -533,7 +542,7 @@ figures.show(weather.picture(3, **so_far), "03_so_far")
 # and can take nothing from the one that matters without taking as much from each of the others.
 # Attention can, and its best start has less than half of the loss. But its starts lie far apart: it
 # has one mixture for each place, and in so few steps not every start finds out what to do with it.
-# (A reader in a hurry trains longer; we take one more part, chapter 4.)
+# Chapter 4 gives it more than one.
 #
 # ## Exercises
 #

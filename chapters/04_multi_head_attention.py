@@ -3,8 +3,8 @@
 #
 # **Why several attentions side by side, if together they cost no more than one?** Let's cut the
 # heads out of one projection, count what they cost, see where Q, K and V come from in each of a
-# Transformer's attentions, and train one head and two on a task with two relations, over the
-# sentence of article 003. Run time: about 30 s.
+# Transformer's attentions, and train one head and two on a task with two relations, over a sentence
+# of thirteen words. Run time: about 30 s.
 #
 # *In plain words:* one attention takes one mixture, and a word may need two things at once. So its
 # query, key and value are cut into parts, and each part asks its own question. It costs nothing,
@@ -33,8 +33,8 @@ rng = np.random.default_rng(4)
 # \qquad \mathrm{head}_i = \mathrm{Attention}(QW_i^Q, KW_i^K, VW_i^V)$$
 #
 # The $Q$, $K$ and $V$ of this equation are what goes *in*, before any projection; with one sentence
-# all three are $X$. What chapter 3 called $Q = XW^Q$ is $QW_i^Q$ here. $W^O$ is one more trained
-# matrix.
+# all three are $X$. What chapter 3 called $Q = XW^Q$ is $QW_i^Q$ here. $h$ is the number of heads,
+# $W^O$ one more trained matrix.
 #
 # ![Heads are slices of one projection](../docs/drawings/heads.svg)
 #
@@ -49,10 +49,10 @@ layer.build(x.shape, x.shape)
 layer.set_weights([0.2 * rng.normal(size=w.shape) for w in layer.get_weights()])
 W_Q, b_Q, W_K, b_K, W_V, b_V, W_O, b_O = layer.get_weights()
 
-heads, slices = [], [slice(8 * i, 8 * i + 8) for i in range(4)]
+heads, slices = [], [slice(8 * i, 8 * i + 8) for i in range(4)]  # columns of each head
 for i in slices:
     q, k, v = x @ W_Q[:, i] + b_Q[i], x @ W_K[:, i] + b_K[i], x @ W_V[:, i] + b_V[i]
-    head, _ = kt.scaled_dot_product_attention(*map(ops.convert_to_tensor, (q, k, v)))
+    head, _ = kt.scaled_dot_product_attention(q, k, v)
     heads.append(ops.convert_to_numpy(head))
 by_equation = np.concatenate(heads, axis=-1) @ W_O + b_O
 by_layer = ops.convert_to_numpy(layer(x, x))  # who asks, and who answers
@@ -155,9 +155,10 @@ wanted = np.ones((5, 5)), np.tri(3), np.ones((3, 5)), np.eye(3)
 for matrix, found in zip(wanted, hears.values(), strict=True):
     np.testing.assert_array_equal(found, matrix)
 
-block = kt.DecoderBlock(num_heads=4, d_ff=64)
+block = kt.DecoderBlock(num_heads=4, d_ff=64)  # d_ff: chapter 8
 in_block = figures.who_moves(lambda x: block(x, source), target)
 np.testing.assert_array_equal(in_block, np.tri(3))
+# below the diagonal an earlier token moves a later output; above it, a later one an earlier
 earlier = [np.tril(moved, -1).sum() for moved in (in_block, hears["cross: target to target"])]
 later = np.triu(in_block, 1).sum()
 print(f"outputs that an earlier target token moves: {earlier[0]} of 3 in a decoder block, ", end="")
@@ -196,7 +197,7 @@ figures.show(figure, "04_sources")
 words = "那天 雨 很大 他 等了 很久 水汽 打湿了 衣服 也 没有 等到 她".split()
 glosses = "that day,rain,heavy,he,waited,long,mist,soaked,clothes,and still,not,came,she".split(",")
 he = words.index("他")  # its place in the sentence
-shifts = {"before": 1, "itself": 0, "after": -1}
+shifts = {"before": 1, "itself": 0, "after": -1}  # np.roll by 1: the word before, in a ring
 
 
 def examples(count):
@@ -242,6 +243,7 @@ x_train, y_train = examples(32 * 400)
 x_test, y_test = examples(500)
 sentence = np.arange(len(words))[None]  # each word once, in order
 untrained = ops.convert_to_numpy(look(sentence)["two"])[0]
+# the last word of a name is the relation that is asked
 model.fit(
     x_train, {name: y_train[name.split("_")[-1]] for name in logits}, batch_size=32, verbose=0
 )
@@ -311,9 +313,9 @@ for relation in ("before", "after"):
 assert min(louder.values()) > 0.8
 
 # %% [markdown]
-# So one set of weights cannot serve both. But the third line of the results is a surprise. Article
-# 003 says that one head loses information; it mixes it. With a hidden layer behind it, such as the
-# block's feed-forward network has, the same head gives both answers.
+# So one set of weights cannot serve both. But the third line of the results, `one_hidden`, is a
+# surprise. Article 003 says that one head loses information; it mixes it. With a hidden layer
+# behind it, such as the block's feed-forward network has, the same head gives both answers.
 #
 # (Article 000 adds that more heads need more data. Here both got the same rows; a test of that
 # remark would give them fewer and fewer.)
@@ -354,8 +356,9 @@ assert max(one_neighbors, two_neighbors) < 0.1 < 0.13 < min(one_own, two_own)
 # "It rained heavily that day, he waited long, the mist soaked his clothes, and still she never
 # came." For the query 他 article 003 predicts large weights for 等了很久 (waited long) and 她
 # (she), a moderate one for 雨很大 (rain), a low one for 水汽打湿了衣服 (mist): a story of what
-# weights could mean, not a measurement. How often do untrained heads show it? Let's draw 64 of
-# them, the four heads of 16 layers, and show each 250 sentences:
+# weights could mean, not a measurement. How often do untrained heads show it? (Four weights can
+# stand in 24 orders, and 2 of these are as told: either of the large ones may come first.) Let's
+# draw 64 heads, four in each of 16 layers, and show each 250 sentences:
 
 # %%
 columns = [words.index(word) for word in ("等了", "她", "雨", "水汽")]

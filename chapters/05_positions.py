@@ -67,6 +67,7 @@ assert changes[0] < 1e-5 and changes[1] > 0.05
 # %%
 def interleave(angles_of_sines, angles_of_cosines):
     table = np.empty((1000, 512))
+    # the even dimensions, and the odd ones
     table[:, 0::2], table[:, 1::2] = np.sin(angles_of_sines), np.cos(angles_of_cosines)
     return table
 
@@ -104,11 +105,12 @@ assert circle["i a pair"] < 0.1 < 0.999 < circle["paper"]
 # %% [markdown]
 # ## The picture
 #
-# Géron's figure marks the dimensions 100 and 101 and the positions 22 and 60. Article 002 also
-# shows it, but says that the values of 22 and **66** are the same. The wavelength there decides:
+# Géron's figure of this table marks the dimensions 100 and 101 and the positions 22 and 60. Article
+# 002 also shows it, but says that the values of 22 and **66** are the same. The wavelength there
+# decides:
 
 # %%
-wavelength = 2 * np.pi * 10000 ** (100 / 512)
+wavelength = 2 * np.pi * 10000 ** (100 / 512)  # of dimension 2i = 100
 apart = {p: np.abs(PE[22, 100:102] - PE[p, 100:102]).max() for p in (60, 66)}
 print(f"wavelength {wavelength:.2f}; 22 to 60: {apart[60]:.3f}, 22 to 66: {apart[66]:.2f}")
 assert round(wavelength) == 60 - 22 and apart[60] < 0.01 and apart[66] > 0.5
@@ -159,7 +161,7 @@ distance = np.abs(np.arange(1000)[:, None] - np.arange(1000))
 np.testing.assert_allclose(PE @ PE.T, of_distance[distance], atol=1e-9)
 float32 = array(kt.sinusoids(64, d_model)).astype("float64")
 error = np.abs(float32 @ float32.T - of_distance[distance[:64, :64]]).max()
-rises = int(np.argmax(np.diff(of_distance) > 0))
+rises = int(np.argmax(np.diff(of_distance) > 0))  # the first k after which it grows
 print(f"float32 off by {error:.0e}; falls until k = {rises},", of_distance[[0, 1, 5, 20]].round(1))
 assert error < 1e-4 and 20 < rises < 100
 
@@ -234,8 +236,9 @@ figures.show(figure, "05_distance")
 # %% [markdown]
 # ## In practice: half precision merges neighbors
 #
-# bfloat16 keeps 8 bits: between 256 and 512 it has only the even numbers. The package takes angles
-# in float32 and rounds the finished wave. Let's count how many of 2,048 positions stay apart:
+# bfloat16, half as long as float32 and common on accelerators, keeps 8 significant bits: between
+# 256 and 512 it has only the even numbers. The package takes angles in float32 and rounds the
+# finished wave. Let's count how many of 2,048 positions stay apart:
 
 # %%
 c = ops.convert_to_tensor(frequencies.astype("float32"))
@@ -261,9 +264,9 @@ np.testing.assert_allclose(np.hstack([W_x, W_x]) @ np.concatenate([x, p]), W_x @
 
 # %% [markdown]
 # Both lines hold, and the second adds a caution: adding is concatenation with *equal matrices*.
-# Concatenation can do more, and all that follows is wider. Let's count what that costs, and what
-# adding costs the words: how many of 512 directions do 100 positions fill (as principal components
-# count them)?
+# Concatenation can do more, and all that follows is wider. Let's count what that costs the paper's
+# *base* model (width 512, six blocks on either side), and what adding costs the words: how many of
+# 512 directions do 100 positions fill (as principal components count them)?
 
 
 # %%
@@ -278,6 +281,7 @@ def parameters_of_blocks(d_model):
 
 added, concatenated = parameters_of_blocks(512), parameters_of_blocks(1024)
 singular = np.linalg.svd(PE[:100] - PE[:100].mean(axis=0), compute_uv=False)
+# how many of the largest make 99 % of the variance
 directions = 1 + np.searchsorted(np.cumsum(singular**2) / np.sum(singular**2), 0.99)
 print(f"the blocks of the base model: {added:,} parameters, concatenated {concatenated:,}")
 print(f"99 % of the variance of 100 positions lies in {directions} of 512 directions")
@@ -327,6 +331,7 @@ for kind, positions in kinds.items():
     x = kt.EncoderBlock(num_heads=1, d_ff=64)(x)
     model = models[kind] = keras.Model(ids, keras.layers.Dense(TOKENS + 1)(x))
     metrics = [kt.TokenAccuracy()]
+    # Adam as in chapter 10; cross-entropy and accuracy that leave padding out
     model.compile(kt.paper_optimizer(5e-3), kt.TokenCrossEntropy(), metrics=metrics)
     history = model.fit(*training, epochs=7, batch_size=50, verbose=0)
     curves[kind] = history.history["token_accuracy"]
