@@ -56,6 +56,7 @@ def run(options: argparse.Namespace) -> None:
     try:
         import uvicorn
 
+        from .. import backend
         from ..serving.app import make_app
         from ..serving.models import load_models
     except ImportError as error:
@@ -63,6 +64,8 @@ def run(options: argparse.Namespace) -> None:
     check(0 <= options.port < 2**16, "--port must be from 0 to 65535", port=options.port)
     limits = Limits(**{name: getattr(options, name) for name in LIMITS})
     listening = listen(options.host, options.port)
+    if backend.name() == "torch":  # two batches at a time, of one model or of several, share them
+        backend.set_num_threads(max(1, backend.num_cores() // 2))
     models = load_models(options.models)
     LOG.addHandler(logging.StreamHandler())  # the root's may be a library's
     LOG.handlers[-1].setFormatter(logging.Formatter("%(asctime)s %(message)s"))

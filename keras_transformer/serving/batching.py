@@ -10,11 +10,12 @@ from typing import Any
 
 from .. import backend, tasks
 from ..checks import TextError
-from ..data.lengths import bucket_length, check_lengths
+from ..data.lengths import bucket_length, check_lengths, next_power_of_two
 from .configuration import LOG, Limits
 from .limits import Refused, busy, for_client
 from .metrics import Metrics
 
+FEW = 8  # texts that wait; they share a batch whatever their lengths
 METHODS = {  # of a task, by the name of its class
     "Translator": "translate",
     "Tagger": "tag",
@@ -49,8 +50,9 @@ class Batcher:
     """A task, with the texts that wait for it.
 
     A batch takes the text that has waited longest, and those with the same options whose lengths
-    are nearest, as many as fit: few of them wait for a longer one to be decoded. Nothing waits for
-    a batch to become full: texts gather while another is computed.
+    are nearest, at most half of those that wait: few of them wait for a longer one to be decoded.
+    Nothing waits for a batch to become full: texts gather while others are computed, on a CPU two
+    batches at a time.
 
     Args:
         name: str, of the model.
@@ -66,7 +68,8 @@ class Batcher:
         self.ready = self._closed = False
         self._waiting: list[Item] = []
         self._arrived = asyncio.Event()
-        self._thread = ThreadPoolExecutor(1, f"batches of {name}")
+        self._at_a_time = 1 if backend.on_accelerator() else min(2, backend.num_cores())
+        self._threads = ThreadPoolExecutor(self._at_a_time, f"batches of {name}")
         self._streams = ThreadPoolExecutor(limits.max_streams, f"streams of {name}")
         self._num_streams = 0
         metrics.waiting.labels(name).set_function(lambda: len(self._waiting))
@@ -180,28 +183,33 @@ class Batcher:
         loop = asyncio.get_running_loop()
         try:
             try:
-                await loop.run_in_executor(self._thread, self.compile)
+                await loop.run_in_executor(self._threads, self.compile)
             except Exception as error:  # of the largest shapes, which may never be asked for
                 LOG.error("%s: not all programs were compiled (%s).", self.name, error)
             self.ready = True
-            while True:
-                await self._arrived.wait()
-                batch = self._take()
-                if not batch:
-                    self._arrived.clear()
-                    continue
-                answers = await loop.run_in_executor(self._thread, self._answer, batch)
-                for item, answer in zip(batch, answers, strict=True):
-                    if item.answer.done():  # cancelled
-                        continue
-                    if isinstance(answer, Exception):
-                        item.answer.set_exception(answer)
-                    else:
-                        item.answer.set_result(answer)
+            await asyncio.gather(*(self._answer_all() for _ in range(self._at_a_time)))
         finally:
             self._closed = True
-            self._thread.shutdown(wait=False, cancel_futures=True)
+            self._threads.shutdown(wait=False, cancel_futures=True)
             self._streams.shutdown(wait=False, cancel_futures=True)
+
+    async def _answer_all(self):
+        """Answers one batch after the other."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._arrived.wait()
+            batch = self._take()
+            if not batch:
+                self._arrived.clear()
+                continue
+            answers = await loop.run_in_executor(self._threads, self._answer, batch)
+            for item, answer in zip(batch, answers, strict=True):
+                if item.answer.done():  # cancelled
+                    continue
+                if isinstance(answer, Exception):
+                    item.answer.set_exception(answer)
+                else:
+                    item.answer.set_result(answer)
 
     def compile(self) -> None:
         """Answers texts of the shapes that requests have, so that few of them wait for XLA."""
@@ -227,10 +235,12 @@ class Batcher:
     def _take(self):
         """The next batch, without texts whose request is over."""
         waiting = [item for item in self._waiting if not item.answer.done()]
-        batch = waiting[:1]
-        for item in sorted(waiting[1:], key=lambda item: abs(item.length - batch[0].length)):
-            if item.options == batch[0].options and len(batch) < self.limits.max_batch:
-                batch.append(item)
+        first = waiting[:1]
+        others = [item for item in waiting[1:] if item.options == first[0].options]
+        others.sort(key=lambda item: abs(item.length - first[0].length))
+        half = next_power_of_two(len(waiting) // 4 + 1, self.limits.max_batch)  # rows of a program
+        most = min(self.limits.max_batch, max(FEW, half))
+        batch = first + others[: most - 1]
         taken = set(batch)
         self._waiting = [item for item in waiting if item not in taken]
         return batch

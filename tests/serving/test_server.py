@@ -6,6 +6,8 @@ import threading
 import pytest
 from servers import Classifier, client_of, wait_until
 
+from keras_transformer import backend
+
 LABELS = ["NOUN", "VERB", "OTHER"]
 LONG = "x " * 600
 
@@ -233,8 +235,23 @@ def test_a_text_may_hold_any_character(client):
     assert len(answers(client, "translate", texts=["\0", "\n", "\U0001f600", "", " \u2028"])) == 5
 
 
-def test_what_takes_too_long_is_answered_and_leaves_the_queue():
+def test_two_batches_are_computed_at_a_time(monkeypatch):
     task = Classifier()
+    monkeypatch.setattr(backend, "num_cores", lambda: 2)
+    with client_of({"model": task}) as client, concurrent.futures.ThreadPoolExecutor() as threads:
+        task.go.clear()
+        ask = lambda text: client.post("/api/classify", json={"texts": [text]})  # noqa: E731
+        asked = []
+        for text in ("first", "second"):
+            asked.append(threads.submit(ask, text))
+            wait_until(lambda text=text: [text] in task.seen)
+        task.go.set()
+        assert [each.result().status_code for each in asked] == [200, 200]
+
+
+def test_what_takes_too_long_is_answered_and_leaves_the_queue(monkeypatch):
+    task = Classifier()
+    monkeypatch.setattr(backend, "num_cores", lambda: 1)
     with client_of({"model": task}, timeout=0.3) as client:
         task.go.clear()
         response = client.post("/api/classify", json={"texts": ["first"]})
@@ -248,8 +265,9 @@ def test_what_takes_too_long_is_answered_and_leaves_the_queue():
     assert {"first", "third"} <= seen and "second" not in seen
 
 
-def test_a_full_queue_is_answered_with_when_to_come_back():
+def test_a_full_queue_is_answered_with_when_to_come_back(monkeypatch):
     task = Classifier()
+    monkeypatch.setattr(backend, "num_cores", lambda: 1)
     with (
         client_of({"model": task}, max_queue=2) as client,
         concurrent.futures.ThreadPoolExecutor() as threads,
