@@ -17,6 +17,7 @@ from ..generation import BeamSearch, Decoding, GreedySearch
 from ..generation.constraints import Constraints
 from ..ids import END, PADDING
 from ..layers.cache import Cache
+from ..layers.masks import padding_mask
 from ..models.transformer import Memory
 from ..tasks import Task, TextGenerator, Translator
 from ..tasks.word_tasks import label_probabilities
@@ -233,14 +234,19 @@ def attentions_of(task: Task) -> list[Any]:
 
 
 def pass_with_heads(
-    model: keras.Model, inputs: Any, factors: Mapping[str, backend.Tensor]
+    model: keras.Model,
+    inputs: Mapping[str, backend.Tensor],
+    factors: Mapping[str, backend.Tensor],
+    look_ahead: Any,
 ) -> tuple[backend.Tensor, dict[str, backend.Tensor]]:
-    """One pass of a model, with the output of each head times a factor.
+    """One pass of a model, with the output of each head times a factor, with or without mask.
 
     Args:
         model: the model of a task.
-        inputs: of the model.
+        inputs: dict of int tensors, those of the model.
         factors: (num_heads,) by the path of each attention; 0 switches a head off.
+        look_ahead: bool, scalar, False: a decoder attends to all tokens, the following ones
+            included; of no effect without a decoder.
 
     Returns:
         float32, the logits.
@@ -252,33 +258,41 @@ def pass_with_heads(
         weights[path] = ops.cast(of_heads, "float32")
         return outputs * ops.cast(ops.reshape(factors[path], (1, -1, 1, 1)), outputs.dtype)
 
-    with backend.observed_heads(observe):
+    decoded, revealed = inputs.get("target_ids", inputs.get("token_ids")), None
+    if decoded is not None:  # padding stays hidden
+        shown = ops.logical_and(padding_mask(decoded), ops.logical_not(look_ahead))
+        revealed = ops.expand_dims(shown, 1)
+    with backend.observed_heads(observe, revealed):
         logits = model(inputs, training=False)
     return ops.cast(logits, "float32"), weights
 
 
 def observed_pass(task: Task) -> Graph:
-    """One pass of the model, in which heads may be switched off.
+    """One pass of the model, in which heads and the look-ahead mask may be switched off.
 
     Args:
         task: any task.
 
     Returns:
-        `Graph` from the inputs of the model and "heads", float32, (attentions, num_heads), 1 or 0
-        for off, in the order of `attentions_of`, to "logits", float32, and "weights_0", ...,
+        `Graph` from the inputs of the model, "heads", float32, (attentions, num_heads), 1 or 0
+        for off, in the order of `attentions_of`, and of a model with a decoder "look_ahead", bool,
+        (), to "logits", float32, and "weights_0", ...,
         float32, (batch, num_heads, target length, source length).
     """
     layers = attentions_of(task)
     paths = [layer.path for layer in layers]
 
-    def function(heads, **ids):
+    def function(heads, look_ahead=True, **ids):
         factors = {path: heads[number] for number, path in enumerate(paths)}
-        logits, weights = pass_with_heads(task.model, ids, factors)
+        logits, weights = pass_with_heads(task.model, ids, factors, look_ahead)
         numbered = {f"weights_{number}": weights[path] for number, path in enumerate(paths)}
         return {"logits": logits, **numbered}
 
     inputs = {name: (x.shape, "int32") for name, x in task.model.input.items()}
-    return Graph(function, {**inputs, "heads": ((len(layers), layers[0].num_heads), "float32")})
+    inputs["heads"] = ((len(layers), layers[0].num_heads), "float32")
+    if hasattr(task.model, "decoder"):
+        inputs["look_ahead"] = ((), "bool")
+    return Graph(function, inputs)
 
 
 def _count(ids):

@@ -152,12 +152,13 @@ class MultiHeadAttention(keras.layers.Layer):
         else:
             k, v = cache.keys_and_values(self, value)
 
-        observe = backend.observer_of_heads()
+        observe, revealed = backend.observer_of_heads()
         needs_weights = return_attention_scores or observe or (training and self.dropout)
         fused = backend.has_fused_attention(q.dtype) and cache is None and not needs_weights
         mask, is_causal = per_head(attention_mask), use_causal_mask and cache is None
         if is_causal and not (fused and mask is None):  # the kernel has a look-ahead mask itself
             mask = add_look_ahead(mask, ops.shape(q)[2], ops.shape(k)[2])
+            mask = mask if revealed is None else ops.logical_or(mask, revealed)
         if fused:
             heads, weights = backend.fused_attention(q, k, v, mask, is_causal), None
         else:

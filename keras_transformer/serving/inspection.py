@@ -1,6 +1,7 @@
 """Inspection of models: attention, beams, distributions, and answers without some of the heads."""
 
 import asyncio
+import json
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -40,6 +41,7 @@ class Inspector:
     def __init__(self, task: Task):
         self.task = task
         self._programs = backend.Programs(task.model)
+        self._last: tuple = (None, None)  # question and answer: other temperatures need no pass
         self.heads = {layer.path: layer.num_heads for layer in attentions_of(task)}
 
     def factors(self, off: Mapping[str, list[int]]) -> dict[str, np.ndarray]:
@@ -59,12 +61,15 @@ class Inspector:
             factors[path][heads] = 0
         return factors
 
-    def run(self, inputs: dict[str, list], off: Mapping[str, list[int]]) -> tuple[np.ndarray, dict]:
+    def run(
+        self, inputs: dict[str, list], off: Mapping[str, list[int]], look_ahead: bool = True
+    ) -> tuple[np.ndarray, dict]:
         """One pass of the model over one text.
 
         Args:
             inputs: by their names, ids of one text, or for "character_ids" ids of each word.
             off: numbers of heads by the path of their attention.
+            look_ahead: bool, False: without the look-ahead mask.
 
         Returns:
             float32, (length, vocabulary or labels), the logits; (labels,) of a classifier.
@@ -72,8 +77,8 @@ class Inspector:
         """
         model = self.task.model
 
-        def scores(ids, factors):
-            return pass_with_heads(model, ids, factors)
+        def scores(ids, factors, look_ahead):
+            return pass_with_heads(model, ids, factors, look_ahead)
 
         program = self._programs.get("inspection", lambda: backend.jit(scores, model))
         longest = self.task.longest_input
@@ -81,24 +86,27 @@ class Inspector:
             name: pad([x], 1, min(max(SHORTEST, next_power_of_two(len(x), longest)), longest))
             for name, x in inputs.items()
         }
-        found = program(*backend.to_arguments((ids, self.factors(off))))
+        found = program(*backend.to_arguments((ids, self.factors(off), np.array(look_ahead))))
         logits, weights = keras.tree.map_structure(ops.convert_to_numpy, found)
         return logits[0], {path: x[0] for path, x in weights.items()}
 
-    def attention(self, text: str, answer: str | None, off: Mapping) -> dict[str, Any]:
+    def attention(
+        self, text: str, answer: str | None, off: Mapping, look_ahead: bool
+    ) -> dict[str, Any]:
         """The weights of every layer and head while a text is read and its answer written.
 
         Args:
             text: str.
             answer: str, a translation; None: by greedy decoding.
             off: numbers of heads by the path of their attention.
+            look_ahead: bool, False: without the look-ahead mask.
 
         Returns:
             Dict of the answer (None where a task writes none), tokens and maps.
         """
         task, target = self.task, []
         if isinstance(task, Translator):
-            source, target, answer = self._translation(text, answer, off)
+            source, target, answer, _ = self._translation(text, answer, off, look_ahead)
             inputs = {"source_ids": source, "target_ids": [START, *target[:-1]]}
             read = task.source_tokenizer.tokens(source)
         elif isinstance(task, TextGenerator):
@@ -107,7 +115,7 @@ class Inspector:
         else:
             inputs, read = self._words(text)
         maps = []
-        _, found = self.run(inputs, off)
+        _, found = self.run(inputs, off, look_ahead)
         for path in self.heads:  # (JAX sorts the keys of dictionaries)
             stack, block, attention = path.split("/")
             is_cross = attention == "cross_attention"
@@ -122,23 +130,24 @@ class Inspector:
             tokens["before"] = task.target_tokenizer.tokens(inputs["target_ids"])
         return {"answer": answer if target else None, "tokens": tokens, "maps": maps}
 
-    def _translation(self, text, answer, off):
-        """The ids of a text and of its translation, END included, and the translation."""
+    def _translation(self, text, answer, off, look_ahead):
+        """The ids of a text and of its translation, END included, the translation, its logits."""
         task: Any = self.task
         source = self._ids(task.source_tokenizer, text)
         if answer is not None:
-            return source, self._ids(task.target_tokenizer, answer, "Answer"), answer
+            return source, self._ids(task.target_tokenizer, answer, "Answer"), answer, []
         (fewest,), (most,) = task.config.length_limits([len(source)], task.longest_input)
-        target = []
+        target, steps = [], []
         while len(target) < min(most, MOST_TOKENS) and END not in target:
             # A pass of the whole length each time: one program serves every position.
             padded = [START, *target, *[0] * (min(most, MOST_TOKENS) - 1 - len(target))]
-            logits, _ = self.run({"source_ids": source, "target_ids": padded}, off)
-            never = [*NEVER_WRITTEN, *([END] if len(target) < fewest else [])]
-            logits[len(target), never] = -np.inf
-            target.append(int(logits[len(target)].argmax()))
+            inputs = {"source_ids": source, "target_ids": padded}
+            logits = self.run(inputs, off, look_ahead)[0][len(target)]
+            logits[[*NEVER_WRITTEN, *([END] if len(target) < fewest else [])]] = -np.inf
+            steps.append(logits)
+            target.append(int(logits.argmax()))
         (answer,) = task.target_tokenizer.decode([target])
-        return source, target, answer
+        return source, target, answer, steps
 
     def _ids(self, tokenizer, text, name="Text"):
         """The ids of a text, END included."""
@@ -166,30 +175,54 @@ class Inspector:
         expected = f"{name} must have at most {most} tokens to be shown"
         check(len(ids) <= most, expected, tokens=len(ids))
 
-    def next(self, text: str, temperature: float, number: int, off: Mapping) -> dict[str, Any]:
-        """The distribution of the token after a text.
+    def _steps(self, text, off, look_ahead):
+        """The ids of a translation with the logits of each; of a prompt, those of what follows."""
+        task: Any = self.task
+        if isinstance(task, Translator):
+            _, target, _, steps = self._translation(text, None, off, look_ahead)
+            return target, steps
+        ids = self._prompt(text)
+        logits = self.run({"token_ids": ids}, off, look_ahead)[0][len(ids) - 1]
+        logits[list(NEVER_WRITTEN if task.append_end else (*NEVER_WRITTEN, END))] = -np.inf
+        return ids[1:], [logits]
+
+    def next(
+        self, text: str, temperature: float, number: int, position: int, **changes: Any
+    ) -> dict[str, Any]:
+        """The distribution of the token after a text, or of a token of its translation.
 
         Args:
             text: str.
             temperature: float from 0.
             number: int from 1, number of tokens to return.
-            off: numbers of heads by the path of their attention.
+            position: int from 0, number of a token of the translation by greedy decoding.
+            **changes: off and look_ahead, as of `run`.
 
         Returns:
-            Dict of the entropy in bits, and the most probable tokens, each with the text that it
-            makes of the prompt (None for END).
+            Dict of the tokens of the translation (None of a generator), the entropy in bits, and
+            the most probable tokens, each with the text that it makes of what precedes it (None
+            for END).
+
+        Raises:
+            ValueError: The answer has no token of this number.
         """
-        task = self.task
-        ids = self._prompt(text)
-        logits = self.run({"token_ids": ids}, off)[0][len(ids) - 1].astype("float64")
-        logits[list(NEVER_WRITTEN if task.append_end else (*NEVER_WRITTEN, END))] = -np.inf
+        task: Any = self.task
+        translates = isinstance(task, Translator)
+        tokenizer = task.target_tokenizer if translates else task.tokenizer
+        question = text, json.dumps(changes)
+        if question != self._last[0]:
+            self._last = question, self._steps(text, **changes)
+        ids, steps = self._last[1]
+        check(position < len(steps), f"Expected a position below {len(steps)}", position=position)
+        logits, known = steps[position].astype("float64"), ids[:position] if translates else ids
         p = softmax(logits / max(temperature, ALMOST_0))
         best = np.argsort(-logits, kind="stable")[: min(number, int((logits > -np.inf).sum()))]
-        before, *after = task.tokenizer.decode([ids[1:], *([*ids[1:], n] for n in best.tolist())])
-        (text,) = task.normalized([text])
-        texts = [text + longer[len(before) :] for longer in after]
-        columns = best.tolist(), task.tokenizer.tokens(best), p[best].tolist(), texts
+        before, *after = tokenizer.decode([known, *([*known, n] for n in best.tolist())])
+        given = before if translates else task.normalized([text])[0]
+        texts = [given + longer[len(before) :] for longer in after]
+        columns = best.tolist(), tokenizer.tokens(best), p[best].tolist(), texts
         return {
+            "answer": tokenizer.tokens(ids) if translates else None,
             "entropy": float(-(p[p > 0] * np.log2(p[p > 0])).sum()),
             "tokens": [
                 dict(token=token, probability=of_token, text=None if n == END else longer)
@@ -300,8 +333,8 @@ def router_of(models: Models) -> APIRouter:
 
     @router.post("/next")
     async def next_token(question: Next) -> dict[str, Any]:
-        """The distribution of the next token of a text, at a temperature."""
-        return await found(Inspector.next, question, "TextGenerator")
+        """The distribution of a token of a translation, or of the next one, at a temperature."""
+        return await found(Inspector.next, question, "TextGenerator", "Translator")
 
     @router.post("/labels")
     async def labels(question: Labels) -> list[dict[str, Any]]:

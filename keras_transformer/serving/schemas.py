@@ -85,7 +85,15 @@ class Labels(Inspection):
     off: dict[str, list[int]] = Field({}, max_length=256, description="Heads that are off, from 0.")
 
 
-class Attention(Labels):
+class Masked(Labels):
+    """A text for a model that may do without heads, or without the look-ahead mask."""
+
+    look_ahead: bool = Field(
+        True, description="false: a decoder also sees the tokens that follow; others never differ."
+    )
+
+
+class Attention(Masked):
     """A text and its answer, whose attention weights are asked for."""
 
     model_config = _example(text="April 22, 2019")
@@ -102,13 +110,14 @@ class Beams(Inspection):
     length_penalty: float = Field(0.6, ge=0, le=5)
 
 
-class Next(Labels):
-    """A text whose next token is asked for."""
+class Next(Masked):
+    """A text whose next token is asked for, or a token of its translation by greedy decoding."""
 
     model_config = _example(text="ROMEO:", temperature=0.8)
 
     temperature: float = Field(1.0, ge=0, le=10, description="0: all on the most probable token.")
     number: int = Field(12, ge=1, le=50, description="Number of tokens to return.")
+    position: int = Field(0, ge=0, description="Number of the token of a translation, from 0.")
 
 
 class Completion(BaseModel):

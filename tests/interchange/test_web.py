@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 
+import keras
 import numpy as np
 import pytest
 import sentencepiece
@@ -17,7 +18,8 @@ import keras_transformer as kt
 from engines import SENTENCES, require
 from keras_transformer import interchange
 from keras_transformer.cli import main
-from keras_transformer.interchange.graphs import attentions_of
+from keras_transformer.interchange.graphs import attentions_of, observed_pass
+from keras_transformer.interchange.onnx import write_graphs
 from keras_transformer.interchange.web import exporting
 from keras_transformer.tokenizers.byte_level import ByteLevelTokenizer, BytePairs
 from keras_transformer.tokenizers.normal_forms import INVISIBLE, normalized
@@ -86,6 +88,25 @@ def test_the_graph_of_a_pass_has_the_answers_and_the_weights_of_each_head(page, 
     off = run(np.array([[1, 0]], "float32"))
     np.testing.assert_allclose(off["weights_0"], on["weights_0"], rtol=1e-5)
     assert np.abs(off["logits"] - on["logits"]).max() > 1e-3
+
+
+@pytest.mark.once
+def test_in_the_graph_of_a_pass_the_look_ahead_mask_can_be_off(small_tasks, tmp_path):
+    require("web")
+    onnxruntime = pytest.importorskip("onnxruntime", reason="engines are optional")
+    graph = observed_pass(small_tasks["generator"])
+    write_graphs({"pass": graph}, tmp_path)
+    session = onnxruntime.InferenceSession(tmp_path / "pass.onnx")
+    names = [output.name for output in session.get_outputs()]
+    inputs = {"token_ids": np.array([[2, 5, 6, 7]], "int32")}
+    inputs["heads"] = np.ones(graph.inputs["heads"][0], "float32")
+    for look_ahead in (True, False):
+        found = session.run(None, {**inputs, "look_ahead": np.array(look_ahead)})
+        weights = dict(zip(names, found, strict=True))["weights_0"]
+        assert bool(np.triu(weights, 1).any()) != look_ahead
+        np.testing.assert_allclose(weights.sum(-1), 1, rtol=1e-5)
+        own = graph.function(**inputs, look_ahead=look_ahead)["weights_0"]
+        np.testing.assert_allclose(weights, keras.ops.convert_to_numpy(own), atol=1e-5)
 
 
 @pytest.mark.once

@@ -17,6 +17,7 @@ import keras_transformer as kt
 from browser import LONGEST, Reader, needs_browser
 from engines import require
 from keras_transformer import interchange
+from keras_transformer.serving.inspection import Inspector
 
 RUNTIME = os.environ.get("KERAS_TRANSFORMER_RUNTIME")
 ALONE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
@@ -152,7 +153,20 @@ def test_heads_and_beams_are_those_of_the_package(dates_translator, read):
     off = {f"decoder/block_{layer}/cross_attention": [0, 1, 2, 3] for layer in (1, 2)}
     blind = ask(page, "attention", [{"text": text, "off": off} for text in (DATE, "May 3, 2020")])
     assert len({each["answer"] for each in blind}) == 1  # nothing is known of the source
-    page.click("[role=switch]")
+    question = {"text": DATE, "answer": "2019-04-22", "look_ahead": False}
+    (found,) = ask(page, "attention", [question])
+    whole = Inspector(dates_translator).attention(DATE, "2019-04-22", {}, look_ahead=False)
+    for own, each in zip(whole["maps"], found["maps"], strict=True):
+        assert own["name"] == each["name"]
+        np.testing.assert_allclose(each["weights"], own["weights"], atol=2e-3)
+    given = dict(number=5, position=3)
+    hot, cold = ask(page, "next", [{"text": DATE, "temperature": T, **given} for T in (5, 0.5)])
+    for temperature, tokens in ((5, hot["tokens"]), (0.5, cold["tokens"])):
+        own = Inspector(dates_translator).next(DATE, temperature, off={}, look_ahead=True, **given)
+        assert tokens[0]["text"] == own["tokens"][0]["text"] == "2019"
+        expected = [each["probability"] for each in own["tokens"]]
+        assert [x["probability"] for x in tokens] == pytest.approx(expected, abs=1e-3)
+    page.click(".head [role=switch]")
     page.wait_for(".head.off")
     page.open(view="beams", text=DATE)
     page.wait_for(".tree .finished.best")

@@ -539,3 +539,19 @@ def test_an_observer_may_scale_heads_and_reads_their_weights(normal, numpy):
     layer.output_projection.kernel.assign(kernel * np.repeat(factors, 4).reshape(-1, 1))
     np.testing.assert_allclose(scaled, numpy(layer(x, x)), atol=1e-5)
     assert np.abs(scaled - before).max() > 0.01
+
+
+def test_an_observer_may_reveal_what_the_look_ahead_mask_hides(normal, numpy):
+    x, layer = normal(2, 4, 12), MultiHeadAttention(3)
+    layer.build(x.shape, x.shape)
+    layer.set_weights([normal(*w.shape) for w in layer.get_weights()])
+    real = np.array([[1, 1, 1, 1], [1, 1, 0, 0]], bool)  # the rest is padding
+    with backend.observed_heads(lambda path, heads, weights: heads, real[:, None, None]):
+        revealed = numpy(layer(x, x, use_causal_mask=True))
+        elsewhere = numpy(layer(x, x, attention_mask=real[:, None]))
+    mask = real[:, None] | np.tri(4, dtype=bool)
+    np.testing.assert_allclose(revealed, numpy(layer(x, x, attention_mask=mask)), atol=1e-5)
+    np.testing.assert_allclose(
+        elsewhere, numpy(layer(x, x, attention_mask=real[:, None])), atol=1e-5
+    )
+    assert np.abs(revealed - numpy(layer(x, x, use_causal_mask=True))).max() > 0.01

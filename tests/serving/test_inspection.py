@@ -8,6 +8,7 @@ from fastapi.testclient import TestClient
 import keras_transformer as kt
 from keras_transformer import serving
 from keras_transformer.serving.app import make_app
+from keras_transformer.serving.inspection import Inspector
 
 PAGE = pathlib.Path(serving.__file__).parent / "page"
 TEXT = "April 22, 2019"
@@ -62,6 +63,62 @@ def test_a_given_answer_is_the_one_that_is_shown(ask):
     found = ask("attention", "dates", TEXT, answer="1999-12-31")
     assert found["answer"] == "1999-12-31"
     assert "".join(found["tokens"]["target"]) == "1999-12-31</s>"
+
+
+@pytest.mark.parametrize("name, answer", [("dates", "2019-04-22"), ("generator", None)])
+def test_without_the_look_ahead_mask_the_decoder_sees_what_follows(ask, name, answer):
+    text = TEXT if answer else "the dog barks"
+    given = {} if answer is None else {"answer": answer}
+    first = "decoder/block_1/self_attention"
+    masked, whole = (
+        {
+            each["name"]: np.array(each["weights"])
+            for each in ask("attention", name, text, look_ahead=look_ahead, **given)["maps"]
+        }
+        for look_ahead in (True, False)
+    )
+    assert not np.triu(masked[first], 1).any() and np.triu(whole[first], 1).max() > 0.01
+    # The scores of the first block are the same: with the mask, what is left sums to 1.
+    left = np.tril(whole[first])
+    np.testing.assert_allclose(
+        masked[first] * left.sum(-1, keepdims=True), left, atol=0.03
+    )  # rounded
+    np.testing.assert_allclose(whole[first].sum(-1), 1, atol=0.02)  # none of it on padding
+    for path in masked:
+        if path.startswith("encoder"):
+            np.testing.assert_array_equal(masked[path], whole[path])
+
+
+def test_a_temperature_divides_the_logits_of_a_token_of_a_translation(ask, models):
+    translator, position = models["dates"], 4
+    source = [*translator.source_tokenizer.encode([TEXT])[0], kt.END]
+    target = translator.target_tokenizer.encode(["2019-04-22"])[0]
+    inputs = {"source_ids": [source], "target_ids": [[kt.START, *target]]}
+    logits = translator.transformer.predict(
+        {name: np.array(ids) for name, ids in inputs.items()}, verbose=0
+    )[0, position]
+    logits[[kt.PADDING, kt.START]] = -np.inf
+    for temperature in (0.5, 1, 5):
+        found = ask("next", "dates", TEXT, temperature=temperature, position=position)
+        p = np.exp(logits / temperature)
+        p = np.sort(p / p.sum())[::-1]
+        got = [each["probability"] for each in found["tokens"]]
+        np.testing.assert_allclose(got, p[: len(got)], atol=1e-4)
+        assert "".join(found["answer"]) == "2019-04-22</s>"
+        assert found["tokens"][0]["text"] == "2019-"
+    refused = ask("next", "dates", TEXT, position=11, status=422)["error"]
+    assert "Expected a position below 11" in refused
+
+
+def test_another_temperature_needs_no_pass(models, monkeypatch):
+    inspector, passes = Inspector(models["dates"]), []
+    run = inspector.run
+    monkeypatch.setattr(inspector, "run", lambda *given: passes.append(given) or run(*given))
+    given = dict(number=3, position=2, off={}, look_ahead=True)
+    hot, cold = (inspector.next(TEXT, temperature, **given) for temperature in (5.0, 0.1))
+    assert len(passes) == 11 and hot["entropy"] > cold["entropy"]
+    inspector.next("May 3, 2020", 1.0, **given)
+    assert len(passes) == 22
 
 
 @pytest.mark.slow
@@ -144,7 +201,7 @@ def test_what_cannot_be_shown_is_refused_in_a_sentence(ask):
         reason("beams", "tagger", "a")
         == "tagger is a Tagger; expected a Translator, one of: dates."
     )
-    assert "expected a TextGenerator, one of: generator." in reason("next", "dates", "a")
+    assert "expected a TextGenerator or Translator, one of: " in reason("next", "tagger", "a")
     assert "expected a Tagger or Classifier or MaskFiller, one of: " in reason(
         "labels", "dates", "a"
     )

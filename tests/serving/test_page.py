@@ -98,7 +98,7 @@ def test_maps_and_arcs_show_both_directions_and_a_head_can_be_switched_off(read)
     page.click(".arcs .column:last-child .token")
     assert "is read by" in page.text(".readout")
     for head in range(8):
-        page.run("document.querySelectorAll('[role=switch]')[arguments[0]].click()", head)
+        page.run("document.querySelectorAll('.head [role=switch]')[arguments[0]].click()", head)
         page.wait(lambda n=head: not page.busy() and len(page.all(".head.off")) == n + 1, "off")
     page.wait(lambda: page.all(".effects .changed") and not page.busy(), "another answer")
     assert page.text(".effects dt:nth-of-type(2)") == "8 heads off"
@@ -129,9 +129,7 @@ def test_labels_and_the_next_token_have_probabilities(read):
     page.wait_for(".bars button", 12)
 
     def values(temperature):
-        move = "const slider = document.querySelector('input[type=range]');"
-        move += "slider.value = arguments[0]; slider.dispatchEvent(new Event('input'))"
-        page.run(move, temperature)
+        move(page, temperature)
         page.wait(lambda: not page.busy(), "a distribution")
         return [float(each.text.rstrip("%")) for each in page.all(".bars .value")]
 
@@ -143,12 +141,58 @@ def test_labels_and_the_next_token_have_probabilities(read):
     page.wait(lambda: page.run("return document.querySelector('#text').value.length") > 3, "longer")
 
 
-@pytest.mark.parametrize("view", ["translation", "beams", "attention"])
+def test_without_the_look_ahead_mask_the_maps_of_the_decoder_show_what_follows(read):
+    page = read()
+    page.open(model="dates", view="attention", kind="decoder", text=DATE)
+    page.wait_for(".kind-decoder .head", 8)
+    ahead = (
+        "return [...document.querySelectorAll('.head canvas')].some((map) =>"
+        "map.weights.some((row, i) => row.some((weight, j) => j > i && weight > 0.05)))"
+    )
+    note = page.text(".kind-decoder .note")
+    assert not page.run(ahead)
+    switch = page.run("return document.querySelector('[data-switch=mask]')")
+    switch.send_keys(" ")  # the keyboard does it
+    page.wait(lambda: page.run(ahead) and not page.busy(), "weights above the diagonal")
+    assert page.text(".kind-decoder .note") != note
+    assert page.run("return document.activeElement.dataset.switch") == "mask"
+    assert page.text(".effects dt:nth-of-type(2)") == "Without the look-ahead mask"
+    page.click(".effects .plain")
+    page.wait(lambda: not page.run(ahead) and not page.busy(), "the mask again")
+
+
+def move(page, temperature):
+    code = "const slider = document.querySelector('input[type=range]');"
+    code += "slider.value = arguments[0]; slider.dispatchEvent(new Event('input'))"
+    page.run(code, temperature)
+
+
+def test_each_token_of_a_translation_has_a_distribution_under_a_temperature(read):
+    page = read()
+    page.open(model="dates", view="text", text=DATE)
+    page.wait_for(".bars li", 12)
+    assert page.text(".reading") == "2019-04-22</s>" and not page.all(".bars button")
+    page.run("document.querySelector('.reading .token').focus()")
+    for expected in "019":
+        page.driver.switch_to.active_element.send_keys("\ue014")  # arrow right
+        page.wait_for_text(".bars .name", expected)
+    assert len(page.all(".reading [aria-pressed=true]")) == 1
+    sure = page.text(".bars .value")
+    move(page, 2)
+    page.wait(lambda: page.text(".bars .value") != sure and not page.busy(), "less sure")
+    assert page.text(".bars .name") == "9"
+    page.write("May 3, 2020")
+    page.wait_for_text(".reading", "2020-05-03</s>")
+
+
+@pytest.mark.parametrize("view", ["translation", "beams", "attention", "text"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_on_a_phone_in_chinese_nothing_is_wider_than_the_screen(read, view, scheme):
     page = read(width=390, scheme=scheme)
     page.open(model="zh-en", view=view, text="他昨天给我写了一封信。")
-    result = {"translation": ".token", "beams": ".tree", "attention": ".head"}[view]
+    result = {"translation": ".token", "beams": ".tree", "attention": ".head", "text": ".bars li"}[
+        view
+    ]
     page.wait_for(result)
     page.click("#language")
     page.wait_for(result)
@@ -206,6 +250,7 @@ def test_axe_finds_nothing_serious_in_any_view(read, scheme):
     for model, view, text, result in [
         ("dates", "beams", DATE, ".tree .finished.best"),
         ("dates", "attention", DATE, ".head"),
+        ("dates", "text", DATE, ".bars li"),
         ("tagger", "labels", "the dog barks", ".words button"),
         ("generator", "text", "the", ".bars button"),
         ("dates", "translation", DATE, ".token"),

@@ -10,7 +10,7 @@ import { currentLanguage, keep, kept, setLanguage, t } from "./words.js";
 
 const VIEWS = { translation, beams, attention, labels, text };
 const OF_TASK = {
-  translate: ["translation", "beams", "attention"],
+  translate: ["translation", "beams", "attention", "text"],
   generate: ["text", "attention"],
   tag: ["labels", "attention"],
   classify: ["labels", "attention"],
@@ -126,7 +126,7 @@ function openPane(n) {
     problem.textContent = t("failed", { reason: error.message });
     problem.hidden = false;
   });
-  const settings = (state.settings[n][`${model.name}/${state.view}`] ??= {});
+  const settings = (state.settings[n][`${model.name}/${state.view}`] ??= { kind: state.kind });
   const busy = async (work) => {
     section.setAttribute("aria-busy", "true");
     const done = await run(work);
@@ -222,12 +222,13 @@ function listen() {
   });
 }
 
-/** The address may name a model, a view and a text: #model=dates&view=beams&text=... */
+/** The address may name a model, a view, a kind of attention and a text: #model=dates&view=beams&text=... */
 function readAddress() {
   const address = new URLSearchParams(location.hash.slice(1));
   state.names = [address.get("model") ?? state.models[0].name, address.get("other") ?? ""];
   state.two = address.has("other");
   state.view = address.get("view") ?? state.view;
+  state.kind = address.get("kind");
   element("text").value = address.get("text") ?? examplesOf(modelOf(0))[0];
 }
 

@@ -55,13 +55,13 @@ function limits(length) {
 }
 
 /** The logits of the token after each of several answers to a source. */
-async function logitsAfter(read, answers, off) {
+async function logitsAfter(read, answers, changes) {
   const [batch, length] = [answers.length, answers[0].length + 1];
   const inputs = {
     source_ids: ids(Array(batch).fill(read), batch, read.length),
     target_ids: ids(answers.map((answer) => [START, ...answer]), batch, length),
   };
-  const { logits } = await pass(inputs, off);
+  const { logits } = await pass(inputs, changes);
   return rows(logits).filter((_, n) => n % length === length - 1);
 }
 
@@ -82,23 +82,25 @@ async function beams({ text, beams, length_penalty: alpha }, signal) {
   };
 }
 
-/** Greedy decoding without some of the heads. */
-async function greedy(read, off) {
+/** Greedy decoding, perhaps without some heads or the mask: an answer, and the logits of each token. */
+async function greedy(read, changes) {
   const [fewest, most] = limits(read.length);
-  const answer = [];
+  const [answer, steps] = [[], []];
   while (answer.length < Math.min(most, MOST_TOKENS) && answer.at(-1) !== END) {
-    const [logits] = await logitsAfter(read, [answer], off);
+    const [logits] = await logitsAfter(read, [answer], changes);
     for (const id of answer.length < fewest ? [...NEVER_WRITTEN, END] : NEVER_WRITTEN) logits[id] = -Infinity;
+    steps.push(logits);
     answer.push(logits.indexOf(Math.max(...logits)));
   }
-  return answer;
+  return { answer, steps };
 }
 
-async function attention({ text, answer = null, off = {} }) {
+async function attention({ text, answer = null, off, look_ahead }) {
+  const changes = { off, look_ahead };
   let [inputs, tokens, written, read] = [{}, {}, [], []];
   if (task === "Translator") {
     read = sourceIds(text, MOST_TOKENS);
-    written = answer === null ? await greedy(read, off) : checkLength([...encoded(target, answer), END], MOST_TOKENS);
+    written = answer === null ? (await greedy(read, changes)).answer : checkLength([...encoded(target, answer), END], MOST_TOKENS);
     const before = [START, ...written.slice(0, -1)];
     answer ??= target.decode(written);
     inputs = { source_ids: ids(read, 1, read.length), target_ids: ids(before, 1, before.length) };
@@ -109,7 +111,7 @@ async function attention({ text, answer = null, off = {} }) {
     inputs = { token_ids: ids(read, 1, read.length) };
     tokens = { source: read.map((id) => target.tokens[id]) };
   } else [inputs, tokens.source] = wordInputs(text);
-  const found = await pass(inputs, off);
+  const found = await pass(inputs, changes);
   const maps = settings.attentions.map((name, n) => {
     const kind = name.endsWith("cross_attention") ? "cross" : name.startsWith("decoder") ? "decoder" : "encoder";
     const weights = found[`weights_${n}`];
@@ -145,7 +147,7 @@ function wordInputs(text) {
 
 async function labels({ text, off }) {
   const [inputs, found] = wordInputs(text);
-  const { logits } = await pass(inputs, off);
+  const { logits } = await pass(inputs, { off });
   const ofRow = (word, row, first = 0) => {
     const p = softmax(row.subarray(1)).slice(first); // 0 is padding
     const best = largest(p, LABELS);
@@ -170,25 +172,38 @@ function started(found) {
 }
 
 /** The logits of the token after ids that a generator reads. */
-async function logitsOfNext(read, off) {
-  const { logits } = await pass({ token_ids: ids(read, 1, read.length) }, off);
+async function logitsOfNext(read, changes) {
+  const { logits } = await pass({ token_ids: ids(read, 1, read.length) }, changes);
   const last = rows(logits).at(-1);
   for (const id of settings.append_end ? NEVER_WRITTEN : [...NEVER_WRITTEN, END]) last[id] = -Infinity;
   return last;
 }
 
-async function next({ text, temperature = 1, number = 12, off }) {
+/** The ids of a translation and the logits of each; or of a prompt, and of the next token. */
+async function stepsOf(text, changes) {
+  if (task === "Translator") return greedy(sourceIds(text, MOST_TOKENS), changes);
   const read = prompt(text);
-  const logits = await logitsOfNext(read, off);
+  return { answer: read.slice(1), steps: [await logitsOfNext(read, changes)] };
+}
+
+let last = {}; // question and answer of stepsOf: other temperatures need no pass
+
+async function next({ text, temperature = 1, number = 12, position = 0, off, look_ahead }) {
+  const question = JSON.stringify([text, off, look_ahead]);
+  if (last.question !== question) last = { question, found: stepsOf(text, { off, look_ahead }) };
+  const { answer, steps } = await last.found;
+  const translates = task === "Translator";
+  const [logits, known] = [steps[position], translates ? answer.slice(0, position) : answer];
   const p = softmax(logits, temperature);
-  const before = target.decode(read.slice(1));
-  const given = normalized(text, settings);
+  const before = target.decode(known);
+  const given = translates ? before : normalized(text, settings);
   const tokens = largest(logits, number).filter((n) => logits[n] > -Infinity).map((n) => ({
     token: target.tokens[n],
     probability: p[n],
-    text: n === END ? null : given + target.decode([...read.slice(1), n]).slice(before.length),
+    text: n === END ? null : given + target.decode([...known, n]).slice(before.length),
   }));
-  return { entropy: -p.reduce((sum, each) => sum + (each > 0 ? each * Math.log2(each) : 0), 0), tokens };
+  const written = translates ? answer.map((id) => target.tokens[id]) : null;
+  return { answer: written, entropy: -p.reduce((sum, each) => sum + (each > 0 ? each * Math.log2(each) : 0), 0), tokens };
 }
 
 /** Continues a text: at temperature 0 by the search, else by numbers of this browser. */

@@ -29,14 +29,16 @@ export async function search(inputs) {
   return Array.from(ids.data);
 }
 
-/** One pass of the model, with some heads switched off: its logits, and the weights of attentions. */
-export async function pass(inputs, off = {}) {
+/** One pass of the model, with or without some heads and the mask: logits, and the weights of attentions. */
+export async function pass(inputs, { off = {}, look_ahead = true } = {}) {
   const { attentions, heads } = settings;
   const factors = new Float32Array(attentions.length * heads).fill(1);
   for (const [name, numbers] of Object.entries(off))
     for (const number of numbers) factors[attentions.indexOf(name) * heads + number] = 0;
   const feeds = { ...inputs, heads: new ort.Tensor("float32", factors, [attentions.length, heads]) };
-  return (await session("pass")).run(feeds);
+  const graph = await session("pass");
+  if (graph.inputNames.includes("look_ahead")) feeds.look_ahead = new ort.Tensor("bool", [look_ahead], []);
+  return graph.run(feeds);
 }
 
 /** The rows of a tensor (..., rows, columns), as arrays. */

@@ -1,4 +1,4 @@
-// Attention as arcs and as maps per layer and head, and answers without some of the heads.
+// Attention as arcs and as maps per layer and head, and answers without some heads or the mask.
 import { ask } from "../api.js";
 import { choice, h, inLine, largest, percent, roving, s, shown } from "../elements.js";
 import { t } from "../words.js";
@@ -8,6 +8,7 @@ const ROW = 28; // height of a token, as in style.css
 export function open(body, { model, settings, run, announce, text }) {
   settings.off ??= {};
   settings.head ??= {};
+  settings.lookAhead ??= true;
   const effects = h("dl", { class: "effects", "aria-live": "polite" });
   const result = h("div", {});
   body.append(effects, result);
@@ -20,18 +21,20 @@ export function open(body, { model, settings, run, announce, text }) {
 
   function update(text) {
     run(async (signal) => {
-      const off = settings.off;
-      const found = await ask("attention", { model: model.name, text, off }, signal);
-      if (whole?.text !== text) whole = { text, answer: await answerOf(text, {}, signal, count(off) ? null : found) };
-      const damaged = count(off) ? await answerOf(text, off, signal, found) : null;
+      const { off, lookAhead } = settings;
+      const changes = { off, look_ahead: lookAhead };
+      const isWhole = lookAhead && !count(off);
+      const found = await ask("attention", { model: model.name, text, ...changes }, signal);
+      if (whole?.text !== text) whole = { text, answer: await answerOf(text, {}, signal, isWhole ? found : null) };
+      const damaged = isWhole ? null : await answerOf(text, changes, signal, found);
       drawEffects(whole.answer, damaged);
       draw(found);
     });
   }
 
   /** What the model says: words with names to compare by, and probabilities where it has them. */
-  async function answerOf(text, off, signal, found) {
-    const question = { model: model.name, text, off };
+  async function answerOf(text, changes, signal, found) {
+    const question = { model: model.name, text, ...changes };
     if (model.kind === "translate") {
       const { answer, tokens } = found ?? (await ask("attention", question, signal));
       return { text: answer, parts: tokens.target.filter((token) => token !== "</s>").map((name) => ({ name })) };
@@ -40,6 +43,7 @@ export function open(body, { model, settings, run, announce, text }) {
       const { tokens } = await ask("next", { ...question, number: 5 }, signal);
       return { parts: tokens.map((each) => ({ name: shown(each.token), p: each.probability })) };
     }
+    delete question.look_ahead; // which models of labels lack
     const rows = await ask("labels", question, signal);
     if (model.kind === "tag") return { parts: rows.map(({ word, labels: [best] }) => ({ word, name: best.label, p: best.probability })) };
     return { parts: rows.flatMap(({ labels }) => labels.slice(0, 5).map((each) => ({ name: each.label, p: each.probability }))) };
@@ -49,9 +53,10 @@ export function open(body, { model, settings, run, announce, text }) {
     const rows = [h("dt", {}, t("withAll")), h("dd", { lang: "" }, spoken(before, null))];
     if (after) {
       const same = before.parts.length === after.parts.length && before.parts.every((part, n) => part.name === after.parts[n].name);
+      const without = [!settings.lookAhead && t("unmasked"), count(settings.off) && t("withOff", { count: count(settings.off) })];
       const verdict = same ? (after.text === undefined ? "shifted" : "same") : "changed";
       rows.push(
-        h("dt", {}, t("withOff", { count: count(settings.off) })),
+        h("dt", {}, without.filter(Boolean).join(" · ")),
         h("dd", { lang: "" }, spoken(after, before)),
         h("dd", { class: "verdict" }, t(verdict), " ", h("button", { type: "button", class: "plain", onclick: allOn }, t("allOn"))));
       announce(after.text ?? after.parts.map((part) => part.name).join(" "));
@@ -61,6 +66,15 @@ export function open(body, { model, settings, run, announce, text }) {
 
   function allOn() {
     settings.off = {};
+    settings.lookAhead = true;
+    update(text());
+  }
+
+  /** Switches the look-ahead mask, and shows the maps on which it can be seen. */
+  function switchMask() {
+    settings.lookAhead = !settings.lookAhead;
+    settings.kind = "decoder";
+    result.querySelector("[data-switch=mask]").setAttribute("aria-checked", String(settings.lookAhead)); // before the answer
     update(text());
   }
 
@@ -85,7 +99,7 @@ export function open(body, { model, settings, run, announce, text }) {
         h("div", { class: "layer" }, h("h3", {}, t("layer", { layer: map.layer })),
           h("div", { class: "row" }, map.weights.map((weights, head) => headOf(map, weights, layer, head, buttons, show)))));
       below.className = `kind-${kind}`;
-      below.replaceChildren(h("p", { class: "note" }, t(`kindNotes.${kind}`)), h("div", { class: "heads" }, layers), one);
+      below.replaceChildren(h("p", { class: "note" }, t(`kindNotes.${kind === "decoder" && !settings.lookAhead ? "unmasked" : kind}`)), h("div", { class: "heads" }, layers), one);
       const { layer, head } = settings.head[kind];
       show(layer, head);
       paint(below);
@@ -95,7 +109,10 @@ export function open(body, { model, settings, run, announce, text }) {
       settings.kind = kind;
       drawKind();
     });
-    result.replaceChildren(h("div", { class: "controls" }, chooser), below);
+    const mask = kinds.includes("decoder")
+      ? h("button", { type: "button", role: "switch", class: "kind-decoder", "aria-checked": String(settings.lookAhead), "data-switch": "mask", onclick: switchMask }, t("lookAhead"), h("i"))
+      : null;
+    result.replaceChildren(h("div", { class: "controls" }, chooser, mask), below);
     drawKind();
     if (focused) result.querySelector(`[data-switch="${CSS.escape(focused)}"]`)?.focus();
   }
