@@ -551,7 +551,8 @@ figures.show(weather.picture(3, **so_far), "03_so_far")
 #    standard deviation 2? (The answer names the layer that sees to it that they have not.)
 # 3. Let the cosine be the score, without any factor. How much weight can one key of 16 get?
 #
-# Write equation 1 yourself, as a function of query, key and value, and have it marked:
+# Write equation 1 yourself, as a function of query, key and value, and
+# [have it marked](../docs/grading.md):
 # `kt.check_layer(my_attention)` says in one sentence what is wrong, if anything is.
 #
 # ## Answers

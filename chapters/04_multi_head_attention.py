@@ -431,7 +431,8 @@ figures.show(weather.picture(4, heads=so_far), "04_so_far")
 # 3. Does it matter which head comes first? Exchange heads in `layer` so that the output stays the
 #    same.
 #
-# Write the layer yourself, with `keras.layers.Dense` alone, and have it marked:
+# Write the layer yourself, with `keras.layers.Dense` alone, and
+# [have it marked](../docs/grading.md):
 # `kt.check_layer(MyMultiHeadAttention)`. Right values pass. If the model is to be saved, add what
 # Keras needs: it keeps the arguments that `get_config` returns and calls `__init__` with them when
 # it loads the file. Those of every layer, such as its name, travel through `**kwargs`.

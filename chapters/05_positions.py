@@ -426,7 +426,8 @@ figures.show(weather.picture(5, positions=so_far), "05_so_far")
 # 3. *Break it:* what is 10000 for? Replace it by 1 and look for the two most similar of 1,000
 #    positions.
 #
-# Write the table yourself, as a function of length and d_model, and have it marked:
+# Write the table yourself, as a function of length and d_model, and
+# [have it marked](../docs/grading.md):
 # `kt.check_layer(my_positions)`.
 #
 # ## Answers

@@ -404,7 +404,8 @@ figures.show(weather.picture(6, unmasked=so_far[False]), "06_so_far")
 #    from left to right. Which entries does it add to the look-ahead mask?
 # 3. Pad a target on the LEFT. What goes wrong with the look-ahead mask alone, and which mask helps?
 #
-# Write the look-ahead mask yourself, as a function of the length, and have it marked:
+# Write the look-ahead mask yourself, as a function of the length, and
+# [have it marked](../docs/grading.md):
 # `kt.check_layer(my_mask, "look_ahead_mask")`.
 #
 # ## Answers

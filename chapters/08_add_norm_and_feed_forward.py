@@ -553,7 +553,8 @@ figures.show(weather.picture(8, **so_far), "08_so_far")
 # *Break it:* write a layer normalization that takes its mean over all tokens of a sentence, and let
 # `kt.check_layer` mark it. What does it say? And what would a decoder do with it?
 #
-# Write a block of the encoder yourself, and check it: `kt.check_layer(MyEncoderBlock)`. Layer
+# Write a block of the encoder yourself, and
+# [check it](../docs/grading.md): `kt.check_layer(MyEncoderBlock)`. Layer
 # normalization and the feed-forward network can be checked alone: "layer_norm", "feed_forward".
 #
 # ## Answers

@@ -440,7 +440,8 @@ figures.show(weather.picture(9, blocks=so_far), "09_so_far")
 # *Break it:* wire Figure 1 without `cross_attention_mask`. Nothing complains. For which of the two
 # sentences above do the logits change?
 #
-# Write a block of the decoder yourself, and check it: `kt.check_layer(MyDecoderBlock)`.
+# Write a block of the decoder yourself, and
+# [check it](../docs/grading.md): `kt.check_layer(MyDecoderBlock)`.
 #
 # ## Answers
 #

@@ -114,7 +114,7 @@ details {margin-bottom: 1.15rem}
 TRIED = {
     "docs/web": "attention",
     "04_multi_head_attention": "attention",
-    "06_masks": "attention",
+    "06_masks": "attention&kind=decoder",
     "07_cross_attention": "translation",
     "11_decoding": "beams",
 }
@@ -213,6 +213,8 @@ def draw(app, page, template, context, doctree):
         body = re.sub(r"<p><strong>.*?</p>", lambda p: p[0] + strip, body, count=1, flags=re.S)
     elif page in TRIED:
         body = body.replace("</h1>", f"</h1>{ways_to_try(app, page)}", 1)
+    elif page.removesuffix(language.suffix) == f"docs/{notebooks.PAGE}":
+        body = body.replace("</h1>", f"</h1>{way_to_the_notebook(page, language)}", 1)
     context["body"] = body
 
 
@@ -225,7 +227,7 @@ def on_a_page(drawing):
 
 
 def way_to_the_notebook(page, language):
-    """Links to download the notebook of a chapter and to open it in Colab."""
+    """Links to download the notebook of a page and to open it in Colab."""
     name = page.rpartition("/")[2]
     if not (notebooks.FOLDER_OF_ALL / f"{name}.ipynb").exists():
         return ""

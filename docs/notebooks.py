@@ -1,4 +1,4 @@
-"""The chapters as executed notebooks that stand alone: the package is all that they need.
+"""The chapters and the page of the check as executed notebooks that need only the package.
 
 The command that writes them to runs/notebooks: python docs/notebooks.py
 
@@ -27,6 +27,7 @@ import pages  # noqa: E402, beside this file
 
 CHAPTERS = ROOT / "chapters"
 DISTRIBUTION = "keras3-transformer[chapters]"
+PAGE = "grading"  # of docs/, a notebook as well
 FOLDER_OF_ALL = ROOT / "runs" / "notebooks"
 BRANCH = "notebooks"  # where .github/workflows/pages.yml puts them, for Colab
 
@@ -114,8 +115,28 @@ def from_chapter(program, language=pages.ENGLISH):
         nbformat.v4.new_code_cell(INSTALL.format(requirement=requirement())),
         nbformat.v4.new_code_cell(shared, metadata={"jupyter": {"source_hidden": True}}),
     ]
+    return of_cells(cells)
+
+
+def from_page(language=pages.ENGLISH):
+    """The notebook of docs/grading.md, whose code is that of its cells, without outputs."""
+    page = ROOT / "docs" / f"{PAGE}{language.suffix}.md"
+    text = pages.OUTPUT.sub("", page.read_text("utf-8"))
+    text = re.sub(r"^.*\]\(grading[\w.-]*\.md\).*\n\n", "", text, count=1, flags=re.M)  # languages
+    parts = re.split(r"^```python\n(.*?)^```$", text, flags=re.M | re.S)
+    new = nbformat.v4.new_markdown_cell, nbformat.v4.new_code_cell
+    cells = [new[n % 2](part.strip()) for n, part in enumerate(parts) if part.strip()]
+    for cell in cells:
+        if cell.cell_type == "markdown":
+            illustrate(cell, language)
+    cells.insert(1, nbformat.v4.new_code_cell(INSTALL.format(requirement=requirement())))
+    return of_cells(cells)
+
+
+def of_cells(cells):
+    """The notebook of cells, the same in every build."""
     for number, cell in enumerate(cells):
-        cell.id = f"cell-{number}"  # the same in every build
+        cell.id = f"cell-{number}"
     metadata = {
         "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"},
         "language_info": {"name": "python"},
@@ -126,7 +147,9 @@ def from_chapter(program, language=pages.ENGLISH):
 def illustrate(cell, language):
     """Links to other chapters become links to notebooks, drawings become attachments."""
     cell.source = re.sub(
-        r"\]\((\d\d_\w+)\.(?:py|md)\)", rf"](\1{language.suffix}.ipynb)", cell.source
+        rf"\]\((?:\.\./\w+/)?(\d\d_\w+|{PAGE})(?:\.zh-CN)?\.(?:py|md)\)",
+        rf"](\1{language.suffix}.ipynb)",
+        cell.source,
     )
     for schematic, draw in drawings.SCHEMATICS.items():
         if (link := f"]({pages.DRAWINGS}{schematic}.svg)") in cell.source:
@@ -175,15 +198,16 @@ def main():
     parser.add_argument("--not-executed", action="store_true", help="cells without outputs")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
-    programs = sorted(CHAPTERS.glob("[0-9]*.py"))
+    programs = [*sorted(CHAPTERS.glob("[0-9]*.py")), None]
     for program, language in itertools.product(programs, (pages.ENGLISH, pages.CHINESE)):
-        if options.chapters and int(program.name[:2]) not in options.chapters:
+        if options.chapters and not (program and int(program.name[:2]) in options.chapters):
             continue
-        notebook = from_chapter(program, language)
+        notebook = from_chapter(program, language) if program else from_page(language)
         if not options.not_executed:
             with tempfile.TemporaryDirectory() as folder:  # nothing lies beside it
                 executed(notebook, folder)
-        target = options.output / f"{program.stem}{language.suffix}.ipynb"
+        name = program.stem if program else PAGE
+        target = options.output / f"{name}{language.suffix}.ipynb"
         nbformat.write(notebook, target)
         print(target, file=sys.stdout, flush=True)
 

@@ -100,6 +100,25 @@ def test_any_text_becomes_a_literal(notebooks):
         assert ast.literal_eval(notebooks.as_literal(text)) == text
 
 
+@pytest.mark.parametrize("suffix", ["", ".zh-CN"])
+def test_the_page_of_the_check_is_a_notebook_in_which_each_layer_is_checked(notebooks, suffix):
+    language = notebooks.pages.CHINESE if suffix else notebooks.pages.ENGLISH
+    notebook = notebooks.from_page(language)
+    install, *own = sources(notebook, "code")
+    page = (ROOT / "docs" / f"grading{suffix}.md").read_text("utf-8")
+    assert "google.colab" in install and len(own) == 4
+    assert all(source in page and "\nkt.check_layer(" in source for source in own)
+    prose = "\n".join(sources(notebook, "markdown"))
+    assert f"](04_multi_head_attention{suffix}.ipynb)" in prose
+    assert "```text" not in prose and "](../" not in prose and ".md)" not in prose
+
+
+def test_a_chapter_leads_to_the_notebook_of_the_check(notebooks):
+    for language, name in (("ENGLISH", "grading"), ("CHINESE", "grading.zh-CN")):
+        notebook = notebooks.from_chapter(CHAPTERS[3], getattr(notebooks.pages, language))
+        assert f"]({name}.ipynb)" in "\n".join(sources(notebook, "markdown"))
+
+
 @pytest.mark.slow
 @pytest.mark.once
 def test_a_notebook_runs_in_a_folder_without_other_files(tmp_path):

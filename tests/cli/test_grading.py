@@ -343,3 +343,28 @@ def test_the_command_ends_with_a_code(tmp_path):
     result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=300)
     assert result.returncode == 1 and "Traceback" not in result.stderr, result.stderr
     assert result.stdout.startswith("look_ahead_mask: The future leaks by one")
+
+
+PAGES = [ROOT / "docs" / f"grading{suffix}.md" for suffix in ("", ".zh-CN")]
+CHECKED = re.compile(
+    r"^```python\n(.*?)\n\nkt\.check_layer\((\w+)\)\n```\n\n```text\n(.*?)^```$", re.M | re.S
+)
+
+
+def test_the_page_of_the_check_shows_its_sentences_and_the_table_of_a_folder(tmp_path, capsys):
+    english, chinese = (page.read_text("utf-8") for page in PAGES)
+    checked = CHECKED.findall(english)
+    assert len(checked) == 4 and CHECKED.findall(chinese) == checked
+    imports, names = checked[0][0].partition("\n\n\n")[0], {"__name__": "page"}
+    for code, name, sentence in checked:
+        exec(code, names)
+        assert str(check_layer(names[name])) == " ".join(sentence.split())
+        (tmp_path / f"{name}.py").write_text(f"{imports}\n{code}")
+    code, table = graded(capsys, tmp_path)
+    assert code == 1 and table.strip() in english and table.strip() in chinese
+
+
+def test_the_page_of_the_check_names_each_kind():
+    for page in PAGES:
+        rows = re.findall(r"^\| (`\w+`.*?) \|", page.read_text("utf-8"), re.M)
+        assert set(re.findall(r"\w+", "".join(rows))) == set(KINDS)
