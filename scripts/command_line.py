@@ -19,7 +19,7 @@ from keras_transformer.models.configuration import DEPTHS, TransformerConfig
 from keras_transformer.tasks.saved_files import ADDED_OPTIONS
 from keras_transformer.training import Run
 from keras_transformer.training.run import FILES, read_settings
-from options import ALTERNATIVES, DATA, TrainingOptions, flags
+from options import ALTERNATIVES, DATA, OF_TAGS, PairOptions, TrainingOptions, flags
 
 SEARCH = ("beams", "length_penalty")  # a model file provides them, and they may change
 # Options newer than some runs, and what these do without them.
@@ -27,6 +27,7 @@ IN_OLDER_RUNS = {n: getattr(TransformerConfig, n) for n in ADDED_OPTIONS}
 NEWER = ("num_buckets", "optimizer", "weight_decay", "decay_share")
 IN_OLDER_RUNS |= {n: getattr(TrainingOptions, n) for n in NEWER}
 IN_OLDER_RUNS |= {"callback": (), "quoted": False, "clean": False, "reserve": ()}
+IN_OLDER_RUNS |= {n: getattr(PairOptions, n) for n in ("language_tags", *OF_TAGS)}
 REMOVED = {"steps_per_execution": 1, "data_dir": None}  # from older runs, and their effect today
 WORDS = {"None": "none", "()": "empty", "": "empty", "True": "on", "False": "off"}
 NONE = "An option with the default none also takes that value: --clip-norm none."

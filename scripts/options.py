@@ -214,6 +214,13 @@ class PairOptions(Group):
             of Hugging Face (hf:NAME, hf:NAME:CONFIGURATION, hf:FOLDER).
 
     Rare:
+        language_tags: One model for the directions in the names of --pairs, such as en-de.tsv
+            en-fr.tsv: the tag of the target language is put before each source.
+        directions: Directions of --language-tags, such as en-de en-fr, one for each file of
+            --pairs, of --valid-pairs and of --test-pairs; none: those in their names.
+        both_directions: With --language-tags, train every direction also backwards.
+        corpus_temperature: With --language-tags, T: directions of n pairs get shares proportional
+            to n^(1/T), the smaller ones by repetition (paper: 5).
         quoted: --pairs by the rules of CSV: a field in quotation marks may contain TABs; in a .csv
             file, commas separate.
         valid_pairs: Alternative to --valid-source and --valid-target.
@@ -240,6 +247,30 @@ class PairOptions(Group):
     quoted: bool = False
     dataset: str | None = None
     download: bool = False
+    language_tags: bool = False
+    directions: Annotated[tuple[str, ...], "FROM-TO"] = ()
+    both_directions: bool = False
+    corpus_temperature: Annotated[float, check_above_0] = 1.0
+
+    def __post_init__(self):
+        super().__post_init__()
+        for each in self.directions:
+            check(each.count("-") == 1, "A direction must be like en-de", directions=each)
+
+    def directed(self, name: str) -> list[tuple[str, str]]:
+        """The direction and the path of each file of an option, such as "valid_pairs"."""
+        paths = data.expand_files(getattr(self, name) or ())
+        directions = self.directions or [data.direction_of(path) for path in paths]
+        expected = f"--directions must be as many as the {len(paths)} files of {flags([name])}"
+        check(len(directions) == len(paths) or not paths, expected, directions=directions)
+        return list(zip(directions, paths, strict=False))
+
+    def all_directions(self) -> list[str]:
+        """The directions of a model with language tags; none for others."""
+        files = self.directed("pairs") if self.language_tags else []
+        found = [direction for direction, _ in files]
+        backwards = ["-".join(reversed(each.split("-"))) for each in found]
+        return list(dict.fromkeys(found + backwards * self.both_directions))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -381,6 +412,8 @@ SIDES = ("source", "target", "pairs")
 FILES = ("train", "valid", "test", *(x + side for x in ("", "valid_", "test_") for side in SIDES))
 DATA = ("dataset", "prepared", *FILES)
 MIX = ("mix_in", *(f"mix_{side}" for side in SIDES))
+UNTAGGED = ("dataset", "prepared", "diversify", *MIX)
+UNTAGGED += tuple(f"{x}{side}" for x in ("", "valid_", "test_") for side in SIDES[:2])
 # Of each pair, the one on the command line replaces the other one of the recipe.
 ALTERNATIVES = {"batch_size": None, "tokens_per_batch": None}, {"ema": None, "average": 0}
 # Options that exclude each other, and why.
@@ -389,10 +422,12 @@ EXCLUSIVE = (
     ("ema", "average", "each replaces the weights"),
     ("logits_in_pieces", "r_drop", "each has a training step of its own"),
     ("diversify", "init_from", "the teachers are trained from scratch"),
+    *((name, "language_tags", "each file of pairs has a direction") for name in UNTAGGED),
     *((name, "prepared", "a corpus is all of the data") for name in ("dataset", "diversify", *MIX)),
 )
 LEARNED = ("vocabulary", "reserve", "separate_vocabularies")
 TO_LEARN = "a vocabulary to learn, without --init-from and --prepared"
+OF_TAGS = ("directions", "both_directions", "corpus_temperature")
 DROPOUT = ("dropout", "attention_dropout")  # options of the training, not of an initial model
 
 
@@ -467,6 +502,8 @@ class Options(Group):
             (["feature"], "--dataset, .jsonl or .parquet", dataset or formats & {*RECORDS}),
             (["quoted"], "--pairs or --train", pairs or given["train"]),
             (["sides"], "--pairs or --dataset", pairs or dataset),
+            (["language_tags"], "--pairs", given["pairs"]),
+            (OF_TAGS, "--language-tags", given["language_tags"]),
             (["columns"], "--train or --dataset", self.has_data),
             (["column"], "a treebank (.conllu, .conll)", TREEBANK in formats),
             (["tokenize"], "a BLEU score; of dates, exact matches count", scored),

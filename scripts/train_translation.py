@@ -13,6 +13,10 @@ tensorflow-datasets (or a folder for its TranslateFolder):
     keras-transformer train translation --pairs pairs.tsv --output runs/mine
     keras-transformer train translation --dataset tfds:ted_hrlr_translate/pt_to_en --download
 
+One model for several directions, such as those of en-de.tsv, en-fr.tsv and de-en.tsv:
+
+    keras-transformer train translation --pairs ??-??.tsv --language-tags --output runs/many
+
 A corpus larger than memory is prepared once (docs/scale.md):
 
     keras-transformer prepare corpora/en-de --source "news.*.en.gz" --target "news.*.de.gz"
@@ -29,6 +33,7 @@ backend.
 
 import start_up  # noqa: F401
 
+import dataclasses
 import functools
 
 import keras
@@ -39,6 +44,7 @@ from command_line import parse
 from data_report import DataReport
 from keras_transformer import backend, data, evaluation, plots, training
 from keras_transformer.backend.distribution import leave, of_first_process, own_rows
+from keras_transformer.checks import check
 from keras_transformer.data.records import collect_complete
 from options import SIDES, flags
 from recipes import TRANSLATION
@@ -91,6 +97,14 @@ def main():
             f"sacreBLEU on the {split} data, {len(translations)} sentences: {score}"
             f"{report.note(split)}"
         )
+        for language in translator.targets:
+            tag = data.language_tag(language)
+            numbers = [n for n, text in enumerate(examples.source) if text.startswith(tag)]
+            if numbers:
+                sides = translations, examples.target
+                score = bleu(*([side[n] for n in numbers] for side in sides))
+                scores[f"bleu_to_{language}"] = score.value
+                print(f"  to {language}, {len(numbers)} sentences: {score}")
     else:
         scores["exact_match"] = evaluation.exact_match(translations, examples.target)
         print(f"Exact match on {len(translations)} test dates: {scores['exact_match']:.2%}")
@@ -171,6 +185,8 @@ def load(options, corpora):
 
     if not options.has_data:
         return clean_splits(data.dates(seed=options.run.seed))
+    if options.files.language_tags:
+        return load_directions(options, clean)
     return running.load(
         options,
         "pairs",
@@ -180,6 +196,36 @@ def load(options, corpora):
         train_options="--source and --target, --pairs, or --dataset",
         valid_options="--valid-source and --valid-target",
     )
+
+
+def load_directions(options, clean):
+    """Returns the pairs of --language-tags: each source after the tag of its target language."""
+
+    def read(split):  # the pairs of each direction; None without
+        name = f"{split}_pairs".removeprefix("train_")
+        found = {}
+        for direction, path in options.files.directed(name):
+            file = dataclasses.replace(options.files, **{name: (path,)})
+            found.setdefault(direction, []).append(clean(read_pairs(file, split), split))
+        return {direction: data.concatenate(parts) for direction, parts in found.items()} or None
+
+    def split(found, *names):
+        parts = {each: data.train_valid_split(pairs, *names) for each, pairs in found.items()}
+        return [{each: part[n] for each, part in parts.items()} for n in (0, 1)]
+
+    def tagged(found, temperature=1.0):
+        corpora = []
+        for direction, (sources, targets) in found.items():
+            source, target = direction.split("-")
+            corpora.append(data.Examples(data.tagged(sources, target), targets))
+            if options.files.both_directions:
+                corpora.append(data.Examples(data.tagged(targets, source), sources))
+        return data.oversampled(corpora, temperature, options.run.seed)
+
+    splits = running.load(options, "pairs", read, split=split, valid_options="--valid-pairs")
+    temperature = options.files.corpus_temperature
+    test = splits.test and tagged(splits.test)
+    return data.Splits(tagged(splits.train, temperature), tagged(splits.valid), test)
 
 
 def form(options):
@@ -224,9 +270,15 @@ def find_tokenizers(options, examples, initial):
             options, tokenizers, initial and initial_tokenizers(initial)
         )
         return tokenizers
+    tags = [data.language_tag(each) for each in data.targets_of(options.files.all_directions())]
     if initial:
-        return initial_tokenizers(initial)
-    settings = options.vocabulary_settings
+        tokenizers = initial_tokenizers(initial)
+        for tag, ids in zip(tags, tokenizers[0].encode(tags), strict=True):
+            expected = "--language-tags needs the tags in the vocabulary of --init-from"
+            check(tag in tokenizers[0].tokens(ids), expected, missing=tag)
+        return tokenizers
+    size, kind, reserved = options.vocabulary_settings
+    settings = size, kind, reserved + tags
     if options.separate_vocabularies:
         return [kt.train_tokenizer(side, *settings) for side in examples]
     return [kt.train_tokenizer(examples.source + examples.target, *settings)] * 2
@@ -276,6 +328,7 @@ def prepare(options, splits, tokenizers, initial=None):
         target,
         beams=options.scoring.beams,
         length_penalty=options.scoring.length_penalty,
+        directions=options.files.all_directions(),
         **form(options),
     )
     if splits.test:

@@ -62,15 +62,16 @@ def run(options: argparse.Namespace) -> None:
     sources, references = collect_complete(data.Examples, pairs, names, drop=False)
     translator = load_task(options.model, "Translator")
     try:
+        texts = translator.tagged(sources, options.to)
         complete = [n for n, pair in enumerate(zip(sources, references, strict=True)) if all(pair)]
         numbers: Sequence[int] = complete  # of the lines, from 0
         perplexity = _perplexity_of(
-            translator, [sources[n] for n in complete], [references[n] for n in complete]
+            translator, [texts[n] for n in complete], [references[n] for n in complete]
         )
         numbers = range(len(sources))
         start = time.perf_counter()
         search = {"beams": options.beams, "length_penalty": options.length_penalty}
-        translations = [one_line(text) for text in translator.translate(sources, **search)]
+        translations = [one_line(text) for text in translator.translate(texts, **search)]
         seconds = time.perf_counter() - start
     except TextError as error:
         path = options.reference if error.name == "Translation" else options.source

@@ -4,6 +4,7 @@ r"""Translate with a saved model: one line of input, one line of output.
   keras-transformer translate runs/dates/model.keras < dates.txt > iso.txt
   keras-transformer translate runs/en-de/model.keras --beams 4 --n-best 3 --scores < test.en
   keras-transformer translate runs/en-de/model.keras "A dog runs." --attention dog.png
+  keras-transformer translate runs/many/model.keras --to fr "A dog runs."
 
 Without TEXT it reads the standard input, or at a terminal asks for one sentence after another.
 Lines that wait are translated together, and each translation is written at once, so that another
@@ -43,6 +44,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def add_search_options(parser: argparse.ArgumentParser) -> None:
     """Adds those of the search, which `evaluate` shares."""
     add = parser.add_argument
+    add("--to", metavar="LANGUAGE", help="target language, of a model with language tags")
     saved = "(default: as saved in the model)"
     add("--beams", type=int, metavar="K", help=f"beam width; 1: greedy decoding {saved}")
     penalty = "exponent of the length penalty ((5 + length) / 6)^A; 0: none"
@@ -81,6 +83,7 @@ def run(options: argparse.Namespace) -> None:
     def answer(texts, first):
         found = translator.translate(
             texts,
+            to=options.to,
             beams=options.beams,
             length_penalty=options.length_penalty,
             n_best=options.n_best,
@@ -109,7 +112,7 @@ def _draw_attention(translator, options):
     """Writes the picture; returns the translation that it shows."""
     from ..plots import BEING_WRITTEN, plot_attention
 
-    (text,), translation = options.text, options.translation
+    (text,), translation = translator.tagged(options.text, options.to), options.translation
     if translation is None:
         search = {"beams": options.beams, "length_penalty": options.length_penalty}
         (translation,) = translator.translate([text], **search)

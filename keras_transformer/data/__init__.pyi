@@ -33,6 +33,7 @@ from .files import (
     read_text,
     read_texts,
 )
+from .languages import direction_of, language_tag, oversampled, tagged, targets_of
 from .prepared.batches import PreparedBatches
 from .prepared.corpus import Corpus
 from .prepared.preparation import prepare_corpus
@@ -64,6 +65,7 @@ __all__ = [
     "clean",
     "concatenate",
     "dates",
+    "direction_of",
     "expand_files",
     "find_line",
     "format_of",
@@ -76,10 +78,12 @@ __all__ = [
     "iterate_split",
     "iterate_text_split",
     "iterate_texts",
+    "language_tag",
     "mask_words",
     "mix",
     "normalized",
     "num_shared",
+    "oversampled",
     "parallel_files",
     "prepare_corpus",
     "read_conllu",
@@ -96,6 +100,8 @@ __all__ = [
     "read_text",
     "read_text_splits",
     "read_texts",
+    "tagged",
+    "targets_of",
     "text_key",
     "text_keys",
     "train_valid_split",

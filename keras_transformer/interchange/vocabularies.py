@@ -46,6 +46,7 @@ def settings_of(task: Task) -> dict[str, Any]:
     if isinstance(task, Translator):
         settings |= dict(text_form(task), lowercase=task.lowercase)
         settings |= dict(dataclasses.asdict(task.config), longest_input=task.longest_input)
+        settings |= dict(directions=list(task.directions)) if task.directions else {}
         settings |= dict(special_ids=dict(special, start=START, end=END))
     elif isinstance(task, TextGenerator):
         settings |= dict(text_form(task), append_end=task.append_end, window=task.window)

@@ -225,6 +225,8 @@ class Batcher:
     def _texts_of_each_length(self):
         """A text for each length of batches."""
         word = "[MASK]" if self.kind == "MaskFiller" else "1"
+        if self.kind == "Translator" and self.task.targets:
+            (word,) = self.task.tagged([word], self.task.targets[0])
         texts, text = {}, word
         most = min(self.limits.max_compiled, self.task.longest_input)
         while (length := self.lengths([text])[0]) <= most:

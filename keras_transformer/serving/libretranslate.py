@@ -51,9 +51,11 @@ def router_of(models: Models, check_key: Callable[[bytes], None]) -> APIRouter:
         source, batcher = _translator(models, asked.source, asked.target)
         texts = [asked.q] if isinstance(asked.q, str) else asked.q
         options: dict[str, Any] = {}
+        if batcher.task.directions:
+            options["to"] = asked.target
         if asked.alternatives:
             number = asked.alternatives + 1
-            options = dict(beams=max(number, batcher.task.config.beams), n_best=number)
+            options |= dict(beams=max(number, batcher.task.config.beams), n_best=number)
         answers = await batcher.ask(texts, options)
         found = {"translatedText": answers}
         if asked.alternatives:

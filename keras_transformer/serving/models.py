@@ -72,12 +72,13 @@ class Models:
         return found
 
     def pairs(self) -> dict[tuple[str, str], Batcher]:
-        """The translators whose names are a pair of languages, such as zh-en."""
+        """The translators of pairs of languages, which language tags or names such as zh-en say."""
         pairs = {}
-        for name, batcher in self.batchers.items():
-            source, dash, target = name.partition("-")
-            if batcher.kind == "Translator" and dash and 2 <= len(source) <= 3:
-                pairs[source, target] = batcher
+        for batcher in self.of_kind("Translator"):
+            for direction in batcher.task.directions or [batcher.name]:
+                source, dash, target = direction.partition("-")
+                if dash and 2 <= len(source) <= 3:
+                    pairs[source, target] = batcher
         return pairs
 
     def describe(self) -> list[dict[str, Any]]:

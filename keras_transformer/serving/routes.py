@@ -36,6 +36,7 @@ def router_of(models: Models) -> APIRouter:
         """Translates texts; a list per text with `n_best`, objects with `scores`."""
         options = question.options()
         options["return_scores"] = scores = options.pop("scores")
+        options["to"] = options.pop("target", None)
         name, answers = await answers_of("Translator", question, options)
         if scores and question.n_best is None:
             answers = [found._asdict() for found in answers]

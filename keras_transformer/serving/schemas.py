@@ -44,6 +44,7 @@ class Translate(Texts):
 
     model_config = _example(texts=["April 22, 2019"], beams=4, n_best=2, scores=True)
 
+    target: str | None = Field(None, description="Language, of a model with language tags.")
     beams: int | None = Field(None, ge=1, le=MOST_BEAMS, description="Beam width; 1: greedy.")
     length_penalty: float | None = Field(None, ge=0, le=10, allow_inf_nan=False)
     n_best: int | None = Field(None, ge=1, le=MOST_BEAMS, description="Answers per text.")

@@ -2,13 +2,14 @@
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 
-from ..checks import check, check_at_least, check_optional
+from ..checks import TextError, check, check_at_least, check_optional
+from ..data.languages import language_tag, tagged, targets_of
 from ..data.lengths import group_by_length, pad
 from ..generation import BeamSearch, GreedySearch, Request, Sampling, length_penalty
 from ..generation.configuration import GenerationConfig, SamplingConfig
@@ -52,6 +53,8 @@ class Translator(WritingTask):
         normalization: str, the form of the training data, which every text of either side is
             brought into, see `data.normalized`; None: texts are not changed.
         lowercase: bool, whether every text is lowercased, as the training data was.
+        directions: list of str, such as "en-de", of a model with several target languages, which
+            reads the tag of one before each text: see `tagged`. Empty: the model has no tags.
         config: `GenerationConfig`, the defaults of `translate`.
         name: str, name of the `keras.Model`.
         **changes: fields of `GenerationConfig` that replace the ones of `config`.
@@ -74,6 +77,7 @@ class Translator(WritingTask):
         *,
         normalization: str | None = None,
         lowercase: bool = False,
+        directions: Sequence[str] = (),
         config: GenerationConfig | None = None,
         name: str | None = None,
         **changes: Any,
@@ -86,6 +90,7 @@ class Translator(WritingTask):
         check_form(normalization)
         self.normalization = normalization
         self.lowercase = lowercase
+        self.directions = tuple(directions)
         self.config = (config or GenerationConfig()).replace(**changes)
 
     @property
@@ -93,10 +98,36 @@ class Translator(WritingTask):
         """The transformer."""
         return self.transformer
 
+    @property
+    def targets(self) -> list[str]:
+        """The languages into which a model with language tags translates; others have none."""
+        return targets_of(self.directions)
+
+    def tagged(self, texts: Iterable[str], to: str | None) -> list[str]:
+        """Normalized texts after the tag of the language to translate into.
+
+        Args:
+            texts: list of str.
+            to: str, one of `targets`; None: no tag is added.
+
+        Returns:
+            list of str.
+
+        Raises:
+            ValueError: An item is not text, or the model has no such language.
+        """
+        texts = self.normalized(texts)
+        if to is None:
+            return texts
+        known = f"one of {', '.join(self.targets)}" if self.targets else "left out: it has no tags"
+        check(to in self.targets, f"The target language of this model must be {known}", to=to)
+        return tagged(texts, to)
+
     def translate(
         self,
         texts: Iterable[str],
         *,
+        to: str | None = None,
         n_best: int | None = None,
         return_scores: bool = False,
         prefixes: Iterable[str] | None = None,
@@ -109,6 +140,8 @@ class Translator(WritingTask):
         Args:
             texts: list of str. An empty or blank text translates to "". Characters that the
                 vocabulary lacks are read as one unknown token.
+            to: str, the target language, of a model with language tags; None: the texts have tags,
+                or the model has none.
             n_best: int from 1 to `beams`, number of translations per text; None: one, not in a
                 list of its own.
             return_scores: bool, whether to return `Hypothesis` instead of str.
@@ -127,7 +160,7 @@ class Translator(WritingTask):
         """
         config = self._config_with(changes)
         check_optional(1, n_best=n_best)
-        texts = self.normalized(texts)
+        texts = self.tagged(texts, to)
         if config.beams == 1 and n_best is None and not return_scores:
             return self._write(lambda numbers, rows: GreedySearch(), texts, prefixes, config)
 
@@ -312,6 +345,8 @@ class Translator(WritingTask):
         config = {**super().get_config(), **dataclasses.asdict(self.config)}
         if self.target_tokenizer is self.source_tokenizer:
             config["target_tokenizer"] = None
+        if self.directions:
+            config["directions"] = list(self.directions)
         return config
 
     def _config_with(self, changes, unused=()):
@@ -375,9 +410,21 @@ class Translator(WritingTask):
     def _source_ids(self, texts):
         """The same for texts that are normalized."""
         self._check_tokenizers()
+        self._check_tags(texts)
         sequences = [[*ids, END] for ids in self.source_tokenizer.encode(texts)]
         self._check_lengths(sequences)
         return sequences
+
+    def _check_tags(self, texts):
+        """Refuses a text without the tag that a model with language tags needs."""
+        tags, known = tuple(map(language_tag, self.targets)), ", ".join(self.targets)
+        for number, text in enumerate(texts if tags else ()):
+            if text.strip() and not text.startswith(tags):
+                raise TextError(
+                    number,
+                    f"has no target language: this model translates into {known}. Choose one with "
+                    f"to (--to), or begin the text with its tag, such as {tags[0]}.",
+                )
 
     def _target_ids(self, texts):
         """The ids of each target text, without END."""

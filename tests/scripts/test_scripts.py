@@ -1,5 +1,6 @@
 """train_translation.py: whole runs within this process, killed ones in processes of their own."""
 
+import collections
 import contextlib
 import csv
 import importlib
@@ -383,6 +384,89 @@ def test_several_files_and_patterns_are_read_in_order(inside, tmp_path):
     fewer = dates.replace(source=(f"{tmp_path}/*.en",), target=(f"{tmp_path}/1.de",))
     with pytest.raises(ValueError, match="must have as many files; received 2 and 1"):
         read(fewer.files, "train")
+
+
+@pytest.fixture
+def directions(tmp_path):
+    """Options of a model with language tags, for 60 pairs of en-de and 15 of en-fr."""
+    for name, number in (("en-de.tsv", 60), ("en-fr.tsv", 15), ("valid_en-fr.tsv", 3)):
+        rows = [f"{name[:-4]} {n}\t{n} {name[-6:-4]}\n" for n in range(number)]
+        (tmp_path / name).write_text("".join(rows), encoding="utf-8")
+    pairs = tuple(str(tmp_path / name) for name in ("en-de.tsv", "en-fr.tsv"))
+    dates = importlib.import_module("recipes").TRANSLATION["dates"]
+    return dates.replace(pairs=pairs, language_tags=True, reserve=("<x>",))
+
+
+def targets(examples):
+    """How often each tag is followed by each language in the target."""
+    rows = zip(*examples, strict=True)
+    return collections.Counter((text.split()[0], other.split()[-1]) for text, other in rows)
+
+
+def test_the_source_of_each_direction_begins_with_the_tag_of_its_target(inside, directions):
+    train_translation = importlib.import_module("train_translation")
+    splits = train_translation.load(directions, [])
+    assert targets(splits.train) == {("<2de>", "de"): 58, ("<2fr>", "fr"): 14}
+    assert targets(splits.valid) == {("<2de>", "de"): 2, ("<2fr>", "fr"): 1}
+    source, target = train_translation.find_tokenizers(directions, splits.train, None)
+    assert source is target and source.tokens([4, 5, 6]) == ["<x>", "<2de>", "<2fr>"]
+    for text, ids in zip(splits.train.source, source.encode(splits.train.source), strict=True):
+        assert (ids.count(5), ids.count(6)) == ((1, 0) if text.startswith("<2de>") else (0, 1))
+    translator, *_ = train_translation.prepare(directions, splits, [source, target])
+    assert translator.directions == ("en-de", "en-fr")
+
+
+def test_directions_may_be_given_or_reversed_and_equal_in_number(inside, directions, tmp_path):
+    load = importlib.import_module("train_translation").load
+    given = directions.replace(directions=("en-xx", "fr-yy"), valid_pairs=directions.files.pairs)
+    assert given.files.all_directions() == ["en-xx", "fr-yy"]
+    assert targets(load(given, []).train) == {("<2xx>", "de"): 60, ("<2yy>", "fr"): 15}
+    both = directions.replace(both_directions=True)
+    assert both.files.all_directions() == ["en-de", "en-fr", "de-en", "fr-en"]
+    splits = load(both, [])
+    assert {tag: n for (tag, _), n in targets(splits.train).items() if tag != "<2en>"} == {
+        "<2de>": 58,
+        "<2fr>": 14,
+    }
+    backwards = [text for text in splits.train.source if text.startswith("<2en>")]
+    assert len(backwards) == 72 and len(splits.valid.source) == 6
+    known = {text.removeprefix("<2en> ") for text in backwards}
+    assert known <= {*splits.train.target} and not known & {*splits.valid.target}
+    valid = str(tmp_path / "valid_en-fr.tsv")
+    equal = load(directions.replace(corpus_temperature=1e9, valid_pairs=(valid,)), [])
+    assert targets(equal.train) == {("<2de>", "de"): 60, ("<2fr>", "fr"): 60}
+    assert targets(equal.valid) == {("<2fr>", "fr"): 3}
+    with pytest.raises(ValueError, match="--directions must be as many as the 2 files of --pairs"):
+        load(directions.replace(directions=("en-de",)), [])
+    with pytest.raises(ValueError, match="A direction must be like en-de"):
+        directions.replace(directions=("en-de", "pt-BR-en"))
+
+
+@pytest.mark.parametrize("name", ["diversify", "valid_source", "mix_pairs"])
+def test_data_without_a_direction_is_refused_with_language_tags(inside, directions, name):
+    expected = "--language-tags, not both: each file of pairs has a direction"
+    with pytest.raises(ValueError, match=expected):
+        directions.replace(**{name: 1 if name == "diversify" else ("a.tsv",)})
+
+
+def test_a_model_trained_further_must_know_the_tags(inside, directions, dates_translator):
+    train_translation = importlib.import_module("train_translation")
+    with pytest.raises(ValueError, match="in the vocabulary of --init-from; .*missing='<2de>'"):
+        train_translation.find_tokenizers(directions, None, dates_translator)
+
+
+@pytest.mark.slow
+def test_one_run_learns_several_directions_and_is_scored_by_target(inside, directions, tmp_path):
+    output = tmp_path / "many"
+    small = options(directions.files.pairs[0], output, "1")[4:]
+    files = ["--pairs", *directions.files.pairs, "--language-tags", "--both-directions"]
+    run([*TRAIN, *files, "--output", output, *small])
+    scores = json.loads((output / "scores.json").read_text("utf-8"))
+    assert {"bleu_to_de", "bleu_to_en", "bleu_to_fr"} <= scores.keys()
+    model = keras.saving.load_model(output / "model.keras")
+    assert model.directions == ("en-de", "en-fr", "de-en", "fr-en")
+    assert len(model.translate(["en-de 1"], to="fr")) == 1
+    run([*TRAIN, "--resume", "--output", output, "--epochs", "2"])
 
 
 def test_help_teaches(inside):

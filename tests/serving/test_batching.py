@@ -3,6 +3,7 @@ import asyncio
 import pytest
 from servers import Classifier
 
+import keras_transformer as kt
 from keras_transformer import backend
 from keras_transformer.serving.batching import Batcher
 from keras_transformer.serving.configuration import Limits
@@ -114,3 +115,15 @@ def test_a_full_queue_refuses_and_says_when_to_come_back():
     found = answers_to(Classifier(), requests, max_queue=3)
     assert found[0] == ["a", "b"]
     assert found[1].status == 429 and found[1].headers == {"Retry-After": "1"}
+
+
+def test_programs_of_a_model_with_language_tags_are_compiled_with_a_tag(monkeypatch):
+    tokenizer = kt.train_tokenizer(["1 2"], model_type="char", reserve=["<2de>"])
+    model = kt.Transformer(
+        tokenizer.vocabulary_size(), num_layers=1, d_model=8, num_heads=1, d_ff=8
+    )
+    translator, seen = kt.Translator(model, tokenizer, directions=["en-de"]), []
+    monkeypatch.setattr(translator, "translate", lambda texts: seen.extend(texts))
+    Batcher("many", translator, Limits(max_batch=4, max_compiled=40), Metrics()).compile()
+    assert seen and all(text.startswith("<2de> 1") for text in seen)
+    translator.check_texts(seen)

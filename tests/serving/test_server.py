@@ -6,6 +6,7 @@ import threading
 import pytest
 from servers import Classifier, client_of, wait_until
 
+import keras_transformer as kt
 from keras_transformer import backend
 
 LABELS = ["NOUN", "VERB", "OTHER"]
@@ -148,6 +149,37 @@ def test_libretranslate_takes_json_and_forms(dates_translator):
         assert wrong.status_code == 400
         assert wrong.json()["error"] == "en-fr is not served; expected one of: en-iso."
         assert client.post("/translate", json=question | {"api_key": "other"}).status_code == 401
+
+
+def test_a_model_with_language_tags_translates_into_the_target_of_each_request(
+    randomize, monkeypatch
+):
+    reserve = ["<2de>", "<2fr>"]
+    tokenizer = kt.train_tokenizer(["abcdef gh"], model_type="char", reserve=reserve)
+    sizes = dict(num_layers=1, d_model=16, num_heads=2, d_ff=16)
+    model = randomize(kt.Transformer(tokenizer.vocabulary_size(), **sizes))
+    translator, asked = kt.Translator(model, tokenizer, directions=["en-de", "en-fr"]), []
+    translate = translator.translate
+
+    def recorded(texts, **options):
+        asked.append((texts[0], options.get("to")))
+        return translate(texts, **options)
+
+    monkeypatch.setattr(translator, "translate", recorded)
+    with client_of({"many": translator}) as client:
+        for to in ("de", "fr"):
+            answers(client, "translate", texts=["abc"], target=to)
+            question = dict(q="abc", source="en", target=to)
+            assert client.post("/translate", json=question).status_code == 200
+        assert asked == [("abc", to) for to in ("de", "de", "fr", "fr")]
+        languages = client.get("/languages").json()
+        assert languages[0] == {"code": "en", "name": "en", "targets": ["de", "fr"]}
+        for question, reason in (
+            ({}, "this model translates into de, fr"),
+            ({"target": "es"}, "must be one of de, fr"),
+        ):
+            refused = client.post("/api/translate", json={"texts": ["abc"]} | question)
+            assert refused.status_code == 422 and reason in refused.json()["error"]
 
 
 def test_completions_are_what_comes_after_the_prompt(client, models):
