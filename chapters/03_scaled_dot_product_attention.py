@@ -447,9 +447,9 @@ assert max(errors["scaled_dot_256"]) < 0.1 and min(errors["dot_256_small_start"]
 #
 # ## What Q and K are for
 #
-# Article 001 gives three reasons for projecting $X$, whose rows are the tokens, to $Q = XW^Q$ and
-# $K = XW^K$: it copes with sentences of different lengths, saves computation, and learns nonlinear
-# features. Let's check each, and a fourth:
+# Article 001 gives three reasons for projecting $X$, whose rows are the tokens, each $d_{model}$
+# wide, to $Q = XW^Q$ and $K = XW^K$: it copes with sentences of different lengths, saves
+# computation, and learns nonlinear features. Let's check each, and a fourth:
 
 # %%
 d_model, d_k = 512, 64

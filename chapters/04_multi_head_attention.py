@@ -117,11 +117,11 @@ assert multiplications(100, 128, 8, key_dim=128) == 8 * counts[8][1]
 # (chapter 7).
 #
 # Article 003 has a table of four attentions. In *self-attention* a sentence asks itself: queries,
-# keys and values all come from it. *Masked* self-attention is the same, under a mask. In
-# *cross-attention* the queries come from the target, keys and values from the source. Here it is as
-# code: one layer class, and the kinds differ in what is passed. (Mind the order, Keras's: `query,
-# value, key`, and the key is the value unless we say otherwise.) "Multi-head", the table's fourth
-# row, is not a fourth kind: all three have heads.
+# keys and values all come from it. *Masked* self-attention is the same, under a mask that Keras
+# calls *causal*. In *cross-attention* the queries come from the target, keys and values from the
+# source. Here it is as code: one layer class, and the kinds differ in what is passed. (Mind the
+# order, Keras's: `query, value, key`, and the key is the value unless we say otherwise.)
+# "Multi-head", the table's fourth row, is not a fourth kind: all three have heads.
 
 # %%
 source = rng.normal(size=(1, 5, 32)).astype("float32")  # 5 tokens, for the encoder

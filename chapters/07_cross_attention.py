@@ -10,9 +10,9 @@
 # word that it writes, the decoder walks along the shelf and takes what it needs. Where it stops is
 # an alignment that nobody has shown it.
 #
-# *Paper: section 3.2.3, first point, and Figure 1, right. Géron: chapter 16, "Attention
-# Mechanisms" (whose alignment model is the ancestor of this) and "Attention Is All You Need: The
-# Original Transformer Architecture". Articles: 003, section 五, and 000.*
+# *Paper: section 3.2.3, first point, and Figure 1, right. Géron: chapter 16, "Attention Mechanisms"
+# (whose alignment model is the ancestor of this) and "Attention Is All You Need: The Original
+# Transformer Architecture". Articles: 003, section 五 (five), and 000.*
 
 # %%
 import keras
@@ -114,6 +114,7 @@ drawn = [weather.draw(rng) for _ in range(4000)]
 train = [pair for pair in drawn if " ".join(pair[0]) not in test]
 test = list(test.values())
 
+# one vocabulary for each side; the ids 0 to 3 are special
 source_ids, target_ids = (
     {word: 4 + i for i, word in enumerate(sorted({w for pair in train for w in pair[side]}))}
     for side in (0, 1)
@@ -121,6 +122,7 @@ source_ids, target_ids = (
 
 
 def batches(pairs, size, read=True, shuffle=False):
+    """Ids in batches; without `read`, each source is empty."""
     sources = [[source_ids[word] for word in pair[0]] if read else [] for pair in pairs]
     targets = [[target_ids[word] for word in pair[1]] for pair in pairs]
     return kt.TranslationBatches(
@@ -139,8 +141,7 @@ print(
 # Let's first leave the encoder's blocks out: the memory is the source's embeddings and positions,
 # each row one word and nothing else. One decoder block with one head has to fetch all it needs.
 # (`kt.Transformer` is the same assembly, but always with an encoder; the learning rate that rises
-# and falls is chapter 10's.) `kt.attention_scores` shows where it looks: one pass of the model, and
-# the weights of each of its attentions, by path.
+# and falls is chapter 10's.) `kt.attention_scores` (chapter 6) shows where it looks.
 
 
 # %%
@@ -184,9 +185,9 @@ def read(model):
     return (predicted == labels)[labels != PADDING].mean(), predicted, looks(model, inputs)
 
 
-((inputs, labels),) = batches(test, len(test))
+((inputs, labels),) = batches(test, len(test))  # all of it is one batch
 model = translator(encoder_blocks=0, decoder_blocks=1, num_heads=1)
-*_, untrained = read(model)
+*_, untrained = read(model)  # the weights alone
 with_source = model.fit(
     batches(train, 128, shuffle=True), epochs=12, shuffle=False, verbose=0
 ).history["loss"]
@@ -356,6 +357,7 @@ figures.show(figure, "07_heads")
 
 # %%
 translating = model.get_weights()
+# test[:-2] leaves out the article's two, which were not drawn
 floor = sum(nats for *_, nats in test[:-2]) / sum(len(target) + 1 for _, target, *_ in test[:-2])
 unseen = test[:-2]
 ((given, answers),) = batches(unseen, len(unseen))

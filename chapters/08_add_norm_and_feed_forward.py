@@ -33,11 +33,11 @@ def array(tensor):
 # %% [markdown]
 # ## Which axis?
 #
-# Both normalizations subtract a mean and divide by a standard deviation. The whole difference is
-# what the mean is taken over. Article 002: batch normalization treats one dimension of all inputs
-# of a batch, layer normalization treats each input. Right, and let's add what "each input" is: each
-# *token*, not each sentence. (Both layers then multiply each dimension by a trained gain and add a
-# trained bias. These begin as 1 and 0, so here they change nothing.)
+# Batch and layer normalization both subtract a mean and divide by a standard deviation. The whole
+# difference is what the mean is taken over. Article 002: batch normalization treats one dimension
+# of all inputs of a batch, layer normalization treats each input. Right, and let's add what "each
+# input" is: each *token*, not each sentence. (Both layers then multiply each dimension by a trained
+# gain and add a trained bias. These begin as 1 and 0, so here they change nothing.)
 
 
 # %%
@@ -171,7 +171,7 @@ np.testing.assert_allclose(post_norm.std(axis=-1), 1, atol=1e-4)
 # %%
 d_model, length, num_blocks = 32, 8, 12
 layer_norm = keras.layers.LayerNormalization(epsilon=1e-6)
-JOINS = {
+JOINS = {  # of x with the sublayer f
     "neither": lambda x, f: f(x),
     "add alone": lambda x, f: x + f(x),
     "norm alone": lambda x, f: layer_norm(f(x)),
@@ -181,6 +181,7 @@ JOINS = {
 
 
 def kernel(rows, columns):
+    # as large as a Dense layer begins
     drawn = rng.normal(size=(rows, columns), scale=(2 / (rows + columns)) ** 0.5)
     return ops.convert_to_tensor(drawn, "float32")
 
@@ -330,7 +331,7 @@ def learned_backwards(norm_first, rate, seed):
     )
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.Adam(rate), loss, metrics=["accuracy"])
-    model.optimizer.build(model.trainable_variables)
+    model.optimizer.build(model.trainable_variables)  # or the first step would be compiled twice
     options = dict(batch_size=32, epochs=16, steps_per_epoch=20, verbose=0)
     return model.fit(digits, digits[:, ::-1], **options).history["accuracy"]
 
@@ -343,6 +344,7 @@ curves, needed = {}, {}  # of each start
 for name, (norm_first, rate) in contestants.items():
     starts = range(8, 8 + figures.STARTS)
     curves[name] = np.array([learned_backwards(norm_first, rate, seed) for seed in starts])
+    # each 20 steps: learned or not; and a True at the end, for those that never do
     learned = [[*(curve > 0.9), True] for curve in curves[name]]
     needed[name] = [20 * (1 + curve.index(True)) for curve in learned]  # 340: not within 320 steps
     print(f"{name:18} has 90 % of the digits right after", *needed[name], "steps")
@@ -373,8 +375,9 @@ figures.show(figure, "08_post_or_pre")
 #
 # $$\mathrm{FFN}(x) = \max(0,\, xW_1 + b_1)\,W_2 + b_2$$
 #
-# Two layers, with ReLU between, the same at every position. The paper remarks that this is two
-# convolutions of width 1; let's put the package's kernels into Keras's convolutions.
+# Two layers, to the width $d_{ff}$ and back, with ReLU between, the same at every position. The
+# paper remarks that this is two convolutions of width 1; let's put the package's kernels into
+# Keras's convolutions.
 
 # %%
 feed_forward = kt.FeedForward(d_ff=32)
@@ -387,6 +390,7 @@ convolutions = keras.Sequential(
     [keras.layers.Conv1D(32, kernel_size=1, activation="relu"), keras.layers.Conv1D(8, 1)]
 )
 convolutions.build((None, 6, 8))
+# W_1[None] is a kernel with an axis for its width, 1
 convolutions.set_weights([W_1[None], b_1, W_2[None], b_2])
 gap = np.abs(array(convolutions(x)) - output).max()
 print(f"kernels of shape {W_1[None].shape} and {W_2[None].shape}: they differ by {gap:.0e}")
@@ -538,9 +542,9 @@ figures.show(weather.picture(8, **so_far), "08_so_far")
 
 # %% [markdown]
 # With Add & Norm every start comes down to the same low loss, where bare attentions ended several
-# times higher. The network adds little to that: in this language nothing has
-# to be worked out that looking up does not give. (Its two thirds of the parameters pay where there
-# is something to know; chapter 18 has real text.)
+# times higher. The network adds little: in this language nothing has to be worked out that looking
+# up does not give. (Its two thirds of the parameters pay where there is something to know; chapter
+# 18 has real text.)
 #
 # ## Exercises
 #

@@ -1,10 +1,11 @@
 # %% [markdown]
 # # 9 · The Transformer
 #
-# **How do the parts of Figure 1 become one model, and where do its 65 million parameters sit?**
-# Let's open one block, stack N of them, wire the whole of Figure 1 with `keras.Input` and
-# `keras.Model`, and give it the weights of the package's `Transformer`: the logits must agree. Then
-# we count every parameter, and hold the paper's Table 3 to account. Run time: about 15 s.
+# **How do the parts of the paper's Figure 1 become one model, and where do its 65 million
+# parameters sit?** Let's open one block, stack N of them, wire the whole of Figure 1 with
+# `keras.Input` and `keras.Model`, and give it the weights of the package's `Transformer`: the
+# logits must agree. Then we count every parameter, and hold the paper's Table 3 to account. Run
+# time: about 15 s.
 #
 # *In plain words:* all parts are known by now. The encoder is a stack of blocks that read, the
 # decoder is a stack of blocks that read what is written and what the encoder has left. One matrix
@@ -98,7 +99,7 @@ assert more == 4 * (D_MODEL**2 + D_MODEL) + 2 * D_MODEL
 
 # %%
 plain, silenced = kt.EncoderBlock(HEADS, D_FF), kt.DecoderBlock(HEADS, D_FF)
-plain(x), silenced(x, memory)
+plain(x), silenced(x, memory)  # a layer makes its weights when it is first called
 for name in ("self_attention", "feed_forward"):
     getattr(plain, name).set_weights(getattr(silenced, name).get_weights())
 before = distance(silenced(x, memory), plain(x, attention_mask=kt.look_ahead_mask(7)))
@@ -227,7 +228,8 @@ counted = parameters(VOCABULARY, sizes)
 found = dict.fromkeys(counted, 0)
 for weight in transformer.weights:
     stack, *names = weight.path.split("/")  # encoder/block_1/self_attention/query/kernel
-    kind = "add_norm" if "add_norm" in weight.path else names[1] if len(names) > 2 else ""
+    kind = names[1] if len(names) > 2 else ""  # the embedding stands outside the blocks
+    kind = "add_norm" if "add_norm" in weight.path else kind
     found[f"{stack} {kind}".strip()] += int(np.prod(weight.shape))
 for part, number in found.items():
     print(f"{part:24}{number:8,} {number / sum(found.values()):6.1%}")
@@ -239,7 +241,8 @@ assert sum(found.values()) == transformer.count_params() == count_parameters(VOC
 # ## The paper's 65 and 213 million
 #
 # These are Table 3's numbers for its base and its big model (in `kt.PRESETS`, each row a
-# `kt.TransformerConfig`); section 5.1 has "about 37000" ids. We get:
+# `kt.TransformerConfig`); section 5.1 has a vocabulary of "about 37000" tokens, each with an id. We
+# get:
 
 # %%
 base, big = vars(kt.PRESETS["base"]), vars(kt.PRESETS["big"])
@@ -258,7 +261,7 @@ assert built.count_params() == count_parameters(37_000, base)
 # rounding?
 
 # %%
-table_3 = [
+table_3 = [  # what a row has in place of base's sizes, and its millions of parameters
     *[({}, 65), ({"d_keys": 8 * 16}, 58), ({"d_keys": 8 * 32}, 60)],  # base and row (B)
     *[({"num_layers": 2}, 36), ({"num_layers": 4}, 50), ({"num_layers": 8}, 80)],  # row (C)
     *[({"d_model": 256}, 28), ({"d_model": 1024}, 168), ({"d_ff": 1024}, 53), ({"d_ff": 4096}, 90)],
@@ -378,12 +381,14 @@ assert two_sides.count_params() - transformer.count_params() == VOCABULARY * D_M
 words = rng.integers(4, 1_000, (10, 25))
 counts, echoes, paths = [], [], []
 for norm_first in (False, True):
-    config = kt.TransformerConfig(3, 128, HEADS, 256, norm_first=norm_first)
+    wider = dict(num_layers=3, d_model=128, num_heads=HEADS, d_ff=256)
+    config = kt.TransformerConfig(**wider, norm_first=norm_first)
     model = kt.Transformer(1_000, config=config)
     path = [model.source_positions(model.source_embedding(words))]
     for each in model.encoder.blocks:
         path.append(each(path[-1]))
     paths.append([ops.convert_to_numpy(each).std() for each in path])
+    # the source of another sentence: what comes back comes from the target
     next_words = ops.argmax(model({"source_ids": words[::-1], "target_ids": words}), axis=-1)
     echoes.append(np.mean(ops.convert_to_numpy(next_words) == words))
     counts.append(model.count_params())

@@ -49,7 +49,7 @@ start = datetime.date(1900, 1, 1)
 days = [start + datetime.timedelta(int(n)) for n in rng.choice(73_000, 1_836, replace=False)]
 pairs = [(data.write_date(day, "{month} {day}, {year}"), day.isoformat()) for day in days]
 train, valid, test = (
-    data.Examples(*map(list, zip(*part, strict=True)))
+    data.Examples([source for source, _ in part], [target for _, target in part])
     for part in (pairs[:1_600], pairs[1_600:1_800], pairs[1_800:])
 )
 print(f"{len(train.source)} to learn from; the first: {train.source[0]} -> {train.target[0]}")
@@ -98,16 +98,16 @@ assert (inputs["target_ids"][:, 0] == kt.START).all()
 # ## The loss, with label smoothing
 #
 # Section 5.4 gives the label $1 - \epsilon$ of the probability and spreads $\epsilon = 0.1$ over
-# the vocabulary: $-\sum_k q_k \log p_k$ with $q = (1 - \epsilon)\,\mathrm{onehot} + \epsilon / V$.
-# Let's write that out in NumPy, for the real tokens only, and see what nine columns of padding
-# change:
+# the vocabulary: $-\sum_k q_k \log p_k$, where $p$ is what the model says and $q = (1 -
+# \epsilon)\,\mathrm{onehot} + \epsilon / V$. Let's write that out in NumPy, for the real tokens
+# only, and see what nine columns of padding change:
 
 
 # %%
 def dense_loss(labels, logits, epsilon):
     logits = logits.astype("float64")
     log_p = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
-    q = (1 - epsilon) * np.eye(V)[labels] + epsilon / V
+    q = (1 - epsilon) * np.eye(V)[labels] + epsilon / V  # np.eye(V)[labels] is one-hot
     return -(q * log_p).sum(axis=-1)[labels != kt.PADDING].mean()
 
 
@@ -199,12 +199,13 @@ np.testing.assert_allclose(rates["base"][4 * 4000 - 1], rates["base"].max() / 2,
 # means begin at 0 and so are too small at first; dividing them by $1 - \beta^t$ at step $t$ mends
 # that.) So a lone first step moves *every* weight by the learning rate, whether its gradient is
 # 1000 or 0.001; that is one reason to begin with small rates. Let's do three steps by hand, with
-# the paper's $\beta_1 = 0.9$ (of the mean), $\beta_2 = 0.98$ (of the square) and ε:
+# the paper's $\beta_1 = 0.9$ (of the mean), $\beta_2 = 0.98$ (of the square) and ε (against a
+# division by 0; not the ε of the labels):
 
 # %%
 gradients = np.array([[1000.0, 1.0, -0.001], [-500.0, 1.0, 0.002], [10.0, 1.0, -0.001]], "float32")
 weights, optimizer = keras.Variable(np.zeros(3, "float32")), kt.paper_optimizer(0.01)
-by_hand, mean, square = np.zeros((3, 3))
+by_hand, mean, square = np.zeros((3, 3))  # three numbers each
 for t, gradient in enumerate(gradients, start=1):
     optimizer.apply([ops.convert_to_tensor(gradient)], [weights])
     mean = 0.9 * mean + 0.1 * gradient
@@ -217,8 +218,8 @@ for t, gradient in enumerate(gradients, start=1):
 # %% [markdown]
 # ## Dropout
 #
-# In training each number of a sublayer's output is dropped with probability 0.1, and the others are
-# divided by 0.9, so that the mean stays. In use nothing is dropped:
+# In training each number of a sublayer's output is dropped (set to 0) with probability 0.1, and the
+# others are divided by 0.9, so that the mean stays. In use nothing is dropped:
 
 # %%
 ones = ops.convert_to_numpy(keras.layers.Dropout(0.1)(ops.ones((200, 200)), training=True))
@@ -376,7 +377,7 @@ def study_of(names, schedule):
     return study
 
 
-*with_warmup, without = networks
+*with_warmup, without = networks  # the last is no_warmup
 studies = [(with_warmup, study_of(with_warmup, peak)), ([without], study_of([without], late_start))]
 
 # %%
@@ -522,7 +523,8 @@ figures.show(weather.picture(10, warm_up=so_far), "10_so_far")
 #
 # ## Answers
 #
-# 1\. 1.38 nats, and exp of it 4: a perfect model would seem to hesitate between four words.
+# 1\. 1.38 nats, and exp of it 4: a perfect model would seem to hesitate between four words. So
+# `Perplexity` asks for the probability of the right word alone.
 
 # %%
 label, each = 0.9 + 0.1 / 37_000, 0.1 / 37_000

@@ -70,6 +70,7 @@ np.testing.assert_allclose(sum(true.values()), 1)
 
 # %%
 TEXTS, LONG = ["那天雨很大", "水汽打湿了衣服"], "damp air had soaked all the clothes he wore"
+# how many of each sentence, LONG last
 counts = [*(round(1500 * p) for p in true.values()), 500]
 pairs = np.repeat(TEXTS, [1500, 500]).tolist(), np.repeat([*true, LONG], counts).tolist()
 tokenizers = kt.train_tokenizer(pairs[0], model_type="char"), kt.train_tokenizer(pairs[1])
@@ -92,6 +93,7 @@ every = TEXTS[:1] * len(true) + TEXTS[1:], [*true, LONG]
 learned = {}
 for inputs, labels in batches_of(every, batch_size=2, shuffle=False):
     p = ops.softmax(model.predict_on_batch(inputs))
+    # at each place, the probability of its label
     of_labels = np.take_along_axis(array(p), labels[..., None], axis=-1)[..., 0]
     p_of_sentence = np.where(labels == kt.PADDING, 1, of_labels).prod(axis=1)
     learned |= zip(tokenizers[1].decode(labels), p_of_sentence, strict=True)
@@ -297,7 +299,7 @@ class Table:
     def __init__(self, table):
         self.tokens = ["<pad>", "<unk>", "START", ".", *[word for word in table if word != "START"]]
         rows = [table.get(token, dict.fromkeys(self.tokens, 1)) for token in self.tokens]
-        p = [[row.get(token, 1e-30) for token in self.tokens] for row in rows]
+        p = [[row.get(token, 1e-30) for token in self.tokens] for row in rows]  # 1e-30: never
         self.log_p = np.log(p).astype("float32")
 
     def text(self, ids):

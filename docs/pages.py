@@ -33,7 +33,7 @@ OUTPUT_OR_PICTURE = re.compile(
     rf"{OUTPUT.pattern}|^!\[[^]]*\]\({re.escape(PICTURES)}.*?\)$", re.M | re.S
 )
 EXTRA = re.compile(r"# extra code – (.*)")
-ANSWER = re.compile(r"(?:\*\*)?(\d)\\?\.(?:\*\*)? ")
+ANSWER = re.compile(r"(?:\*\*)?(\d)\\?\.(?:\*\*)? |\*(Broken|弄坏之后)\b")
 FORMULA = re.compile(r"```.*?```|`[^`]*`|\$\$(.+?)\$\$|\$([^$]+)\$", re.S)
 SPECIAL = re.compile(r"\\[!-/:-@[-`{-~]|\*|[^\w\s]_|<")  # what Markdown takes for its own
 NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?")
@@ -228,7 +228,8 @@ class Fold:
             if line.startswith("## "):
                 self.in_answers = line.startswith(f"## {self.word}")
             if answer:
-                lines += ["<details>", f"<summary>{self.word} {answer[1]}</summary>", ""]
+                title = answer[2] or f"{self.word} {answer[1]}"
+                lines += ["<details>", f"<summary>{title}</summary>", ""]
                 self.is_open = True
             lines.append(line)
         return "\n".join(lines)

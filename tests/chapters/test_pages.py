@@ -43,6 +43,8 @@ y = 2
 
 # %% [markdown]
 # 2\\. No.
+#
+# *Broken:* It stops.
 
 # %%
 z = 3
@@ -65,6 +67,8 @@ TRANSLATION = """\
 **1.** 是。
 
 **2.** 否。
+
+*弄坏之后*：停了。
 
 <!-- 00000000 -->
 ## 小结
@@ -124,6 +128,13 @@ y = 2
 
 2\\. No.
 
+</details>
+
+<details>
+<summary>Broken</summary>
+
+*Broken:* It stops.
+
 ```python
 z = 3
 ```
@@ -150,6 +161,7 @@ def test_a_chinese_page_differs_in_prose_links_and_pictures_alone():
     page = pages.page(cells, OUTPUTS, "03_attention", pages.CHINESE)
     assert "# 3 · 注意力\n\n[English](03_attention.md) · 简体中文 · [程序](03_attention.py)" in page
     assert "见[第 4 章](04_heads.zh-CN.md)。" in page and "<summary>答案 2</summary>" in page
+    assert "<summary>弄坏之后</summary>\n\n*弄坏之后*：停了。" in page
     assert "![三个词](../docs/drawings/zh/attention.svg)" in page
     assert "](../docs/chapters/zh/03_bars.png)" in page and "00000000" not in page
     english = pages.page(pages.cells(PROGRAM), OUTPUTS, "03_attention", pages.ENGLISH)
