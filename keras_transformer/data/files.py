@@ -46,7 +46,10 @@ _MAY_BE_BLANK = "FORM LEMMA FEATS DEPS MISC".split()  # where "_" is a value lik
 _FEWEST_ROWS = 10  # of a table whose header can be told by the rows below it
 NOT_THERE = "{}: no such file. Check its name and folder."
 RIGHT_FILE = "Check that this is the right file."
-SEPARATE = "Separate columns with one TAB, write no TAB within one, or choose other columns."
+SEPARATE = (
+    "Separate columns with one TAB, write no TAB within one, choose other columns, or read the "
+    "file as quoted, by the rules of CSV."
+)
 
 _MARKS = {  # of encodings other than UTF-8; that of UTF-32 begins with that of UTF-16
     codecs.BOM_UTF32_LE: "UTF-32",
@@ -505,9 +508,8 @@ def find_line(paths: Iterable[PathLike], text: str | list[str]) -> str | None:
         return "".join(normalized(text).casefold().split())
 
     wanted = key("".join(text))
-    for path in filter(os.path.isfile, paths if wanted else ()):  # a pipe has been read
-        if format_of(path) == PARQUET:  # which has no lines
-            continue
+    paths = filter(os.path.isfile, paths if wanted else ())  # a pipe has been read
+    for path in (each for each in paths if format_of(each) != PARQUET):
         for block in _blocks(path):
             for number, line in block:
                 if format_of(path) == JSON_LINES:  # with escape sequences
@@ -575,12 +577,12 @@ def _decoded(data, path, number):
         if place < 0 or error.start < place:
             place, found = error.start, f"the invalid byte 0x{data[error.start]:02x}"
     number += data.count(b"\n", 0, place)
-    cure = f"Save the file as UTF-8{_likely_encoding(path)}."
+    cure = f"Save the file as UTF-8{_likely_encoding(path) if data[place] else ''}."
     raise unexpected(f"{path}, line {number}", "UTF-8", found, cure)
 
 
 def _likely_encoding(path):
-    """A guess for an error: the encoding that the lines in other characters than ASCII suggest."""
+    """A guess for an error: the encoding that the lines beyond ASCII suggest."""
     try:
         import charset_normalizer
     except ImportError:

@@ -273,6 +273,14 @@ def test_labels_tags_and_texts_of_a_dataset_on_disk_have_their_names(hugging_fac
     assert list(data.iterate_text_split(name, "train", "text")) == ["good", "bad", ""]
 
 
+def test_a_dataset_of_the_hub_is_downloaded_on_request(hugging_face, monkeypatch):
+    found = hugging_face.DatasetDict(train=hugging_face.Dataset.from_dict({"text": ["a"]}))
+    known = {("us/er",): found, ("us/er", "small"): found}
+    monkeypatch.setattr(hugging_face, "load_dataset", lambda *name: known[name])
+    for name in ("hf:us/er", "hf:us/er:small"):
+        assert data.read_text_splits(name, download=True).train == ["a"]
+
+
 def test_a_dataset_that_is_not_there_is_one_sentence(hugging_face, tmp_path):
     with pytest.raises(FileNotFoundError, match="hf:no/where: no/where is not a folder. Allow the"):
         data.read_splits("hf:no/where")

@@ -139,7 +139,7 @@ def test_other_unicode_encodings_without_a_mark_are_not_utf_8(write, code):
         lambda: data.read_labeled(path),
     ):
         with pytest.raises(
-            ValueError, match="s, line 1: expected UTF-8, received a NUL.* Save the"
+            ValueError, match="s, line 1: expected UTF-8, received a NUL.* Save the file as UTF-8.$"
         ):
             read()
     with pytest.raises(ValueError, match="line 3: expected UTF-8, received a NUL"):
