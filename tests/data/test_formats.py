@@ -128,7 +128,7 @@ def test_without_arrow_the_pip_line_is_named(write, monkeypatch):
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
 def test_an_encoding_with_a_mark_is_read(write, code, end, pack):
-    text = end.join(["a\u0a0d\u2028b", "\u0a0a \U0001f600", "", "caf\u00e9"])
+    text = end.join(["a\u0a0d\u2028b\rc", "\u0a0a \U0001f600", "", "caf\u00e9"])
     mark = "\ufeff" if code.endswith("be") else ""
     path = write("a", pack((mark + text).encode(code)))
     assert data.read_lines(path) == text.split(end)
@@ -155,15 +155,17 @@ CHINESE = "一只狗在草地上奔跑，一个男人在街上骑自行车。"
 @pytest.mark.parametrize("text, code", [(GERMAN, "latin-1"), (RUSSIAN, "cp1251"), (CHINESE, "gbk")])
 def test_another_encoding_is_refused_with_line_byte_and_a_guess(write, monkeypatch, text, code):
     pytest.importorskip("charset_normalizer")
-    content = ("plain\n" * 3 + f"{text}\n" * 20).encode(code)
+    content = ("plain\n" * 300 + f"{text}\n" * 20).encode(code)
     path = write("a", content)
-    message = r"a, line 4: expected UTF-8, received the invalid byte 0x\w\w. Save the file as UTF-8"
+    message = (
+        r"a, line 301: expected UTF-8, received the invalid byte 0x\w\w. Save the file as UTF-8"
+    )
     with pytest.raises(
         ValueError, match=rf"{message}; it may be \S+: iconv -f \S+ -t UTF-8"
     ) as error:
         data.read_lines(path)
     guess = str(error.value).split("iconv -f ")[1].split()[0]
-    assert content.decode(guess).splitlines()[3] == text
+    assert content.decode(guess).splitlines()[300] == text
     monkeypatch.setitem(sys.modules, "charset_normalizer", None)
     with pytest.raises(ValueError, match=rf"{message}\.$"):
         data.read_lines(path)
