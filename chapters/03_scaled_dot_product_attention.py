@@ -96,11 +96,11 @@ np.testing.assert_allclose(by_softmax, by_loop)
 # what it hands over. They are the rows of $Q$, $K$ and $V$. There are as many values as keys, but
 # the tokens that ask need not be those that answer (chapter 7): below, four ask six. Query and key
 # have one width, $d_k$. (Above, the features were key and value at once. Here we draw all three at
-# random; a later section asks what the matrices are for.)
+# random.)
 #
 # Read it for a single query $q$: score every key with a dot product, turn the scores into weights
-# that sum to 1, and take the weighted mean of the values. That is a dictionary lookup gone soft:
-# no key has to match exactly, and every value answers a little. (The root is a section of its own.)
+# that sum to 1, and take the weighted mean of the values. That is a dictionary lookup gone soft: no
+# key has to match exactly, and every value answers a little.
 #
 # ![Scaled dot-product attention of three words](../docs/drawings/attention.svg)
 
@@ -266,7 +266,7 @@ figures.show(figure, "03_scale")
 # $d_k$, without the root. And, a surprise, Keras's own `keras.layers.Attention` does not divide at
 # all (`keras.layers.MultiHeadAttention` does). Side by side, for 4,000 queries of width 256: what
 # the rows sum to, what the best key gets, and how much of the gradient arrives at the query (the
-# box above computes it; a median needs many queries, where values differ so much):
+# box above computes it):
 
 # %%
 d_k = 256
@@ -296,8 +296,8 @@ assert curves[unscaled][0] > 0.9 and curves[article_004][0] < 0.1 < 0.2 < curves
 
 
 # %% [markdown]
-# Is it only our formula? Here is the article's line in Keras, beside the paper's; and the fourth
-# form, which is what Keras's layer computes:
+# Here is the article's line in Keras, next to the paper's; and the fourth form, which is what
+# Keras's layer computes:
 
 # %%
 query, key = (ops.convert_to_tensor(x, "float32") for x in (queries, keys))
@@ -387,9 +387,8 @@ def scaled_dot(query, keys):
 # random numbers for its value, and one of them is asked for. Queries and keys are trained
 # embeddings (an embedding is one trained vector for each symbol) that start with variance 1, of
 # width 4 and of width 256. A last contestant, the unscaled dot product of width 256 once more,
-# starts smaller, so that $q \cdot k$ has variance 1. The answer is the weighted mean of the values,
-# and so all learning comes through the softmax. Its mean squared error is 1 for answering zero, and
-# 15/16 for equal weights.
+# starts smaller, so that $q \cdot k$ has variance 1. The answer is the weighted mean of the values.
+# Its mean squared error is 1 for answering zero, and 15/16 for equal weights.
 
 
 # %%

@@ -317,8 +317,7 @@ assert min(louder.values()) > 0.8
 # surprise. Article 003 says that one head loses information; it mixes it. With a hidden layer
 # behind it, such as the block's feed-forward network has, the same head gives both answers.
 #
-# (Article 000 adds that more heads need more data. Here both got the same rows; a test of that
-# remark would give them fewer and fewer.)
+# (Article 000 adds that more heads need more data. Here both got the same rows.)
 #
 # ## Does a single head look at itself too much?
 #

@@ -223,8 +223,8 @@ for way, masks in ways.items():
 np.testing.assert_allclose(read(source_ids, target_ids, of_source, of_source), logits, atol=1e-5)
 
 # %% [markdown]
-# Only the first is right, and `kt.Transformer` does just that. Note the last line: where source and
-# target are padded to the same length, the wrong mask raises no error.
+# Only the first is right, and `kt.Transformer` does just that. Where source and target are padded
+# to the same length, the last one raises no error.
 
 # %%
 # extra code – masks as matrices

@@ -35,9 +35,9 @@ def array(tensor):
 #
 # Batch and layer normalization both subtract a mean and divide by a standard deviation. The whole
 # difference is what the mean is taken over. Article 002: batch normalization treats one dimension
-# of all inputs of a batch, layer normalization treats each input. Right, and let's add what "each
-# input" is: each *token*, not each sentence. (Both layers then multiply each dimension by a trained
-# gain and add a trained bias. These begin as 1 and 0, so here they change nothing.)
+# of all inputs of a batch, layer normalization treats each input. Right, if "each input" is each
+# *token*, not each sentence. (Both layers then multiply each dimension by a trained gain and add a
+# trained bias. These begin as 1 and 0, so here they change nothing.)
 
 
 # %%
