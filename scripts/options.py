@@ -19,6 +19,7 @@ from keras_transformer.checks import check, check_above_0, check_at_least, check
 from keras_transformer.data.cleaning import PRESET
 from keras_transformer.data.files import RECORDS, TREEBANK, check_one_stdin
 from keras_transformer.data.lengths import LONGEST
+from keras_transformer.interchange import ENGINES
 from keras_transformer.models.configuration import DEPTHS, TransformerConfig
 from keras_transformer.tasks.saved_files import FileSummary
 
@@ -515,6 +516,7 @@ class Options(Group):
             # With --init-from it is refused as other sizes are.
             (["vocabulary_size"], TO_LEARN, not prepared),
             (["min_count"], "a vocabulary to learn; --init-from has one", not has_words),
+            (["engine"], "--diversify", given["diversify"]),
         )
         return {name: use for names, use, exists in needs if not exists for name in names}
 
@@ -578,6 +580,7 @@ class Translation(Options):
     Rare:
         subword_alpha: Subword regularization: sampling parameter (papers: 0.1).
         diversify: Data diversification: number of teachers per direction.
+        engine: What decodes their translations: auto is ctranslate2 on a CPU where it is installed.
     """
 
     files: PairOptions
@@ -588,6 +591,7 @@ class Translation(Options):
     separate_vocabularies: bool = False
     subword_alpha: Annotated[float | None, check_from_0] = None
     diversify: From0 = 0
+    engine: Literal[ENGINES] = "keras"
 
     TASK = "Translator"
 

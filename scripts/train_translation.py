@@ -42,7 +42,7 @@ import keras_transformer as kt
 import running
 from command_line import parse
 from data_report import DataReport
-from keras_transformer import backend, data, evaluation, plots, training
+from keras_transformer import backend, data, evaluation, interchange, plots, training
 from keras_transformer.backend.distribution import leave, of_first_process, own_rows
 from keras_transformer.checks import check
 from keras_transformer.data.records import collect_complete
@@ -353,8 +353,11 @@ def diversify(options, run, splits, tokenizers):
         translator, train, valid = prepare(
             teacher, examples, tokenizers if forward else tokenizers[::-1]
         )
+        interchange.set_engine(translator, options.engine)  # what it cannot hold, it says now
+        interchange.set_engine(translator, "keras")  # and not the weights of this moment
         run.begin(teacher.flat(), examples.train, examples.valid)
         fit(teacher, run, translator, train, valid)
+        interchange.set_engine(translator, options.engine)
         return translator
 
     number, folder = options.diversify, run.folder / "teachers"

@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
-from .. import tasks
+from .. import interchange, tasks
 from ..atomic import check_files
 from ..tasks import addresses, pretrained, saved_files
 from .starting import import_keras
@@ -25,14 +25,25 @@ TRAINED = {  # the name of each task in keras-transformer train
 }
 
 
-def load_task(path: str | os.PathLike, kind: str = "Task") -> "tasks.Task":
+def add_engine(parser: argparse.ArgumentParser) -> None:
+    """Adds the option --engine."""
+    faster = "ctranslate2, which is faster on a CPU; ctranslate2-int8, which changes some answers"
+    auto = "auto, ctranslate2 where it is installed and answers the same"
+    text = f"what decodes: keras; {faster}; {auto} (default: keras)"
+    add = parser.add_argument
+    add("--engine", choices=interchange.ENGINES, default="keras", metavar="NAME", help=text)
+
+
+def load_task(path: str | os.PathLike, kind: str = "Task", engine: str = "keras") -> "tasks.Task":
     """Loads a task, or ends the process with one sentence.
 
     Args:
         path: the file, its address, or a name in `keras_transformer.tasks.pretrained`.
         kind: "Task", or the name of the subclass that the file must hold.
+        engine: what decodes, see `interchange.set_engine`.
 
     Raises:
+        ImportError, ValueError: the engine is not installed, or cannot hold the task.
         SystemExit: the file is missing, damaged or foreign, or holds another task.
     """
     cure = f"Train one with keras-transformer train{TRAINED[kind]}."
@@ -43,6 +54,8 @@ def load_task(path: str | os.PathLike, kind: str = "Task") -> "tasks.Task":
         sys.exit(f"{error}" if addresses.is_address(path) else f"{error} {cure}")
     if not isinstance(task, getattr(tasks, kind)):
         sys.exit(f"Expected a {kind}; {path} holds a {type(task).__name__}. {cure}")
+    if engine != "keras":
+        interchange.set_engine(task, engine)
     return task
 
 

@@ -18,7 +18,7 @@ translate has more options.
 import argparse
 import re
 
-from .files import MODEL, check_used, load_task
+from .files import MODEL, add_engine, check_used, load_task
 from .lines import add_model_and_text, answer_lines
 
 
@@ -27,6 +27,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_model_and_text(parser, f"model of any task: {MODEL}", "text to answer")
     words = "tagger: splitting at spaces and tabs only (default: words and punctuation)"
     parser.add_argument("--words", action="store_true", help=words)
+    add_engine(parser)
     add = parser.add_argument_group("language model").add_argument
     max_tokens = "maximum new tokens per prompt (default: 100)"
     add("--max-tokens", type=int, default=100, metavar="N", help=max_tokens)
@@ -41,7 +42,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Prints the answers of a task."""
-    task = load_task(options.model)
+    task = load_task(options.model, engine=options.engine)
     kind = type(task).__name__
     others = (names for other, names in OPTIONS.items() if other != kind)
     check_used(options, {k: v for names in others for k, v in names.items()})

@@ -17,7 +17,7 @@ import sys
 
 from ..checks import check
 from ..serving.configuration import LOG, Limits
-from .files import MODEL
+from .files import MODEL, add_engine
 
 KEY = "KERAS_TRANSFORMER_API_KEY"
 LIMITS = {
@@ -42,6 +42,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     origin = "web site whose pages may ask, or '*' (default: the server's own page alone)"
     add("--cors", action="append", default=[], metavar="ORIGIN", help=origin)
     add("--log-texts", action="store_true", help="also log the texts of requests")
+    add_engine(parser)
     add = parser.add_argument_group("limits").add_argument
     for name, text in LIMITS.items():
         default = getattr(Limits, name)
@@ -66,7 +67,7 @@ def run(options: argparse.Namespace) -> None:
     listening = listen(options.host, options.port)
     if backend.name() == "torch":  # two batches at a time, of one model or of several, share them
         backend.set_num_threads(max(1, backend.num_cores() // 2))
-    models = load_models(options.models)
+    models = load_models(options.models, options.engine)
     LOG.addHandler(logging.StreamHandler())  # the root's may be a library's
     LOG.handlers[-1].setFormatter(logging.Formatter("%(asctime)s %(message)s"))
     LOG.setLevel(logging.DEBUG if options.log_texts else logging.INFO)

@@ -24,7 +24,7 @@ import argparse
 import pathlib
 
 from ..atomic import atomic_write
-from .files import TRANSLATOR, check_outputs, load_task
+from .files import TRANSLATOR, add_engine, check_outputs, load_task
 from .lines import add_model_and_text, answer_lines, one_line
 
 
@@ -49,6 +49,7 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
     add("--beams", type=int, metavar="K", help=f"beam width; 1: greedy decoding {saved}")
     penalty = "exponent of the length penalty ((5 + length) / 6)^A; 0: none"
     add("--length-penalty", type=float, metavar="A", help=f"{penalty} {saved}")
+    add_engine(parser)
 
 
 def _check_attention(options):
@@ -58,6 +59,8 @@ def _check_attention(options):
             options.usage_error("--translation needs --attention.")
         return
 
+    if options.engine != "keras":
+        options.usage_error("--attention shows Keras's translation; leave out --engine.")
     from matplotlib.backend_bases import FigureCanvasBase
 
     if len(options.text) != 1:
@@ -75,7 +78,7 @@ def _check_attention(options):
 def run(options: argparse.Namespace) -> None:
     """Prints translations, or one and its picture."""
     _check_attention(options)
-    translator = load_task(options.model, "Translator")
+    translator = load_task(options.model, "Translator", options.engine)
     if options.attention is not None:
         print(one_line(_draw_attention(translator, options)))
         return

@@ -32,6 +32,8 @@ class Format(NamedTuple):
     backend: str | None = None
 
 
+ENGINES = ("keras", "ctranslate2", "ctranslate2-int8", "auto")  # of `set_engine`
+
 FORMATS = {
     "ctranslate2": Format(
         "CTranslate2",

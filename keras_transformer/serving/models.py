@@ -3,25 +3,27 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from .. import tasks
+from .. import interchange, tasks
 from ..checks import check
 from ..tasks import addresses, saved_files
 from .batching import Batcher
 from .limits import Refused
 
 
-def load_models(names: Iterable[str]) -> dict[str, "tasks.Task"]:
+def load_models(names: Iterable[str], engine: str = "keras") -> dict[str, "tasks.Task"]:
     """Loads models.
 
     Args:
         names: list of str: a .keras file, its address, a name in `tasks.pretrained`, or NAME=FILE.
             A file without a name has that of its folder if it is called model.keras, else its own.
+        engine: str, what decodes, see `interchange.set_engine`.
 
     Returns:
         dict from a name to a `Task`, in the same order.
 
     Raises:
         FileNotFoundError, ValueError: See `tasks.saved_files.load`; or two have the same name.
+        ImportError: The engine is not installed.
     """
     models: dict[str, Any] = {}
     for each in names:
@@ -31,6 +33,8 @@ def load_models(names: Iterable[str]) -> dict[str, "tasks.Task"]:
         name = name or addresses.model_name(file)
         check(name not in models, "Models must have different names, as NAME=FILE", name=name)
         models[name] = saved_files.load(file)
+        if engine != "keras":
+            interchange.set_engine(models[name], engine)
     return models
 
 

@@ -107,6 +107,14 @@ class Task(keras.Model):
             found = self._made_of_model = kind(self.model)
         return found
 
+    def decode_with(self, decoding: Decoding | None) -> None:
+        """Decodes with another `Decoding` of the same model, until that is replaced.
+
+        Args:
+            decoding: `Decoding`; None: its own.
+        """
+        self._made_of_model = decoding
+
     @property
     def longest_input(self) -> int:
         """int, the maximum length of an input, in tokens."""

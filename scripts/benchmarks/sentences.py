@@ -8,7 +8,8 @@ import numpy as np
 
 import keras_transformer as kt
 from keras_transformer.backend import num_cores, process
-from keras_transformer.interchange import export
+from keras_transformer.interchange import export, set_engine
+from keras_transformer.interchange.engines import SAME_SLOPE
 
 from .exports import equal
 from .measuring import check_quiet, measure_separately, race, report
@@ -20,10 +21,13 @@ Sentences per second of a trained translator, text to text, on sentences of ever
   python scripts/benchmark.py translate runs/en-de/model.keras --texts val.en --separate 3
 
 Each contender gets processes of its own, one at a time and in turn, and translates all lines once
-before --rounds timed passes, without a length penalty (CTranslate2 has another one). Contenders:
+before --rounds timed passes. CTranslate2 has another length penalty: alone it uses the one that
+rises like that of --length-penalty at 20 tokens, as an engine of ours it ranks by ours. Contenders:
 
   ours              Translator.translate, in batches of 64 sentences as it forms them
   ours-one-batch    the same, one batch at a time
+  engine            ours with CTranslate2 as its engine (--engine ctranslate2)
+  engine-int8       the same with its products in 8 bits (--engine ctranslate2-int8)
   ours-int8         ours with the matrices of `Dense` layers in 8 bits (export --format keras)
   ctranslate2       CTranslate2's own batches of 64, one per core at a time, one thread each
   ctranslate2-one-batch  one batch at a time, one thread per core
@@ -35,25 +39,27 @@ length for all sentences, here that of the longest.
 BATCH_SIZE = 64
 
 
-def ours(path, quantization=None):
-    task = kt.load(path)
+def ours(args, quantization=None, engine="keras"):
+    task = kt.load(args.model)
     if quantization:
         with tempfile.TemporaryDirectory() as parent:
             folder = pathlib.Path(parent, "exported")
             export(task, folder, "keras", quantization)
             task = kt.load(folder / "model.keras")
-    return functools.partial(task.translate, length_penalty=0.0, batch_size=BATCH_SIZE)
+    set_engine(task, engine)
+    search = dict(length_penalty=args.length_penalty, batch_size=BATCH_SIZE)
+    return functools.partial(task.translate, **search)
 
 
-def ours_one_batch(path):
+def ours_one_batch(args):
     process._has_idle_cores = lambda: False
-    return ours(path)
+    return ours(args)
 
 
-def ctranslate2(path, compute_type="float32", one_batch=False):
+def ctranslate2(args, compute_type="float32", one_batch=False):
     import ctranslate2
 
-    task = kt.load(path)
+    task = kt.load(args.model)
     with tempfile.TemporaryDirectory() as parent:
         folder = pathlib.Path(parent, "exported")
         export(task, folder, "ctranslate2")
@@ -73,7 +79,7 @@ def ctranslate2(path, compute_type="float32", one_batch=False):
         found = engine.translate_batch(
             source,
             beam_size=beams,
-            length_penalty=0,
+            length_penalty=args.length_penalty / SAME_SLOPE,
             max_decoding_length=int(task.config.max_length_ratio * longest + 16),
             max_batch_size=BATCH_SIZE,
         )
@@ -85,6 +91,8 @@ def ctranslate2(path, compute_type="float32", one_batch=False):
 CONTENDERS = {
     "ours": ours,
     "ours-one-batch": ours_one_batch,
+    "engine": functools.partial(ours, engine="ctranslate2"),
+    "engine-int8": functools.partial(ours, engine="ctranslate2-int8"),
     "ours-int8": functools.partial(ours, quantization="int8"),
     "ctranslate2": ctranslate2,
     "ctranslate2-one-batch": functools.partial(ctranslate2, one_batch=True),
@@ -104,7 +112,7 @@ def measure(args, contenders):
     """The contenders in this process: {(beams, name): translations and seconds}."""
     texts, measured = sentences(args), {}
     for name in contenders:
-        translate = CONTENDERS[name](args.model)
+        translate = CONTENDERS[name](args)
         for beams in args.beams:
             run = functools.partial(translate, texts, beams=beams)
             translations = run()  # compiles
@@ -146,6 +154,8 @@ def add_command(commands, formatter):
     add("--number", type=int, metavar="N", help="sentences (default: all)")
     widths = "widths of the search, 1 for greedy (default: 1)"
     add("--beams", type=int, nargs="+", default=[1], metavar="N", help=widths)
+    penalty = "exponent of the length penalty of beam search (default: 0)"
+    add("--length-penalty", type=float, default=0.0, metavar="A", help=penalty)
     contenders = "contenders to measure (default: all)"
     add("--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS), help=contenders)
     separate = "processes per contender (default: 2)"

@@ -391,6 +391,7 @@ def test_attention_is_drawn_for_a_text_and_any_translation(
         (["May", "--translation", "5"], 2, "--translation needs --attention"),
         (["May", "--attention", "a.png", "--scores"], 2, "leave out --scores and --n-best"),
         (["May", "--attention", "a.png", "--n-best", "1"], 2, "leave out --scores and --n-best"),
+        (["May", "--attention", "a.png", "--engine", "auto"], 2, "leave out --engine"),
         (["May", "--attention", "a.nonsense"], 2, "--attention must end in one of"),
         (["May", "--attention", "nowhere/a.png"], 1, "there is no nowhere"),
         (["May", "--attention", "."], 1, "--attention must name a file; received the folder ."),

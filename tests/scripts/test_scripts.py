@@ -19,6 +19,7 @@ import keras
 import numpy as np
 import pytest
 
+import keras_transformer as kt
 from keras_transformer import cli as console
 from keras_transformer import data
 from keras_transformer.training import Run, add_translations
@@ -271,6 +272,24 @@ def test_teachers_read_no_test_data(monkeypatch, tmp_path):
     run = Run(tmp_path)
     script.diversify(options, run, data.Splits(pairs, pairs, pairs), [None, None])
     assert read == [(pairs, pairs, None), (pairs[::-1], pairs[::-1], None)]
+
+
+def test_a_teacher_translates_with_the_engine_of_the_run_and_learns_without(monkeypatch, tmp_path):
+    pytest.importorskip("ctranslate2", reason="engines are optional")
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    script = importlib.import_module("train_translation")
+    kinds, teacher, pairs = [], kt.load("dates"), data.Examples(["a"], ["A"])
+
+    def teach(examples, number, folder, train_teacher):
+        assert train_teacher("forward", 1, folder / "forward-1") is teacher
+        kinds.append(type(teacher._decoding).__name__)
+
+    monkeypatch.setattr(script.training, "diversify", teach)
+    monkeypatch.setattr(script, "prepare", lambda *_: (teacher, pairs, pairs))
+    monkeypatch.setattr(script, "fit", lambda *_: kinds.append(type(teacher._decoding).__name__))
+    options = script.TRANSLATION["small"].replace(output=str(tmp_path), engine="ctranslate2")
+    script.diversify(options, Run(tmp_path), data.Splits(pairs, pairs, pairs), [None, None])
+    assert kinds == ["Decoding", "CTranslate2Decoding"]
 
 
 @pytest.mark.slow

@@ -149,7 +149,7 @@ from keras_transformer.serving import models
 from keras_transformer.cli import main
 
 task = Classifier()
-models.load_models = lambda names: {{"model": task}}
+models.load_models = lambda names, engine: {{"model": task}}
 
 def obey():
     for line in sys.stdin:
