@@ -226,6 +226,9 @@ def freeze(options: Options, model: keras.Model) -> None:
     training.freeze(model, options.fine_tuning.freeze)
     if options.fine_tuning.lora_rank:
         training.enable_lora(model, options.fine_tuning.lora_rank)
+    update_rule, trained = options.training.optimizer, model.trainable_variables
+    decays = update_rule == "adam" or any("kernel" in variable.name for variable in trained)
+    check(decays, "With all kernels frozen, use --optimizer adam", optimizer=update_rule)
 
 
 def callbacks(

@@ -572,6 +572,15 @@ def test_the_options_reach_the_optimizer(running, parsed):
     assert isinstance(paper, keras.optimizers.Adam) and paper.weight_decay is None
 
 
+def test_without_a_kernel_to_train_there_is_no_weight_decay(running, parsed):
+    model = kt.Transformer(9, num_layers=1, d_model=8, num_heads=2, d_ff=8)
+    frozen = ("--freeze", "encoder", "decoder")
+    running.freeze(parsed(*frozen), model)
+    for words in (("--optimizer", "lion"), ("--optimizer", "adamw", "--weight-decay", "0")):
+        with pytest.raises(ValueError, match="all kernels frozen, use --optimizer adam; received"):
+            running.freeze(parsed(*frozen, *words), model)
+
+
 def test_a_run_with_a_constant_rate_is_resumed_for_more_epochs(parsed, tmp_path):
     started = parsed("--output", tmp_path, "--schedule", "constant")
     start(started, tmp_path)
