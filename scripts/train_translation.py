@@ -329,6 +329,7 @@ def prepare(options, splits, tokenizers, initial=None):
         beams=options.scoring.beams,
         length_penalty=options.scoring.length_penalty,
         directions=options.files.all_directions(),
+        trained_length=train.trained_length,
         **form(options),
     )
     if splits.test:

@@ -28,7 +28,7 @@ from ..checks import TextError
 from ..data.records import collect_complete
 from .files import TRANSLATOR, check_outputs, load_task
 from .lines import one_line
-from .translate import add_search_options
+from .translate import add_search_options, search_of
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -70,8 +70,8 @@ def run(options: argparse.Namespace) -> None:
         )
         numbers = range(len(sources))
         start = time.perf_counter()
-        search = {"beams": options.beams, "length_penalty": options.length_penalty}
-        translations = [one_line(text) for text in translator.translate(texts, **search)]
+        found = translator.translate(sources, **search_of(options))
+        translations = [one_line(text) for text in found]
         seconds = time.perf_counter() - start
     except TextError as error:
         path = options.reference if error.name == "Translation" else options.source

@@ -22,10 +22,15 @@ row per target token; --translation draws those of another translation than the 
 
 import argparse
 import pathlib
+from typing import Any
 
 from ..atomic import atomic_write
+from ..data.placeholders import KINDS
+from ..data.sentences import WHEN_TO_SPLIT
 from .files import TRANSLATOR, add_engine, check_outputs, load_task
 from .lines import add_model_and_text, answer_lines, one_line
+
+SEARCH = ("to", "beams", "length_penalty", "sentences", "placeholders")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -49,7 +54,16 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
     add("--beams", type=int, metavar="K", help=f"beam width; 1: greedy decoding {saved}")
     penalty = "exponent of the length penalty ((5 + length) / 6)^A; 0: none"
     add("--length-penalty", type=float, metavar="A", help=f"{penalty} {saved}")
+    split = "when texts are split into sentences; auto: if longer than the training data"
+    add("--sentences", choices=WHEN_TO_SPLIT, default="auto", help=f"{split} (default: auto)")
+    kinds = f"what is not translated: {', '.join(KINDS)}, or regular expressions; without: nothing"
+    add("--placeholders", nargs="*", metavar="KIND", help=f"{kinds} {saved}")
     add_engine(parser)
+
+
+def search_of(options: argparse.Namespace) -> dict[str, Any]:
+    """The options of the search, for `Translator.translate`."""
+    return {name: getattr(options, name) for name in SEARCH}
 
 
 def _check_attention(options):
@@ -86,11 +100,9 @@ def run(options: argparse.Namespace) -> None:
     def answer(texts, first):
         found = translator.translate(
             texts,
-            to=options.to,
-            beams=options.beams,
-            length_penalty=options.length_penalty,
             n_best=options.n_best,
             return_scores=options.scores,
+            **search_of(options),
         )
         if options.n_best is None:
             return [_columns(each, options.scores) for each in found]
@@ -117,8 +129,7 @@ def _draw_attention(translator, options):
 
     (text,), translation = translator.tagged(options.text, options.to), options.translation
     if translation is None:
-        search = {"beams": options.beams, "length_penalty": options.length_penalty}
-        (translation,) = translator.translate([text], **search)
+        (translation,) = translator.translate([text], **search_of(options) | {"to": None})
     weights, source, target = translator.attention(text, translation)
     layers = {f"layer {number}": layer for number, layer in enumerate(weights, start=1)}
     figure = plot_attention(layers, source, target, "Cross-attention", BEING_WRITTEN)

@@ -267,6 +267,11 @@ class BucketedBatches(keras.utils.PyDataset):
         """The examples of a bucket that an epoch has, as positions in the bucket."""
         return np.arange(len(self._buckets[number].examples), dtype="int32")
 
+    @property
+    def trained_length(self) -> int:
+        """Tokens of the first side, END included, that at most 1 % of the examples exceed."""
+        return int(np.percentile(self._rows.lengths[:, 0], 99, method="inverted_cdf"))
+
     def _real_tokens(self):
         """int, (sides,): real tokens per epoch."""
         return self._rows.lengths.sum(axis=0, dtype="int64")

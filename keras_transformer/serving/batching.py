@@ -95,7 +95,7 @@ class Batcher:
         if len(texts) > self.limits.max_texts:
             limit = f"A request may have {self.limits.max_texts} texts; received {len(texts)}."
             raise Refused(422, f"{limit} Send them in several requests.")
-        lengths = await self.check(texts)
+        lengths = await self.check(texts, options.get("sentences"))
         LOG.debug("%s reads %r", self.name, texts)
         if len(self._waiting) + len(texts) > self.limits.max_queue:
             raise busy(f"{self.limits.max_queue} texts may wait for {self.name}. Try again soon.")
@@ -113,12 +113,21 @@ class Batcher:
                 raise answer
         return answers
 
-    async def check(self, texts: Sequence[str]) -> list[int]:
-        """The tokens of each text; refuses long texts, and all while programs are compiled."""
+    async def check(self, texts: Sequence[str], sentences: str | None = None) -> list[int]:
+        """The tokens of each text; refuses long texts, and all while programs are compiled.
+
+        Args:
+            texts: list of str.
+            sentences: str, when a translator splits them, see `Translator.translate`.
+        """
         if not self.ready:
             raise busy(f"The programs of {self.name} are being compiled. Try again soon.", 503)
         most = self.limits.max_tokens
-        if self.kind != "TextGenerator":  # which reads the last of a long prompt
+        reads_any = self.kind == "TextGenerator"  # the last of a long prompt
+        if self.kind == "Translator":
+            trained = self.task.trained_length is not None and sentences != "never"
+            reads_any = trained or sentences == "always"
+        if not reads_any:
             most = min(most, self.task.longest_input)
         try:
             lengths = await asyncio.to_thread(self.lengths, texts)
@@ -131,9 +140,10 @@ class Batcher:
     def lengths(self, texts: Sequence[str]) -> list[int]:
         """int, (texts,): the tokens of each text, END included."""
         task: Any = self.task
-        if self.kind in ("Translator", "TextGenerator"):
-            tokenizer = task.source_tokenizer if self.kind == "Translator" else task.tokenizer
-            return [len(ids) + 1 for ids in tokenizer.encode(task.normalized(texts))]
+        if self.kind == "Translator":
+            return task.num_tokens(texts)
+        if self.kind == "TextGenerator":
+            return [len(ids) + 1 for ids in task.tokenizer.encode(task.normalized(texts))]
         return [len(task.vocabulary.split(text)) for text in texts]
 
     async def stream(self, text: str, options: dict[str, Any]) -> AsyncIterator[str]:

@@ -1,6 +1,6 @@
 """The JSON of requests, checked; the page of all requests shows it with examples that run."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -48,6 +48,12 @@ class Translate(Texts):
     beams: int | None = Field(None, ge=1, le=MOST_BEAMS, description="Beam width; 1: greedy.")
     length_penalty: float | None = Field(None, ge=0, le=10, allow_inf_nan=False)
     n_best: int | None = Field(None, ge=1, le=MOST_BEAMS, description="Answers per text.")
+    sentences: Literal["auto", "always", "never"] | None = Field(
+        None, description="When texts are split; auto: if longer than the training data."
+    )
+    placeholders: list[Literal["url", "email", "path", "code", "tag", "number"]] | None = Field(
+        None, description="Kinds of what is not translated; null: those of the training data."
+    )
     scores: bool = Field(False, description="Whether each answer has its score, in nats.")
 
 

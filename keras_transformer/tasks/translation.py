@@ -11,14 +11,17 @@ import numpy as np
 from ..checks import TextError, check, check_at_least, check_optional
 from ..data.languages import language_tag, tagged, targets_of
 from ..data.lengths import group_by_length, pad
+from ..data.placeholders import KINDS, placeholder_pattern
+from ..data.sentences import WHEN_TO_SPLIT
 from ..generation import BeamSearch, GreedySearch, Request, Sampling, length_penalty
 from ..generation.configuration import GenerationConfig, SamplingConfig
 from ..ids import END
 from ..models import Transformer
-from ..tokenizers.base import Tokenizer
+from ..tokenizers.base import Tokenizer, checked_texts
 from ..tokenizers.normal_forms import check_form
 from .attention_maps import AttentionMaps, cross_attention_weights
 from .beam_tree import Branch, beam_tree
+from .paragraphs import translate_paragraphs
 from .task import WritingTask, whole_characters
 
 OF_BEAMS = ("beams", "length_penalty")  # fields of `GenerationConfig`
@@ -55,6 +58,10 @@ class Translator(WritingTask):
         lowercase: bool, whether every text is lowercased, as the training data was.
         directions: list of str, such as "en-de", of a model with several target languages, which
             reads the tag of one before each text: see `tagged`. Empty: the model has no tags.
+        trained_length: int, tokens of the training sources, END included, of which 1 % are longer:
+            longer texts are split into sentences. None: not known, so no text is split by default.
+        placeholders: list of str, the kinds that were masked in the training data, see
+            `data.placeholders`; the vocabulary must have the masks as pieces.
         config: `GenerationConfig`, the defaults of `translate`.
         name: str, name of the `keras.Model`.
         **changes: fields of `GenerationConfig` that replace the ones of `config`.
@@ -78,6 +85,8 @@ class Translator(WritingTask):
         normalization: str | None = None,
         lowercase: bool = False,
         directions: Sequence[str] = (),
+        trained_length: int | None = None,
+        placeholders: Sequence[str] = (),
         config: GenerationConfig | None = None,
         name: str | None = None,
         **changes: Any,
@@ -91,6 +100,11 @@ class Translator(WritingTask):
         self.normalization = normalization
         self.lowercase = lowercase
         self.directions = tuple(directions)
+        check_optional(1, trained_length=trained_length)
+        unknown = sorted({*placeholders} - {*KINDS})
+        check(not unknown, f"placeholders must be some of {', '.join(KINDS)}", unknown=unknown)
+        self.trained_length = trained_length
+        self.placeholders = tuple(placeholders)
         self.config = (config or GenerationConfig()).replace(**changes)
 
     @property
@@ -131,6 +145,8 @@ class Translator(WritingTask):
         n_best: int | None = None,
         return_scores: bool = False,
         prefixes: Iterable[str] | None = None,
+        sentences: str | None = None,
+        placeholders: Iterable[str] | None = None,
         **changes: Any,
     ) -> list:
         """Translates by greedy decoding, or with several beams by beam search.
@@ -147,6 +163,13 @@ class Translator(WritingTask):
             return_scores: bool, whether to return `Hypothesis` instead of str.
             prefixes: list of str, the beginning of each translation, in whole tokens; None: no
                 beginnings.
+            sentences: str, whether texts are split into sentences, and their translations put in
+                the same places, line ends and other white space kept: "always", "never", or "auto"
+                (None): texts with line ends or more tokens than `trained_length`, if it is known. A
+                sentence that is longer than the model reads is cut, so that it is not `finished`.
+            placeholders: list of str, what is not translated: "url", "email", "path", "code",
+                "tag", "number" or regular expressions. A sentence that does not keep each is
+                translated in the pieces around them. None: those of the training data.
             **changes: fields of `GenerationConfig`, such as `beams` or `length_penalty`; one that
                 is None has its value in `config`.
 
@@ -160,21 +183,75 @@ class Translator(WritingTask):
         """
         config = self._config_with(changes)
         check_optional(1, n_best=n_best)
-        texts = self.tagged(texts, to)
-        if config.beams == 1 and n_best is None and not return_scores:
-            return self._write(lambda numbers, rows: GreedySearch(), texts, prefixes, config)
+        scored = return_scores or n_best is not None
+        empty = [Hypothesis("", 0.0, True)] * (n_best or 1)
+        texts = checked_texts(texts)
+        untagged = bool(self.directions) and to is None  # tags are within the texts
+        if placeholders is None:
+            placeholders = () if untagged else self.placeholders
+        pattern = placeholder_pattern(placeholders)
+        check(not (untagged and pattern), "Placeholders of a model with tags need `to`", to=to)
+        whole = prefixes is not None or untagged
+        split = self._are_paragraphs(texts, sentences or "auto", to, whole)
 
-        search = BeamSearch(config.beams, config.length_penalty, n_best or 1)
-        results = [[Hypothesis("", 0.0, True)] * search.n_best for _ in texts]
+        def translate(texts):
+            texts = self.tagged(texts, to)
+            return self._hypotheses(texts, n_best or 1, prefixes, config, scored)
+
+        if pattern is None and not any(split):
+            results = translate(texts)
+        else:
+            results = translate_paragraphs(
+                texts,
+                translate,
+                empty,
+                split=split,
+                fits=lambda text: self.num_tokens(self.tagged([text], to))[0] <= self.longest_input,
+                pattern=pattern,
+                masked=bool(self.placeholders),
+            )
+        if not return_scores:
+            results = [[hypothesis.text for hypothesis in found] for found in results]
+        return [found[0] for found in results] if n_best is None else results
+
+    def _are_paragraphs(self, texts, sentences, to, whole):
+        """Whether each text is to be split into sentences."""
+        expected = f"sentences must be one of {', '.join(WHEN_TO_SPLIT)}"
+        check(sentences in WHEN_TO_SPLIT, expected, sentences=sentences)
+        if sentences == "always":
+            check(
+                not whole,
+                "Texts with prefixes or tags are not split; pass `to`",
+                sentences="always",
+            )
+            return [True] * len(texts)
+        if sentences == "never" or self.trained_length is None or whole:
+            return [False] * len(texts)
+        lengths = self.num_tokens(self.tagged(texts, to))
+        return [
+            length > self.trained_length or len(text.splitlines()) > 1
+            for text, length in zip(texts, lengths, strict=True)
+        ]
+
+    def num_tokens(self, texts: Iterable[str]) -> list[int]:
+        """The tokens of each source text, END included."""
+        return [len(ids) + 1 for ids in self.source_tokenizer.encode(self.normalized(texts))]
+
+    def _hypotheses(self, texts, n_best, prefixes, config, scored):
+        """A list of `n_best` hypotheses per text, each normalized text read as one sentence."""
+        if config.beams == 1 and not scored:
+            written = self._write(lambda numbers, rows: GreedySearch(), texts, prefixes, config)
+            return [[Hypothesis(text, 0.0, True)] for text in written]
+
+        search = BeamSearch(config.beams, config.length_penalty, n_best)
+        results = [[Hypothesis("", 0.0, True)] * n_best for _ in texts]
         requests = self._requests(lambda numbers, rows: search, texts, prefixes, config)
         for numbers, found in self._answers(requests):
             for number, ids, scores, finished in zip(numbers, *found, strict=False):
                 written = self.target_tokenizer.decode(ids)
                 columns = zip(written, scores.tolist(), finished.tolist(), strict=True)
                 results[number] = [Hypothesis(*each) for each in columns]
-        if not return_scores:
-            results = [[hypothesis.text for hypothesis in found] for found in results]
-        return [found[0] for found in results] if n_best is None else results
+        return results
 
     def sample(
         self,
@@ -347,6 +424,10 @@ class Translator(WritingTask):
             config["target_tokenizer"] = None
         if self.directions:
             config["directions"] = list(self.directions)
+        if self.trained_length is not None:
+            config["trained_length"] = self.trained_length
+        if self.placeholders:
+            config["placeholders"] = list(self.placeholders)
         return config
 
     def _config_with(self, changes, unused=()):

@@ -117,7 +117,7 @@ def test_the_help_names_every_command_and_the_backends(command):
     ],
 )
 def test_the_help_names_the_models_of_the_package_that_a_command_takes(command, name, expected):
-    printed = " ".join(command(name, "--help").stdout.split())
+    printed = " ".join(command(name, "--help").stdout.split()).replace("zh- en", "zh-en")
     assert re.search("or one of ([^;]*?), which come", printed)[1].split(", ") == expected
     for model in expected:
         files.load_task(model, "Task" if name == "predict" else "Translator")
@@ -421,6 +421,18 @@ def test_n_best_and_scores_are_columns(command, models, translator):
     assert [row[1].endswith("*") for row in rows] == [not each.finished for each in hypotheses]
     numbers = command("translate", models["translator"], *search[:-1], *texts).stdout.splitlines()
     assert numbers == [f"{row[0]}\t{row[2]}" for row in rows]
+
+
+def test_sentences_and_placeholders_are_options(command, models, translator):
+    text = "May 5, 2019.  {x} June 6, 2018!"
+    options = ["--sentences", "always", "--placeholders", "tag", "--beams", "2"]
+    result = command("translate", models["translator"], text, *options)
+    first, second = translator.translate(["May 5, 2019.", "June 6, 2018!"], beams=2)
+    assert result.stdout == f"{first}  {{x}} {second}\n"
+    result = command("translate", models["translator"], text, *options[:2])
+    assert result.stdout.splitlines() == translator.translate([text], sentences="always")
+    result = command("translate", models["translator"], "May", "--placeholders", "(")
+    assert_one_sentence(result, "A placeholder must be one of")
 
 
 def test_numbers_count_the_lines_of_the_input_across_batches(

@@ -53,6 +53,27 @@ def test_translations_are_those_of_the_task(client, models, dates):
     assert one["score"] == pytest.approx(expected.score, abs=1e-4) and one["finished"]
 
 
+def test_sentences_and_placeholders_are_options(client, models):
+    texts, translator = ["May 5, 2019\nJune 6, 2018 {x}"], models["zh-en"]
+    options = {"sentences": "always", "placeholders": ["tag"]}
+    (found,) = answers(client, "translate", texts=texts, **options)
+    assert [found] == translator.translate(texts, **options)
+    assert found.count("\n") == found.count("{x}") == 1
+
+
+def test_a_text_longer_than_the_positions_is_answered_where_it_is_split():
+    tokenizer = kt.train_tokenizer(["abc. "], model_type="char")
+    sizes = dict(num_layers=1, d_model=8, num_heads=1, d_ff=8, max_length=8)
+    model = kt.Transformer(tokenizer.vocabulary_size(), **sizes)
+    with client_of({"m": kt.Translator(model, tokenizer)}) as client:
+        question = {"texts": ["Abc. abc, abc. Abc."]}
+        refused = client.post("/api/translate", json=question)
+        assert "must have at most 8 tokens" in refused.json()["error"]
+        question |= {"sentences": "always", "scores": True}
+        (found,) = client.post("/api/translate", json=question).json()["answers"]
+        assert not found["finished"]
+
+
 def test_requests_at_the_same_time_get_their_own_answers(client, models, dates):
     texts = dates.test.source[:16]
     with concurrent.futures.ThreadPoolExecutor(4) as threads:

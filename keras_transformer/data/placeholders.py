@@ -1,0 +1,103 @@
+"""Placeholders: addresses, code, tags and others that no translation may change."""
+
+import re
+from collections.abc import Iterable
+
+from ..checks import check
+
+MASKS = tuple(f"⟦{number}⟧" for number in range(10))  # reserved pieces of a vocabulary
+_OF_ADDRESS = r"[!#-&*-;=?-_a-z{|}~]"  # ASCII without quotes, parentheses and <>
+KINDS = {
+    "url": rf"(?:https?://|ftp://|www\.)(?:\({_OF_ADDRESS}*\)|{_OF_ADDRESS})*"
+    rf"(?:\({_OF_ADDRESS}*\)|(?<![.,;:!?\]}}]))",
+    "email": r"(?a:[\w.%+-]+@[\w-]+(?:\.[\w-]+)+)",
+    "path": r"(?a:(?<![\w/:.)>@])(?:(?:[A-Za-z]:\\|~/|\.{1,2}/|/(?=[A-Za-z]))(?:[\w.+-]+[/\\])*"
+    r"[\w.+-]*[\w/]|[\w.-]+(?:/[\w.-]+)+\.[A-Za-z]\w*))",
+    "code": r"`+[^`\n]+`+",
+    "tag": r"</?[A-Za-z][^<>\n]*>|&#?\w+;|\$?\{{1,2}[^{}\s]*\}{1,2}"
+    r"|%(?:\(\w+\)|\d+\$)?\d*(?:\.\d+)?[sdifgxuc@](?!\w)",
+    "number": r"\d+(?:[.,:/]\d+)*",
+}
+
+
+def placeholder_pattern(kinds: Iterable[str]) -> re.Pattern | None:
+    r"""The pattern of what must not be translated.
+
+    Args:
+        kinds: list of str: "url", "email", "path", "code", "tag", "number", or regular expressions,
+            such as r"[A-Z]{2}-\d+". None of them: nothing is masked.
+
+    Returns:
+        pattern, or None.
+
+    Raises:
+        ValueError: A kind is not known, or not a regular expression that matches some text.
+    """
+    patterns = []
+    for kind in kinds:
+        known = f"A placeholder must be one of {', '.join(KINDS)} or a regular expression"
+        pattern = KINDS.get(kind, kind)
+        try:
+            valid = (kind in KINDS or not kind.isalpha()) and not re.match(pattern, "")
+        except re.error as error:
+            raise ValueError(f"{known}; received {kind!r} ({error}).") from None
+        check(valid, f"{known} of at least one character", placeholder=kind)
+        patterns.append(f"(?:{pattern})")
+    return re.compile("|".join([*patterns, *MASKS])) if patterns else None
+
+
+def find_placeholders(text: str, pattern: re.Pattern) -> list[str]:
+    """The parts of a text that must not be translated, in their order."""
+    return [found[0] for found in pattern.finditer(text) if found[0]]
+
+
+def mask(text: str, pattern: re.Pattern) -> str:
+    """The text with a mask for each of its first ten placeholders."""
+    masks = iter(MASKS)
+    return pattern.sub(lambda found: next(masks, found[0]) if found[0] else "", text)
+
+
+def unmask(text: str, placeholders: list[str]) -> str:
+    """The text with its masks replaced."""
+    known = dict(zip(MASKS, placeholders, strict=False))
+    return re.sub("|".join(MASKS), lambda found: known.get(found[0], found[0]), text)
+
+
+def mask_pair(source: str, target: str, pattern: re.Pattern) -> tuple[str, str]:
+    """Both sides of a training pair with masks, if each placeholder is on both sides as often.
+
+    Args:
+        source: str.
+        target: str.
+        pattern: of the placeholders.
+
+    Returns:
+        str, the source.
+        str, the target.
+    """
+    found = find_placeholders(source, pattern)
+    if sorted(found) != sorted(find_placeholders(target, pattern)):
+        return source, target
+    masks: dict[str, list[str]] = {}
+    for placeholder, name in zip(found, MASKS, strict=False):
+        masks.setdefault(placeholder, []).append(name)
+    left = {placeholder: iter(names) for placeholder, names in masks.items()}
+    masked = pattern.sub(lambda m: next(left.get(m[0], iter(())), m[0]), target)
+    return mask(source, pattern), masked
+
+
+def split_placeholders(text: str, pattern: re.Pattern) -> list[str]:
+    """The parts of a text around its placeholders, in the form of `split_sentences`."""
+    parts, at = [""], 0
+    for found in [*pattern.finditer(text), None]:
+        start, end = found.span() if found else (len(text), len(text))
+        part = text[at:start]
+        if first := re.search(r"[^\W_]", part):
+            words = part[first.start() :].rstrip(" \t\n()[]{}<")
+            parts[-1] += part[: first.start()]
+            parts += [words, part[first.start() + len(words) :]]
+        else:
+            parts[-1] += part
+        parts[-1] += text[start:end]
+        at = end
+    return parts

@@ -1,0 +1,83 @@
+import pytest
+
+from keras_transformer.data.placeholders import (
+    KINDS,
+    find_placeholders,
+    mask,
+    mask_pair,
+    placeholder_pattern,
+    split_placeholders,
+    unmask,
+)
+
+pytestmark = pytest.mark.once
+
+CASES = {
+    "url": {
+        "See https://en.wikipedia.org/wiki/A_(b). Or www.x.de/a?b=c, now": [
+            "https://en.wikipedia.org/wiki/A_(b)",
+            "www.x.de/a?b=c",
+        ],
+        "(http://a.b/c?d=e&f#g) [x](https://a.b/)": ["http://a.b/c?d=e&f#g", "https://a.b/"],
+        "请看https://a.b/c。然后": ["https://a.b/c"],
+        "A house.": [],
+    },
+    "email": {"Write to a.b+c@d-e.org. Or 写给x@y.cn吧": ["a.b+c@d-e.org", "x@y.cn"]},
+    "path": {
+        "Edit /etc/hosts, ~/a.txt and ./b/c.py.": ["/etc/hosts", "~/a.txt", "./b/c.py"],
+        r"In C:\Users\me, src/x/y.py; and/or 1/2 km/h, 3 / 4": [r"C:\Users\me", "src/x/y.py"],
+    },
+    "code": {"Run `a = 1. B` and ``x``.": ["`a = 1. B`", "``x``"], "it`s": []},
+    "tag": {
+        '<b class="x">Hi</b> {name}, %s %1$s %(n)d %.2f': [
+            '<b class="x">', "</b>", "{name}", "%s", "%1$s", "%(n)d", "%.2f",
+        ],
+        "${x} {{y}} {0} &nbsp; 50 % der 100%ig 3 < 4 > 2": ["${x}", "{{y}}", "{0}", "&nbsp;"],
+    },
+    "number": {"On 12/05/2019 at 3.14, 1,000 or 7.": ["12/05/2019", "3.14", "1,000", "7"]},
+    r"[A-Z]{2}-\d+": {"Ticket AB-123, A-1": ["AB-123"]},
+}  # fmt: skip
+ALL = placeholder_pattern(KINDS)
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_each_kind_is_found(kind):
+    pattern = placeholder_pattern([kind])
+    for text, expected in CASES[kind].items():
+        assert find_placeholders(text, pattern) == expected
+        masked = mask(text, pattern)
+        assert not any(each in masked for each in expected)
+        assert unmask(masked, expected) == text
+        parts = split_placeholders(text, pattern)
+        assert "".join(parts) == text
+        assert not any(each in sentence for each in expected for sentence in parts[1::2])
+
+
+def test_only_ten_placeholders_are_masked_and_a_mask_in_a_text_is_one():
+    text = " ".join(f"{{n{number}}}" for number in range(12))
+    assert mask(text, ALL).endswith("⟦9⟧ {n10} {n11}")
+    assert unmask(mask(text, ALL), find_placeholders(text, ALL)) == text
+    assert find_placeholders("⟦3⟧ {x}", ALL) == ["⟦3⟧", "{x}"]
+    assert unmask(mask("⟦3⟧ {x}", ALL), ["⟦3⟧", "{x}"]) == "⟦3⟧ {x}"
+
+
+def test_both_sides_of_a_pair_have_the_same_masks():
+    pair = "{a} then {b} and {a}", "{b}, dann {a} und {a}"
+    assert mask_pair(*pair, ALL) == ("⟦0⟧ then ⟦1⟧ and ⟦2⟧", "⟦1⟧, dann ⟦0⟧ und ⟦2⟧")
+    for target in ("{b}, dann {a}", "{b} {a} {c}", ""):
+        assert mask_pair(pair[0], target, ALL) == (pair[0], target)
+
+
+def test_the_parts_around_placeholders_have_no_marks_at_their_edges():
+    parts = split_placeholders("See ({x}), [here](http://a.b). Now!", ALL)
+    assert parts == ["", "See", " ({x}), [", "here", "](http://a.b). ", "Now!", ""]
+    assert split_placeholders("{x}: {y}.", ALL) == ["{x}: {y}."]
+
+
+@pytest.mark.parametrize("kind", ["urls", "(", "a*", ""])
+def test_a_kind_that_is_not_known_is_refused(kind):
+    with pytest.raises(
+        ValueError, match="A placeholder must be one of url, email, path, code, tag"
+    ):
+        placeholder_pattern(["url", kind])
+    assert placeholder_pattern([]) is None
