@@ -406,7 +406,7 @@ def test_several_files_and_patterns_are_read_in_order(inside, tmp_path):
 
 
 @pytest.fixture
-def directions(tmp_path):
+def directions(inside, tmp_path):
     """Options of a model with language tags, for 60 pairs of en-de and 15 of en-fr."""
     for name, number in (("en-de.tsv", 60), ("en-fr.tsv", 15), ("valid_en-fr.tsv", 3)):
         rows = [f"{name[:-4]} {n}\t{n} {name[-6:-4]}\n" for n in range(number)]
@@ -422,7 +422,7 @@ def targets(examples):
     return collections.Counter((text.split()[0], other.split()[-1]) for text, other in rows)
 
 
-def test_the_source_of_each_direction_begins_with_the_tag_of_its_target(inside, directions):
+def test_the_source_of_each_direction_begins_with_the_tag_of_its_target(directions):
     train_translation = importlib.import_module("train_translation")
     splits = train_translation.load(directions, [])
     assert targets(splits.train) == {("<2de>", "de"): 58, ("<2fr>", "fr"): 14}
@@ -435,7 +435,7 @@ def test_the_source_of_each_direction_begins_with_the_tag_of_its_target(inside, 
     assert translator.directions == ("en-de", "en-fr")
 
 
-def test_directions_may_be_given_or_reversed_and_equal_in_number(inside, directions, tmp_path):
+def test_directions_may_be_given_or_reversed_and_equal_in_number(directions, tmp_path):
     load = importlib.import_module("train_translation").load
     given = directions.replace(directions=("en-xx", "fr-yy"), valid_pairs=directions.files.pairs)
     assert given.files.all_directions() == ["en-xx", "fr-yy"]
@@ -462,30 +462,33 @@ def test_directions_may_be_given_or_reversed_and_equal_in_number(inside, directi
 
 
 @pytest.mark.parametrize("name", ["diversify", "valid_source", "mix_pairs"])
-def test_data_without_a_direction_is_refused_with_language_tags(inside, directions, name):
+def test_data_without_a_direction_is_refused_with_language_tags(directions, name):
     expected = "--language-tags, not both: each file of pairs has a direction"
     with pytest.raises(ValueError, match=expected):
         directions.replace(**{name: 1 if name == "diversify" else ("a.tsv",)})
 
 
-def test_a_model_trained_further_must_know_the_tags(inside, directions, dates_translator):
+def test_a_model_trained_further_must_know_the_tags(directions, dates_translator):
     train_translation = importlib.import_module("train_translation")
     with pytest.raises(ValueError, match="in the vocabulary of --init-from; .*missing='<2de>'"):
         train_translation.find_tokenizers(directions, None, dates_translator)
 
 
 @pytest.mark.slow
-def test_one_run_learns_several_directions_and_is_scored_by_target(inside, directions, tmp_path):
-    output = tmp_path / "many"
-    small = options(directions.files.pairs[0], output, "1")[4:]
+def test_one_run_learns_several_directions_and_resumes_with_the_same_bits(directions, tmp_path):
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
     files = ["--pairs", *directions.files.pairs, "--language-tags", "--both-directions"]
-    run([*TRAIN, *files, "--output", output, *small])
-    scores = json.loads((output / "scores.json").read_text("utf-8"))
+    files += ["--corpus-temperature", "5", "--schedule", "paper"]
+    for output, epochs in ((whole, "2"), (parts, "1")):
+        run([*TRAIN, *files, *options(None, output, epochs)[2:]])
+    run([*TRAIN, "--resume", "--output", parts, "--epochs", "2"])
+    pairs = zip(weights_of(parts), weights_of(whole), strict=True)
+    assert all(np.array_equal(resumed, uninterrupted) for resumed, uninterrupted in pairs)
+    scores = json.loads((whole / "scores.json").read_text("utf-8"))
     assert {"bleu_to_de", "bleu_to_en", "bleu_to_fr"} <= scores.keys()
-    model = keras.saving.load_model(output / "model.keras")
+    model = keras.saving.load_model(whole / "model.keras")
     assert model.directions == ("en-de", "en-fr", "de-en", "fr-en")
     assert len(model.translate(["en-de 1"], to="fr")) == 1
-    run([*TRAIN, "--resume", "--output", output, "--epochs", "2"])
 
 
 def test_help_teaches(inside):

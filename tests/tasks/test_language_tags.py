@@ -7,6 +7,7 @@ import pytest
 
 import keras_transformer as kt
 from keras_transformer import cli
+from keras_transformer.interchange.vocabularies import settings_of
 
 ASKED = {
     "translate": lambda task, texts: task.translate(texts),
@@ -77,6 +78,8 @@ def test_a_file_keeps_the_directions_and_one_without_tags_says_nothing_of_them(
     assert loaded.directions == translator.directions
     assert kt.check_file(saved).settings["directions"] == ["en-de", "en-fr", "fr-de"]
     assert loaded.source_tokenizer.tokens([4, 5]) == ["<2de>", "<2fr>"]
+    assert settings_of(loaded)["directions"] == ["en-de", "en-fr", "fr-de"]  # of exports
+    assert "directions" not in settings_of(dates_translator)
     dates_translator.save(tmp_path / "dates.keras")
     with zipfile.ZipFile(tmp_path / "dates.keras") as archive:
         assert "directions" not in json.loads(archive.read("config.json"))["config"]
