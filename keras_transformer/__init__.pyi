@@ -18,7 +18,7 @@ from . import (
 from .cli.grading import check_layer
 from .data import TextBatches, TranslationBatches, WordBatches, chunks, mask_words, word_dropout
 from .generation import Decoding
-from .generation.configuration import GenerationConfig, SamplingConfig
+from .generation.configuration import GenerationConfig, LogitsConfig, SamplingConfig
 from .ids import END, PADDING, START, UNKNOWN
 from .layers.attention import MultiHeadAttention, attention_scores, scaled_dot_product_attention
 from .layers.blocks import Decoder, DecoderBlock, Encoder, EncoderBlock
@@ -76,6 +76,7 @@ __all__ = [
     "Hypothesis",
     "LanguageModel",
     "LearnedPositionalEncoding",
+    "LogitsConfig",
     "MaskFiller",
     "MultiHeadAttention",
     "Perplexity",

@@ -22,6 +22,7 @@ import numpy as np
 
 BATCH_SIZE = 64
 BEST = 5  # words for a mask
+OF_LOGITS = ("no_repeat_ngram_size", "repetition_penalty", "suppress")  # in settings.json, if used
 LINE_ENDS = re.compile("[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 
 
@@ -236,6 +237,8 @@ def limits(settings, lengths):
 
 def stepwise(run, ids):
     """Greedy decoding: a loop around the graphs of encoder and step."""
+    if used := [name for name in OF_LOGITS if name in ids.settings]:
+        sys.exit(f"--step has no {', '.join(used)}; leave it out, for the search in the graph.")
 
     def search(name, source_ids):
         state = run("encoder", source_ids=source_ids)
@@ -344,6 +347,12 @@ def ctranslate2(folder, options):
         return answer
     translator = ctranslate2.Translator(str(folder), **threads)
     target = ids.vocabulary["target"]
+    settings = {name: ids.settings[name] for name in OF_LOGITS if name in ids.settings}
+    unwanted = [
+        target.encode(ids.normalized(each)) if isinstance(each, str) else [each]
+        for each in settings.pop("suppress", ())
+    ]
+    unwanted = [[target.id_to_piece(i) for i in each] for each in unwanted]
 
     def answer(texts):
         answers, by_length = [""] * len(texts), {}
@@ -360,7 +369,8 @@ def ctranslate2(folder, options):
                 length_penalty=0,  # its penalty is another one
                 min_decoding_length=int(shortest),
                 max_decoding_length=int(longest),
-                suppress_sequences=[["<pad>"], ["<s>"]],
+                suppress_sequences=[["<pad>"], ["<s>"], *unwanted],
+                **settings,
             )
             for n, each in zip(numbers, found, strict=True):
                 answers[n] = target.decode(each.hypotheses[0])

@@ -18,8 +18,10 @@ translate has more options.
 import argparse
 import re
 
+from ..generation.configuration import OF_LOGITS
 from .files import MODEL, add_engine, check_used, load_task
 from .lines import add_model_and_text, answer_lines
+from .translate import add_logits_options
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +30,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     words = "tagger: splitting at spaces and tabs only (default: words and punctuation)"
     parser.add_argument("--words", action="store_true", help=words)
     add_engine(parser)
-    add = parser.add_argument_group("language model").add_argument
+    group = parser.add_argument_group("language model")
+    add = group.add_argument
     max_tokens = "maximum new tokens per prompt (default: 100)"
     add("--max-tokens", type=int, default=100, metavar="N", help=max_tokens)
     temperature = "sampling temperature; 0: greedy decoding (default: 1)"
@@ -38,6 +41,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     top_p = "nucleus sampling threshold (default: 1)"
     add("--top-p", type=float, default=1.0, metavar="P", help=top_p)
     add("--seed", type=int, default=0, metavar="N", help="random seed of sampling (default: 0)")
+    add_logits_options(group, "(default: none)")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -62,6 +66,7 @@ def _answers(task, texts, options, first):
             return [f"{each.label}\t{each.probability:.4f}" for each in task.classify(texts)]
         case "TextGenerator":
             sampling = {name: getattr(options, name) for name in OPTIONS["TextGenerator"]}
+            sampling = {name: value for name, value in sampling.items() if value is not None}
             return task.generate(texts, **sampling, first=first)
         case "MaskFiller":  # WORD PROBABILITY, WORD PROBABILITY, ...
             best = ([f"{w.label} {w.probability:.2f}" for w in words] for words in task.fill(texts))
@@ -71,6 +76,6 @@ def _answers(task, texts, options, first):
 OPTIONS = {  # of one kind of task, each with what it needs
     "Tagger": {"words": "a tagger"},
     "TextGenerator": dict.fromkeys(
-        ("max_tokens", "temperature", "top_k", "top_p", "seed"), "a language model"
+        ("max_tokens", "temperature", "top_k", "top_p", "seed", *OF_LOGITS), "a language model"
     ),
 }

@@ -14,7 +14,8 @@ a translation is written as \n.
 --scores writes SCORE TAB TRANSLATION; --n-best K writes K lines per input line, best first, as
 NUMBER TAB TRANSLATION; both together write NUMBER TAB SCORE TAB TRANSLATION. NUMBER counts the
 input lines from 1. SCORE is the log-probability in nats divided by the length penalty; an asterisk
-after it marks a translation that was cut off at the length limit.
+after it marks a translation that was cut off at the length limit. The number of those goes to the
+standard error.
 
 --attention draws the cross-attention weights of every layer and head while TEXT is translated, one
 row per target token; --translation draws those of another translation than the model's own.
@@ -22,6 +23,7 @@ row per target token; --translation draws those of another translation than the 
 
 import argparse
 import pathlib
+import sys
 from typing import Any
 
 from ..atomic import atomic_write
@@ -30,7 +32,17 @@ from ..data.sentences import WHEN_TO_SPLIT
 from .files import TRANSLATOR, add_engine, check_outputs, load_task
 from .lines import add_model_and_text, answer_lines, one_line
 
-SEARCH = ("to", "beams", "length_penalty", "sentences", "placeholders")
+SEARCH = (  # options of `add_search_options`
+    "to",
+    "beams",
+    "length_penalty",
+    "max_length_ratio",
+    "no_repeat_ngram_size",
+    "repetition_penalty",
+    "suppress",
+    "sentences",
+    "placeholders",
+)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -54,11 +66,25 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
     add("--beams", type=int, metavar="K", help=f"beam width; 1: greedy decoding {saved}")
     penalty = "exponent of the length penalty ((5 + length) / 6)^A; 0: none"
     add("--length-penalty", type=float, metavar="A", help=f"{penalty} {saved}")
+    ratio = "most tokens of a translation per source token, plus 16"
+    add("--max-length-ratio", type=float, metavar="R", help=f"{ratio} {saved}")
+    add_logits_options(parser, saved)
     split = "when texts are split into sentences; auto: if longer than the training data"
     add("--sentences", choices=WHEN_TO_SPLIT, default="auto", help=f"{split} (default: auto)")
     kinds = f"what is not translated: {', '.join(KINDS)}, or regular expressions; without: nothing"
     add("--placeholders", nargs="*", metavar="KIND", help=f"{kinds} {saved}")
     add_engine(parser)
+
+
+def add_logits_options(parser: Any, default: str) -> None:
+    """Adds those against loops and unwanted words, which `predict` shares; None: not given."""
+    add = parser.add_argument
+    ngrams = "size of the n-grams of tokens that no answer repeats; 0: none"
+    add("--no-repeat-ngram-size", type=int, metavar="N", help=f"{ngrams} {default}")
+    penalty = "penalty of tokens that an answer has already; 1: none"
+    add("--repetition-penalty", type=float, metavar="P", help=f"{penalty} {default}")
+    suppress = "texts that are never written"
+    add("--suppress", nargs="+", metavar="TEXT", help=f"{suppress} {default}")
 
 
 def search_of(options: argparse.Namespace) -> dict[str, Any]:
@@ -97,15 +123,21 @@ def run(options: argparse.Namespace) -> None:
         print(one_line(_draw_attention(translator, options)))
         return
 
+    cut_off = 0
+
     def answer(texts, first):
+        nonlocal cut_off
         found = translator.translate(
             texts,
             n_best=options.n_best,
             return_scores=options.scores,
+            return_finished=True,
             **search_of(options),
         )
         if options.n_best is None:
+            cut_off += sum(not each.finished for each in found)
             return [_columns(each, options.scores) for each in found]
+        cut_off += sum(not each.finished for hypotheses in found for each in hypotheses)
         return [
             f"{number}\t{_columns(each, options.scores)}"
             for number, hypotheses in enumerate(found, first + 1)
@@ -113,12 +145,15 @@ def run(options: argparse.Namespace) -> None:
         ]
 
     answer_lines(translator, options.text, answer)
+    if cut_off:
+        limit = "translations cut off at the length limit (--max-length-ratio)"
+        print(f"{cut_off} {limit}", file=sys.stderr)
 
 
 def _columns(found, scores):
-    """A translation, or a `Hypothesis` as SCORE TAB TRANSLATION."""
+    """A `Hypothesis` as TRANSLATION, or SCORE TAB TRANSLATION."""
     if not scores:
-        return found
+        return found.text
     mark = "" if found.finished else "*"
     return f"{found.score:.4f}{mark}\t{found.text}"
 

@@ -10,8 +10,9 @@ from ..backend import Tensor
 from ..checks import check, check_at_least
 from ..ids import END, PADDING, START
 from ..layers.cache import Entries
-from .configuration import GenerationConfig
+from .configuration import UNCHANGED, GenerationConfig, LogitsConfig
 from .constraints import IMPOSSIBLE, top_tokens
+from .logits import processed
 from .sampling import with_length
 
 
@@ -66,11 +67,13 @@ class BeamSearch:
         length_penalty: float from 0, exponent of `length_penalty`; see `sampling` for why it does
             not compare.
         n_best: int, at most `beams`, the hypotheses to return.
+        logits: `LogitsConfig`.
     """
 
     beams: int = 4
     length_penalty: float = dataclasses.field(default=0.6, compare=False)
     n_best: int = 1
+    logits: LogitsConfig = UNCHANGED
 
     def __post_init__(self):
         GenerationConfig(beams=self.beams, length_penalty=self.length_penalty)  # checks them
@@ -131,8 +134,12 @@ class BeamSearch:
         positions = ops.arange(ops.shape(state.tokens)[1], dtype="int32")
         here = ops.expand_dims(ops.equal(positions, position), -1)  # (length, 1)
         tokens = ops.where(here, ops.expand_dims(state.ids, 1), state.tokens)
-        extensions = self._extensions(state, logits, constraints)
 
+        def written():
+            return self._along(tokens, ancestors)[0]
+
+        logits, allowed = processed(logits, written, position, constraints, self.logits)
+        extensions = self._extensions(state, logits, allowed, constraints)
         finished, finished_scores, finish = self._finish(state, ancestors, extensions, alpha)
         ids, scores, parents = self._live(state, extensions)
         ended = self._ended(state, scores, finished_scores, finish, constraints, alpha)
@@ -141,10 +148,10 @@ class BeamSearch:
             position + 1, ids, decoded, tokens, ancestors, scores, finished, finished_scores, ended
         )
 
-    def _extensions(self, state, logits, constraints):
+    def _extensions(self, state, logits, allowed, constraints):
         """The 2 * beams best extensions, of which at least half do not end: (batch, 2 * beams)."""
         normalizer = ops.logsumexp(logits, axis=-1) - state.scores
-        best = top_tokens(logits, 2 * self.beams, state.position, constraints, normalizer)
+        best = top_tokens(allowed, 2 * self.beams, state.position, constraints, normalizer)
         scores, chosen = best
         size = logits.shape[-1]
         return scores, chosen // size, chosen % size  # log-probabilities, parents, ids
@@ -229,13 +236,22 @@ class BeamSearch:
             int32, (batch, beams, length): the tokens, padded with 0.
             int32, (batch, beams): their number.
         """
-        length = ops.shape(state.tokens)[1]
-        slots = ops.reshape(ancestors, (-1, self.beams, length, self.beams))
-        ids = ops.sum(ops.where(slots, ops.expand_dims(state.tokens, 1), PADDING), axis=-1)
+        ids, slots = self._along(state.tokens, ancestors)
         count = ops.sum(ops.cast(ops.any(slots, axis=-1), "int32"), axis=-1)
-        ids = ops.concatenate([ids[..., 1:], ops.zeros_like(ids[..., :1])], axis=-1)
-        here = ops.equal(ops.arange(length, dtype="int32"), ops.expand_dims(count - 1, -1))
+        positions = ops.arange(ops.shape(ids)[-1], dtype="int32")
+        here = ops.equal(positions, ops.expand_dims(count - 1, -1))
         return ops.where(here, ops.expand_dims(last, -1), ids), count
+
+    def _along(self, tokens, ancestors):
+        """The tokens in the slots of ancestors, without the START that they begin with.
+
+        Returns:
+            int32, (batch, beams, length): the tokens, padded with 0.
+            bool, (batch, beams, length, beams): the ancestors.
+        """
+        slots = ops.reshape(ancestors, (-1, self.beams, ops.shape(tokens)[1], self.beams))
+        ids = ops.sum(ops.where(slots, ops.expand_dims(tokens, 1), PADDING), axis=-1)
+        return ops.concatenate([ids[..., 1:], ops.zeros_like(ids[..., :1])], axis=-1), slots
 
 
 def _rows(x, indices):

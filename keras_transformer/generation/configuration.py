@@ -18,6 +18,7 @@ from ..checks import (
 )
 
 MORE_TOKENS = 16  # that an answer may have beyond its ratio to the source
+OF_LOGITS = ("no_repeat_ngram_size", "repetition_penalty", "suppress")  # see `LogitsConfig`
 MOST_PENALTY = 10  # exponent: the penalty of 8,192 tokens is then 2e31, within float32
 
 
@@ -32,6 +33,9 @@ class GenerationConfig(Configuration):
         max_length_ratio: Most tokens of an answer per source token, plus 16.
         batch_size: Most texts per batch. On a CPU, TensorFlow and JAX decode two batches at a time.
         tokens_per_batch: Most source tokens per batch, padding included; None: no limit.
+        no_repeat_ngram_size: Size of the n-grams of tokens that no answer repeats; 0: none.
+        repetition_penalty: Penalty of tokens that an answer has already; 1: none.
+        suppress: Texts, or ids of tokens, that are never written.
 
     Raises:
         ValueError: A value is out of range.
@@ -45,6 +49,9 @@ class GenerationConfig(Configuration):
     max_length_ratio: float = 2.0
     batch_size: int = 64
     tokens_per_batch: int | None = None
+    no_repeat_ngram_size: int = 0
+    repetition_penalty: float = 1.0
+    suppress: Sequence[str | int] = ()
 
     def __post_init__(self):
         check_at_least(1, beams=self.beams, batch_size=self.batch_size)
@@ -58,6 +65,18 @@ class GenerationConfig(Configuration):
         expected = "Expected 0 <= min_length_ratio <= max_length_ratio, the latter above 0"
         ordered = 0 <= self.min_length_ratio <= self.max_length_ratio
         check(ordered and self.max_length_ratio > 0, expected, **ratios)
+        LogitsConfig(self.no_repeat_ngram_size, self.repetition_penalty)  # checks them
+        _check_list("suppress", "texts or ids", self.suppress, (str, int))
+        object.__setattr__(self, "suppress", tuple(self.suppress))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields for a file; those of `OF_LOGITS`, unknown to older versions, if used."""
+        used = {name: getattr(self, name) for name in OF_LOGITS}
+        used = {name: value for name, value in used.items() if value != getattr(type(self), name)}
+        if "suppress" in used:
+            used["suppress"] = list(self.suppress)  # JSON has no tuples
+        others = dataclasses.asdict(self).items()
+        return {name: value for name, value in others if name not in OF_LOGITS} | used
 
     def length_limits(
         self, lengths: Any, most: int, prefixes: Sequence | None = None
@@ -108,3 +127,51 @@ class SamplingConfig(Configuration):
         check_finite(top_p=self.top_p)
         in_range = SMALLEST <= self.top_p <= 1
         check(in_range, "top_p must be above 0 and at most 1", top_p=self.top_p)
+
+
+@dataclasses.dataclass(frozen=True)
+class LogitsConfig(Configuration):
+    """How the logits of a token depend on those written before, its prefix or prompt included.
+
+    Where no token would be left, all are allowed. A prefix is written in any case.
+
+    Args:
+        no_repeat_ngram_size: Size of the n-grams of tokens that no answer repeats; 0: none.
+        repetition_penalty: Divisor of the positive logits and factor of the negative ones of all
+            tokens that were written, from 0.01 to 100; 1: none.
+        suppress: Ids of tokens, and sequences of ids, that are never written.
+
+    Raises:
+        ValueError: A value is out of range.
+
+    Source: Paulus et al. 2017, section 2.5 (n-grams); Keskar et al. 2019, equation 2 (penalty, of
+        negative logits as in Hugging Face's RepetitionPenaltyLogitsProcessor); CTranslate2's
+        suppress_sequences.
+    Departs: Hugging Face's beam search applies the penalty to log-probabilities; here every search
+        applies it to logits, so that one beam is greedy decoding.
+    """
+
+    no_repeat_ngram_size: int = 0
+    repetition_penalty: float = dataclasses.field(default=1.0, compare=False)  # see `sampling`
+    suppress: Sequence[int | Sequence[int]] = ()
+
+    def __post_init__(self):
+        check_at_least(0, no_repeat_ngram_size=self.no_repeat_ngram_size)
+        check_finite(repetition_penalty=self.repetition_penalty)
+        within = 0.01 <= self.repetition_penalty <= 100
+        expected = "repetition_penalty must be from 0.01 to 100"
+        check(within, expected, repetition_penalty=self.repetition_penalty)
+        _check_list("suppress", "ids or lists of ids", self.suppress, (int, Sequence))
+        ids = [(each,) if isinstance(each, int) else tuple(each) for each in self.suppress]
+        check(all(ids), "suppress must have texts or ids, none empty", suppress=self.suppress)
+        object.__setattr__(self, "suppress", tuple(ids))
+
+
+def _check_list(name, kinds, values, types):
+    """Refuses what is not a list of some types, such as a str."""
+    is_list = isinstance(values, Sequence) and not isinstance(values, str)
+    holds = is_list and all(isinstance(value, types) for value in values)
+    check(holds, f"{name} must be a list of {kinds}", **{name: values})
+
+
+UNCHANGED = LogitsConfig()

@@ -20,11 +20,13 @@ class Constraints(NamedTuple):
             batch, for which nothing is decoded.
         min_length: int32, (batch,), the fewest tokens before END; None: 0.
         prefix: int32, (batch, length), what the answer begins with, padded with 0; None: nothing.
+        repetition_penalty: float32, (batch,), see `LogitsConfig`; None: 1.
     """
 
     max_length: backend.Tensor
     min_length: backend.Tensor = None
     prefix: backend.Tensor = None
+    repetition_penalty: backend.Tensor = None
 
 
 def top_tokens(logits, k, position, constraints, normalizer=0.0):

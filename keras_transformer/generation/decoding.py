@@ -19,6 +19,7 @@ from ..ids import PADDING, START, id_matrix
 from ..layers.cache import Cache
 from ..losses import token_cross_entropy
 from .beam_search import BeamSearch, BeamState, Hypotheses
+from .configuration import UNCHANGED
 from .constraints import Constraints
 from .requests import FIRST_LENGTH, Batch, Request, checked_batch
 from .sampling import GreedySearch, Sampling
@@ -66,6 +67,7 @@ class Decoding:
         max_length: Tensor,
         min_length: Tensor = None,
         prefix: Tensor = None,
+        **changes: Any,
     ) -> np.ndarray:
         """Greedy decoding: the most probable token at each position.
 
@@ -75,6 +77,7 @@ class Decoding:
                 for a row that only fills the batch.
             min_length: int, or (batch,), the fewest tokens before END; None: 0.
             prefix: int, (batch, length), the beginning of each answer, padded with 0; None: none.
+            **changes: fields of `LogitsConfig`.
 
         Returns:
             int32, (batch, longest max_length): the answers, with the prefix, and with END if it was
@@ -83,7 +86,8 @@ class Decoding:
         Raises:
             ValueError: An argument is out of range, or a prefix is longer than its max_length.
         """
-        return self._answer_one(GreedySearch(), source_ids, max_length, min_length, prefix)
+        search = GreedySearch(logits=UNCHANGED.replace(**changes))
+        return self._answer_one(search, source_ids, max_length, min_length, prefix)
 
     def sample(
         self,
@@ -95,6 +99,7 @@ class Decoding:
         top_p: float = 1.0,
         min_length: Tensor = None,
         prefix: Tensor = None,
+        **changes: Any,
     ) -> np.ndarray:
         """Answers drawn from the model's distribution, each reproducible from its own seed.
 
@@ -109,6 +114,7 @@ class Decoding:
             temperature: float above 0, divisor of the logits: below 1 sharpens the distribution.
             top_k: int from 1, number of most probable tokens to sample from; None: all.
             top_p: float in (0, 1], nucleus sampling: the fewest tokens that together reach it.
+            **changes: fields of `LogitsConfig`.
 
         Returns:
             int32, (batch, longest max_length): the answers, with the prefix, and with END if it was
@@ -117,7 +123,8 @@ class Decoding:
         Raises:
             ValueError: An argument is out of range, or a prefix is longer than its max_length.
         """
-        search = Sampling(seeds, temperature, top_k, top_p)
+        logits = UNCHANGED.replace(**changes)
+        search = Sampling(seeds, temperature, top_k, top_p, logits=logits)
         return self._answer_one(search, source_ids, max_length, min_length, prefix)
 
     def beam_search(
@@ -129,6 +136,7 @@ class Decoding:
         n_best: int = 1,
         min_length: Tensor = None,
         prefix: Tensor = None,
+        **changes: Any,
     ) -> Hypotheses:
         """The best hypotheses that a beam of a given width finds.
 
@@ -147,6 +155,7 @@ class Decoding:
             beams: int, live hypotheses.
             length_penalty: float from 0, exponent of `generation.length_penalty`.
             n_best: int, at most `beams`, the hypotheses to return.
+            **changes: fields of `LogitsConfig`.
 
         Returns:
             `Hypotheses` of NumPy arrays, with the prefix: the finished ones, best first; then, if
@@ -159,7 +168,7 @@ class Decoding:
         Departs: many engines stop once `beams` hypotheses have finished, and so miss a better
             one that is a token longer: 0.1 to 0.2 BLEU on Multi30k (docs/experiments.md).
         """
-        search = BeamSearch(beams, length_penalty, n_best)
+        search = BeamSearch(beams, length_penalty, n_best, UNCHANGED.replace(**changes))
         return self._answer_one(search, source_ids, max_length, min_length, prefix)
 
     def decode(self, requests: Iterable[Request]) -> Iterator[Any]:

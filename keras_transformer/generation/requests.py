@@ -6,7 +6,7 @@ import numpy as np
 
 from .. import backend
 from ..checks import check
-from ..ids import PADDING, START, are_ints, id_matrix
+from ..ids import PADDING, START, are_ints, id_matrix, id_rows
 from .constraints import Constraints
 from .sampling import with_length
 
@@ -78,11 +78,15 @@ def checked_batch(request: Request, model: Any) -> Batch:
         check(smallest == 0, "min_length must be at least 0", min_length=int(smallest))
     if prefix is not None:
         prefix = with_length(_checked_prefix(prefix, max_length, model), room)
+    config = request.search.logits
+    id_rows("suppress", config.suppress, model.target_vocabulary_size)
+    penalty = config.repetition_penalty
+    penalty = None if penalty == 1 else np.full(rows, penalty, "float32")
     if source_ids is not None:
         source_ids = id_matrix("source_ids", source_ids, model.source_vocabulary_size)
     return Batch(
         source_ids=backend.split_rows(source_ids),
-        constraints=backend.split_rows(Constraints(max_length, min_length, prefix)),
+        constraints=backend.split_rows(Constraints(max_length, min_length, prefix, penalty)),
         parameters=backend.to_arguments(request.search.parameters(rows, room)),
         room=room,
         length=longest,

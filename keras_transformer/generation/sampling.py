@@ -15,8 +15,9 @@ from ..backend import Tensor
 from ..checks import check
 from ..ids import END, PADDING, START
 from ..layers.cache import Entries
-from .configuration import SamplingConfig
+from .configuration import UNCHANGED, LogitsConfig, SamplingConfig
 from .constraints import IMPOSSIBLE, top_tokens
+from .logits import processed
 
 
 class GreedyState(NamedTuple):
@@ -31,8 +32,13 @@ class GreedyState(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class GreedySearch:
-    """The most probable next token, at every position."""
+    """The most probable next token, at every position.
 
+    Args:
+        logits: `LogitsConfig`.
+    """
+
+    logits: LogitsConfig = dataclasses.field(default=UNCHANGED, kw_only=True)
     width = 1  # hypotheses per sentence
 
     def parameters(self, rows, length):
@@ -87,6 +93,9 @@ class GreedySearch:
             parameters: from `parameters`, as tensors.
         """
         position, slots = state.position, ops.arange(ops.shape(state.answers)[1], dtype="int32")
+        _, logits = processed(
+            logits, lambda: ops.expand_dims(state.answers, 1), position, constraints, self.logits
+        )
         ids = self.choose(logits, position, constraints, parameters)
         ids = ops.where(ops.expand_dims(state.ended, 1), PADDING, ids)
         answers = ops.where(ops.equal(slots, position), ids, state.answers)
@@ -131,6 +140,7 @@ class Sampling(GreedySearch):
         temperature: float above 0, divisor of the logits: below 1 sharpens the distribution.
         top_k: int from 1, number of most probable tokens to sample from; None: all.
         top_p: float in (0, 1], nucleus sampling: the fewest tokens that together reach it.
+        logits: `LogitsConfig`.
     """
 
     seeds: Sequence = dataclasses.field(compare=False)

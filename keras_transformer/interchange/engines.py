@@ -13,6 +13,7 @@ import numpy as np
 from .. import backend
 from ..checks import check, first_line, imported
 from ..generation import BeamSearch, Decoding, Hypotheses, Request, Sampling, length_penalty
+from ..generation.configuration import UNCHANGED
 from ..generation.constraints import NEVER_WRITTEN
 from ..ids import END, PADDING, START
 from ..tasks import Task, TextGenerator, Translator
@@ -116,6 +117,9 @@ class CTranslate2Decoding(Decoding):
         most, beams = request.max_length, isinstance(request.search, BeamSearch)
         if isinstance(request.search, Sampling):
             return "draws other random numbers than those of a seed"
+        logits = request.search.logits
+        if logits != UNCHANGED or logits.repetition_penalty != 1:
+            return "has other scores with no_repeat_ngram_size, repetition_penalty and suppress"
         if request.prefix is not None and (request.source_ids is not None or beams):
             return "does not score the prefix of an answer"
         lengths = [most.max()]

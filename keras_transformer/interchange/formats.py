@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from .. import backend, tasks
 from ..atomic import atomic_folder, check_folder
 from ..checks import check
+from ..generation.configuration import OF_LOGITS
 
 
 class Format(NamedTuple):
@@ -23,6 +24,7 @@ class Format(NamedTuple):
         module: str, the module of this package that writes it, imported on demand. Its function
             `write(task, folder, quantization, **options)` fills an existing empty folder.
         backend: str, the one backend that can write it; None: any.
+        lacks: fields of `GenerationConfig` that it cannot hold.
     """
 
     engine: str
@@ -30,6 +32,7 @@ class Format(NamedTuple):
     quantizations: tuple[str, ...]
     module: str
     backend: str | None = None
+    lacks: tuple[str, ...] = ()
 
 
 ENGINES = ("keras", "ctranslate2", "ctranslate2-int8", "auto")  # of `set_engine`
@@ -45,9 +48,11 @@ FORMATS = {
     "onnx": Format("ONNX Runtime", ("Task",), ("int8",), "onnx", "tensorflow"),
     "litert": Format("LiteRT", ("Task",), ("float16", "int8"), "litert", "tensorflow"),
     "keras": Format("Keras", ("Task",), ("float16", "int8"), "keras_file"),
-    "marian": Format("Hugging Face's MarianMTModel", ("Translator",), (), "marian.exporting"),
+    "marian": Format(
+        "Hugging Face's MarianMTModel", ("Translator",), (), "marian.exporting", lacks=("suppress",)
+    ),
     "safetensors": Format("safetensors", ("Task",), (), "safetensors"),
-    "web": Format("a browser", ("Task",), ("int8",), "web.exporting", "tensorflow"),
+    "web": Format("a browser", ("Task",), ("int8",), "web.exporting", "tensorflow", OF_LOGITS),
 }
 
 
@@ -84,6 +89,9 @@ def export(
         f"{format} requires KERAS_BACKEND={to.backend}; any backend may have trained the model",
         backend=backend.name(),
     )
+    used = task.config.to_dict() if isinstance(task, tasks.Translator) else ()
+    lacking = ", ".join(name for name in to.lacks if name in used)
+    check(not lacking, f"{format} cannot hold these options of translator.config", options=lacking)
     quantized = task.model.get_config()["quantized"]
     check(
         not quantized,

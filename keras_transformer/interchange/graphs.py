@@ -96,13 +96,17 @@ def translation(translator: Translator, beams: int) -> Callable:
     shortest, longest = translator.config.length_limits(np.arange(most + 1), most)
     longest[:2] = 0
     decoding = Decoding(translator.transformer)
+    logits = translator.logits_config()
+    penalty = logits.repetition_penalty
+    penalty = None if penalty == 1 else np.float32(penalty)
 
     def function(source_ids):
         lengths = _count(source_ids)
-        constraints = Constraints(ops.take(longest, lengths), ops.take(shortest, lengths))
+        limits = ops.take(longest, lengths), ops.take(shortest, lengths)
+        constraints = Constraints(*limits, repetition_penalty=penalty)
         if beams == 1:
-            return {"ids": decoding.graph(GreedySearch(), source_ids, constraints)}
-        search = BeamSearch(beams, translator.config.length_penalty)
+            return {"ids": decoding.graph(GreedySearch(logits=logits), source_ids, constraints)}
+        search = BeamSearch(beams, translator.config.length_penalty, logits=logits)
         return {"ids": decoding.graph(search, source_ids, constraints).ids[:, 0]}
 
     return function

@@ -1,6 +1,5 @@
 """Vocabulary and settings files for engines that work on ids."""
 
-import dataclasses
 import json
 import pathlib
 from typing import Any
@@ -45,7 +44,7 @@ def settings_of(task: Task) -> dict[str, Any]:
     settings: dict[str, Any] = {"task": type(task).__name__}
     if isinstance(task, Translator):
         settings |= dict(text_form(task), lowercase=task.lowercase)
-        settings |= dict(dataclasses.asdict(task.config), longest_input=task.longest_input)
+        settings |= dict(task.config.to_dict(), longest_input=task.longest_input)
         settings |= dict(directions=list(task.directions)) if task.directions else {}
         settings |= dict(special_ids=dict(special, start=START, end=END))
     elif isinstance(task, TextGenerator):

@@ -23,8 +23,8 @@ def router_of(models: Models) -> APIRouter:
         batcher = models.find(question.model, kind)
         return batcher.name, await batcher.ask(question.texts, options, seed)
 
-    def respond(name, answers):
-        return JSONResponse({"model": name, "answers": answers})
+    def respond(name, answers, **others):
+        return JSONResponse({"model": name, "answers": answers, **others})
 
     @router.get("/models")
     async def list_models() -> list[dict[str, Any]]:
@@ -33,16 +33,24 @@ def router_of(models: Models) -> APIRouter:
 
     @router.post("/translate")
     async def translate(question: Translate) -> Response:
-        """Translates texts; a list per text with `n_best`, objects with `scores`."""
-        options = question.options()
+        """Translates texts; a list per text with `n_best`, objects with `scores`.
+
+        "finished" is false where a translation was cut off at the length limit.
+        """
+        options = question.options() | {"return_finished": True}
         options["return_scores"] = scores = options.pop("scores")
         options["to"] = options.pop("target", None)
-        name, answers = await answers_of("Translator", question, options)
-        if scores and question.n_best is None:
-            answers = [found._asdict() for found in answers]
-        elif scores:
-            answers = [[each._asdict() for each in found] for found in answers]
-        return respond(name, answers)
+        name, found = await answers_of("Translator", question, options)
+
+        def of_each(take):
+            if question.n_best is None:
+                return [take(each) for each in found]
+            return [[take(each) for each in hypotheses] for hypotheses in found]
+
+        if scores:
+            return respond(name, of_each(lambda each: each._asdict()))
+        finished = of_each(lambda each: each.finished)
+        return respond(name, of_each(lambda each: each.text), finished=finished)
 
     @router.post("/tag")
     async def tag(question: Texts) -> Response:

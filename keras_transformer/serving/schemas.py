@@ -11,6 +11,8 @@ MOST_SEED = 2**63 - 1
 Strings = Annotated[list[str], Field(min_length=1)]
 Temperature = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
 Probability = Annotated[float, Field(gt=0, le=1)]
+NgramSize = Annotated[int, Field(ge=0, le=10)]
+Penalty = Annotated[float, Field(ge=0.01, le=100)]
 Seed = Annotated[int, Field(ge=0, le=MOST_SEED)]
 NewTokens = Annotated[int, Field(ge=1, le=MOST_NEW_TOKENS)]
 
@@ -47,6 +49,8 @@ class Translate(Texts):
     target: str | None = Field(None, description="Language, of a model with language tags.")
     beams: int | None = Field(None, ge=1, le=MOST_BEAMS, description="Beam width; 1: greedy.")
     length_penalty: float | None = Field(None, ge=0, le=10, allow_inf_nan=False)
+    no_repeat_ngram_size: NgramSize | None = None
+    repetition_penalty: Penalty | None = None
     n_best: int | None = Field(None, ge=1, le=MOST_BEAMS, description="Answers per text.")
     sentences: Literal["auto", "always", "never"] | None = Field(
         None, description="When texts are split; auto: if longer than the training data."
@@ -74,6 +78,8 @@ class Generate(Texts):
     temperature: Temperature = 1.0
     top_k: int | None = Field(None, ge=1, le=1000)
     top_p: Probability = 1.0
+    no_repeat_ngram_size: NgramSize = 0
+    repetition_penalty: Penalty = 1.0
     seed: Seed = 0
     stream: bool = Field(False, description="Whether one text arrives in server-sent events.")
 

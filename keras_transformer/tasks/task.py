@@ -13,6 +13,7 @@ from ..atomic import atomic_write, named
 from ..checks import check
 from ..data.lengths import LONGEST, check_lengths, group_by_length, pad
 from ..generation import Decoding
+from ..generation.configuration import UNCHANGED
 from ..tokenizers.base import Tokenizer, checked_texts
 from ..tokenizers.normal_forms import normalized
 from ..tokenizers.sentencepiece import SentencePieceTokenizer
@@ -172,6 +173,13 @@ class WritingTask(Task):
         keys, ahead = itertools.tee(requests)
         answers = self._decoding.decode(request for _, request in ahead)
         return ((key, found) for (key, _), found in zip(keys, answers, strict=True))
+
+    def _logits(self, tokenizer, suppress=(), **options):
+        """`LogitsConfig` of its fields, in which texts become their ids."""
+        texts = [each for each in suppress if isinstance(each, str)]
+        ids = iter(tokenizer.encode(self.normalized(texts)))
+        ids = [next(ids) if isinstance(each, str) else each for each in suppress]
+        return UNCHANGED.replace(suppress=ids, **options)
 
     def normalized(self, texts: Iterable[str]) -> list[str]:
         """Texts in the form of the training data, as a tokenizer expects them.

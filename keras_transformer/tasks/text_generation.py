@@ -1,6 +1,5 @@
 """Text generation with a language model and its tokenizer."""
 
-import dataclasses
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -121,6 +120,7 @@ class TextGenerator(WritingTask):
         top_p: float = 1.0,
         seed: int | Sequence[int] = 0,
         first: int | Sequence[int] = 0,
+        **changes: Any,
     ) -> list[str]:
         """Continues each prompt.
 
@@ -136,6 +136,8 @@ class TextGenerator(WritingTask):
                 and (seed, n) alone, not on the rest of its batch.
             first: int from 0, the n of the first prompt, for a list that is given in parts; or the
                 n of each prompt.
+            **changes: fields of `LogitsConfig`, such as `no_repeat_ngram_size`, which depend on the
+                tokens in the window; `suppress` may also have texts.
 
         Returns:
             list of str, each prompt with its continuation, in the same order and in the normal form
@@ -145,7 +147,7 @@ class TextGenerator(WritingTask):
             ValueError: A prompt is not text, or an option is out of range.
         """
         check_at_least(1, max_tokens=max_tokens)
-        sampling = _sampling(temperature, top_k, top_p)
+        search = self._search(temperature, top_k, top_p, changes)
         prompts = self.normalized(prompts)
         prompt_ids = self._encode(prompts)
         number = len(prompts)
@@ -156,7 +158,7 @@ class TextGenerator(WritingTask):
             _Continuation(pair, ids, max_tokens)
             for pair, ids in zip(pairs, prompt_ids, strict=True)
         ]
-        self._continue(continuations, sampling)
+        self._continue(continuations, search)
         # The prompt is not taken from its ids: they lack the characters that have none.
         before = self.tokenizer.decode(prompt_ids)
         after = self.tokenizer.decode([continuation.ids for continuation in continuations])
@@ -171,6 +173,7 @@ class TextGenerator(WritingTask):
         top_k: int | None = None,
         top_p: float = 1.0,
         seed: int = 0,
+        **changes: Any,
     ) -> Iterator[str]:
         """Continues one prompt while the caller reads.
 
@@ -181,6 +184,7 @@ class TextGenerator(WritingTask):
             top_k: int from 1, number of most probable tokens to sample from; None: all.
             top_p: float in (0, 1], nucleus sampling: the fewest tokens that together reach it.
             seed: int from 0.
+            **changes: fields of `LogitsConfig`; see `generate`.
 
         Returns:
             Iterator of str, whole characters; joined they are what `generate` writes after the
@@ -191,24 +195,24 @@ class TextGenerator(WritingTask):
         """
         check_at_least(1, max_tokens=max_tokens)
         check_at_least(0, seed=seed)
-        sampling = _sampling(temperature, top_k, top_p)
+        search = self._search(temperature, top_k, top_p, changes)
         (ids,) = self._encode(self.normalized([prompt]))
-        written = self._stream_ids(_Continuation((seed, 0), ids, max_tokens), sampling)
+        written = self._stream_ids(_Continuation((seed, 0), ids, max_tokens), search)
         return whole_characters(written, self.tokenizer, ids)
 
-    def _stream_ids(self, continuation, sampling):
+    def _stream_ids(self, continuation, search):
         """The ids that extend a continuation, one after the other."""
         for window in itertools.count():
             if continuation.done:
                 return
             known = len(continuation.context(self.longest_input))
-            request = self._request([continuation], 1, sampling, window)
+            request = self._request([continuation], 1, search, window)
             stream = self._decoding.stream(**request._asdict())
             for ids in itertools.islice(stream, known, None):
                 continuation.ids.append(int(ids[0]))
                 yield continuation.ids[-1]
 
-    def _continue(self, continuations, sampling):
+    def _continue(self, continuations, search):
         """Extends the continuations, window by window, until all are done."""
         rows = next_power_of_two(max(1, len(continuations)), self.batch_size)
         for window in itertools.count():
@@ -217,13 +221,22 @@ class TextGenerator(WritingTask):
                 return
             starts = range(0, len(unfinished), rows)
             batches = [unfinished[start : start + rows] for start in starts]
-            requests = (self._request(batch, rows, sampling, window) for batch in batches)
+            requests = (self._request(batch, rows, search, window) for batch in batches)
             for batch, answers in self._answers(zip(batches, requests, strict=True)):
                 for each, ids in zip(batch, answers, strict=False):
                     new = ids[len(each.context(self.longest_input)) :]
                     each.ids.extend(int(i) for i in new if i != PADDING)
 
-    def _request(self, continuations, rows, sampling, window):
+    def _search(self, temperature, top_k, top_p, changes):
+        """A function of the seeds of a batch to its search; temperature 0: greedy decoding."""
+        check_from_0(temperature=temperature)
+        logits = self._logits(self.tokenizer, **changes)
+        if not temperature:
+            return lambda seeds: GreedySearch(logits=logits)
+        SamplingConfig(temperature, top_k, top_p)  # checks them, also without prompts
+        return lambda seeds: Sampling(seeds, temperature, top_k, top_p, logits=logits)
+
+    def _request(self, continuations, rows, search, window):
         """A `Request` for the next window of a batch of continuations."""
         prefixes = [each.context(self.longest_input) for each in continuations]
         lengths = [
@@ -232,13 +245,10 @@ class TextGenerator(WritingTask):
         ]
         spare = rows - len(continuations)
         max_length = np.array(lengths + [0] * spare, "int32")
-        search = GreedySearch()
-        if sampling is not None:
-            seeds = [(*each.seed, window) for each in continuations] + [(0, 0, 0)] * spare
-            search = Sampling(seeds, *dataclasses.astuple(sampling))
+        seeds = [(*each.seed, window) for each in continuations] + [(0, 0, 0)] * spare
         min_length = None if self.append_end else max_length  # END is never written
         prefix = pad(prefixes, rows, max(1, *map(len, prefixes)))
-        return Request(search, None, max_length, min_length, prefix)
+        return Request(search(seeds), None, max_length, min_length, prefix)
 
     def score(self, texts: Iterable[str], overlap: float = 0.5) -> list[TextScore]:
         """Scores whole texts, by a deterministic pass over every token.
@@ -309,12 +319,6 @@ class TextGenerator(WritingTask):
     def _encode(self, texts):
         self._check_tokenizer(self.tokenizer, self.model.target_vocabulary_size)
         return self.tokenizer.encode(texts)
-
-
-def _sampling(temperature, top_k, top_p):
-    """`SamplingConfig`; None: greedy decoding."""
-    check_from_0(temperature=temperature)
-    return SamplingConfig(temperature, top_k, top_p) if temperature else None
 
 
 def _of_each(name, values, number, step=0):

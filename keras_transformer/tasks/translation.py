@@ -1,6 +1,5 @@
 """Translation: the Transformer with its tokenizers and the defaults of its search."""
 
-import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -14,7 +13,7 @@ from ..data.lengths import group_by_length, pad
 from ..data.placeholders import KINDS, placeholder_pattern
 from ..data.sentences import WHEN_TO_SPLIT
 from ..generation import BeamSearch, GreedySearch, Request, Sampling, length_penalty
-from ..generation.configuration import GenerationConfig, SamplingConfig
+from ..generation.configuration import OF_LOGITS, GenerationConfig, LogitsConfig, SamplingConfig
 from ..ids import END
 from ..models import Transformer
 from ..tokenizers.base import Tokenizer, checked_texts
@@ -25,7 +24,7 @@ from .paragraphs import translate_paragraphs
 from .task import WritingTask, whole_characters
 
 OF_BEAMS = ("beams", "length_penalty")  # fields of `GenerationConfig`
-OF_LENGTHS = ("beams", "min_length_ratio", "max_length_ratio")
+OF_SEARCH = ("beams", "min_length_ratio", "max_length_ratio", *OF_LOGITS)
 
 
 class Hypothesis(NamedTuple):
@@ -33,12 +32,13 @@ class Hypothesis(NamedTuple):
 
     Args:
         text: str.
-        score: float, log-probability / length penalty, nats; see `generation.length_penalty`.
+        score: float, log-probability / length penalty, nats; see `generation.length_penalty`;
+            None unless `return_scores` is True.
         finished: bool; False: cut off at the length limit.
     """
 
     text: str
-    score: float
+    score: float | None
     finished: bool
 
 
@@ -144,6 +144,7 @@ class Translator(WritingTask):
         to: str | None = None,
         n_best: int | None = None,
         return_scores: bool = False,
+        return_finished: bool = False,
         prefixes: Iterable[str] | None = None,
         sentences: str | None = None,
         placeholders: Iterable[str] | None = None,
@@ -161,6 +162,8 @@ class Translator(WritingTask):
             n_best: int from 1 to `beams`, number of translations per text; None: one, not in a
                 list of its own.
             return_scores: bool, whether to return `Hypothesis` instead of str.
+            return_finished: bool, whether to return `Hypothesis`, without scores unless
+                `return_scores` is True.
             prefixes: list of str, the beginning of each translation, in whole tokens; None: no
                 beginnings.
             sentences: str, whether texts are split into sentences, and their translations put in
@@ -174,7 +177,7 @@ class Translator(WritingTask):
                 is None has its value in `config`.
 
         Returns:
-            list, one item per text, in the same order: str, or with `return_scores` `Hypothesis`;
+            list, one item per text, in the same order: str, or `Hypothesis`;
             with `n_best` a list of those, best first.
 
         Raises:
@@ -211,7 +214,9 @@ class Translator(WritingTask):
                 masked=bool(self.placeholders),
             )
         if not return_scores:
-            results = [[hypothesis.text for hypothesis in found] for found in results]
+            results = [[each._replace(score=None) for each in found] for found in results]
+        if not (return_scores or return_finished):
+            results = [[each.text for each in found] for found in results]
         return [found[0] for found in results] if n_best is None else results
 
     def _are_paragraphs(self, texts, sentences, to, whole):
@@ -240,10 +245,12 @@ class Translator(WritingTask):
     def _hypotheses(self, texts, n_best, prefixes, config, scored):
         """A list of `n_best` hypotheses per text, each normalized text read as one sentence."""
         if config.beams == 1 and not scored:
-            written = self._write(lambda numbers, rows: GreedySearch(), texts, prefixes, config)
-            return [[Hypothesis(text, 0.0, True)] for text in written]
+            greedy = GreedySearch(logits=self.logits_config(config))
+            found = self._write(lambda numbers, rows: greedy, texts, prefixes, config)
+            return [[hypothesis] for hypothesis in found]
 
-        search = BeamSearch(config.beams, config.length_penalty, n_best)
+        logits = self.logits_config(config)
+        search = BeamSearch(config.beams, config.length_penalty, n_best, logits)
         results = [[Hypothesis("", 0.0, True)] * n_best for _ in texts]
         requests = self._requests(lambda numbers, rows: search, texts, prefixes, config)
         for numbers, found in self._answers(requests):
@@ -261,9 +268,10 @@ class Translator(WritingTask):
         top_k: int | None = None,
         top_p: float = 1.0,
         seed: int = 0,
+        return_finished: bool = False,
         prefixes: Iterable[str] | None = None,
         **changes: Any,
-    ) -> list[str]:
+    ) -> list:
         """Samples translations from the model's distribution.
 
         Args:
@@ -273,12 +281,13 @@ class Translator(WritingTask):
             top_p: float in (0, 1], nucleus sampling: the fewest tokens that together reach it.
             seed: int from 0. The translation of text n depends on the text and (seed, n) alone,
                 not on the rest of its batch.
+            return_finished: bool, whether to return `Hypothesis` instead of str.
             prefixes: list of str, the beginning of each translation, in whole tokens; None: no
                 beginnings.
             **changes: fields of `GenerationConfig`, except `beams` and `length_penalty`.
 
         Returns:
-            list of str, one per text, in the same order.
+            list, one item per text, in the same order: str, or `Hypothesis`.
 
         Raises:
             ValueError: An item is not text, a text or prefix has more tokens than the transformer
@@ -287,12 +296,14 @@ class Translator(WritingTask):
         check_at_least(0, seed=seed)
         config = self._config_with(changes, unused=OF_BEAMS)
         SamplingConfig(temperature, top_k, top_p)  # checks them, also without texts
+        logits = self.logits_config(config)
 
         def search(numbers, rows):
             seeds = [(seed, number) for number in numbers] + [(seed, 0)] * (rows - len(numbers))
-            return Sampling(seeds, temperature, top_k, top_p)
+            return Sampling(seeds, temperature, top_k, top_p, logits=logits)
 
-        return self._write(search, self.normalized(texts), prefixes, config)
+        found = self._write(search, self.normalized(texts), prefixes, config)
+        return [each._replace(score=None) if return_finished else each.text for each in found]
 
     def stream(
         self,
@@ -326,8 +337,9 @@ class Translator(WritingTask):
         """
         check_optional(0, seed=seed)
         config = self._config_with(changes, unused=OF_BEAMS)
-        sampling = Sampling([(seed or 0, 0)], temperature, top_k, top_p)
-        search = GreedySearch() if seed is None else sampling
+        logits = self.logits_config(config)
+        sampling = Sampling([(seed or 0, 0)], temperature, top_k, top_p, logits=logits)
+        search = GreedySearch(logits=logits) if seed is None else sampling
         prefixes = None if prefix is None else [prefix]
         texts = self.normalized([text])
         requests = self._requests(lambda numbers, rows: search, texts, prefixes, config)
@@ -356,7 +368,7 @@ class Translator(WritingTask):
 
         Source: Wu et al. 2016, equation 14.
         """
-        config = self._config_with(changes, unused=OF_LENGTHS)
+        config = self._config_with(changes, unused=OF_SEARCH)
         sources = self._encode(texts)
         targets = [[*ids, END] for ids in self._target_ids(translations)]
         given = dict(texts=len(sources), translations=len(targets))
@@ -412,14 +424,24 @@ class Translator(WritingTask):
                 positions, or an option does not exist or is out of range.
         """
         config = self._config_with(changes)
-        search = BeamSearch(config.beams, config.length_penalty, n_best)
+        logits = self.logits_config(config)
+        search = BeamSearch(config.beams, config.length_penalty, n_best, logits)
         texts = self.normalized([text])
         requests = self._requests(lambda numbers, rows: search, texts, None, config)
         states = (self._decoding.beam_states(**request._asdict()) for _, request in requests)
         return beam_tree(itertools.chain.from_iterable(states))
 
+    def logits_config(self, config: GenerationConfig | None = None) -> LogitsConfig:
+        """The `LogitsConfig` of a `GenerationConfig`, in which texts become their ids.
+
+        Args:
+            config: `GenerationConfig`; None: that of the translator.
+        """
+        options = {name: getattr(config or self.config, name) for name in OF_LOGITS}
+        return self._logits(self.target_tokenizer, **options)
+
     def get_config(self) -> dict[str, Any]:
-        config = {**super().get_config(), **dataclasses.asdict(self.config)}
+        config = {**super().get_config(), **self.config.to_dict()}
         if self.target_tokenizer is self.source_tokenizer:
             config["target_tokenizer"] = None
         if self.directions:
@@ -438,12 +460,13 @@ class Translator(WritingTask):
         return self.config.replace(**given)
 
     def _write(self, search_of, texts, prefixes, config):
-        """One translation per text, by a search for one hypothesis."""
-        translations = [""] * len(texts)
+        """One `Hypothesis` per text, by a search that computes no scores."""
+        translations = [Hypothesis("", 0.0, True)] * len(texts)
         for numbers, ids in self._answers(self._requests(search_of, texts, prefixes, config)):
             written = self.target_tokenizer.decode(ids[: len(numbers)])
-            for number, text in zip(numbers, written, strict=True):
-                translations[number] = text
+            finished = (ids == END).any(axis=1).tolist()
+            for number, text, ended in zip(numbers, written, finished, strict=False):
+                translations[number] = Hypothesis(text, 0.0, ended)
         return translations
 
     def _requests(self, search_of, texts, prefixes, config):

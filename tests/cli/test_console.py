@@ -26,6 +26,7 @@ from keras_transformer.backend.compilation import serves_few_texts
 from keras_transformer.cli import files, lines
 from keras_transformer.cli.files import load_task
 from keras_transformer.cli.lines import ask_for_lines, one_line, waiting_lines
+from keras_transformer.tasks.translation import Hypothesis
 from programs import largest_file
 
 CONSOLE = [sys.executable, "-c", "from keras_transformer.cli import main; main()"]
@@ -440,13 +441,35 @@ def test_numbers_count_the_lines_of_the_input_across_batches(
 ):
     def translate(texts, **options):
         assert len(texts) <= 2
-        return [[text.upper()] * options["n_best"] for text in texts]
+        return [[Hypothesis(text.upper(), None, True)] * options["n_best"] for text in texts]
 
     monkeypatch.setattr(translator, "translate", translate)
     monkeypatch.setattr(translator, "config", translator.config.replace(batch_size=2))
     result = command("translate", models["translator"], "--n-best=2", stdin=b"a\nb\nc\nd\ne\n")
     expected = [f"{number}\t{text}" for number, text in enumerate("ABCDE", start=1)]
     assert result.stdout.splitlines() == [line for line in expected for _ in range(2)]
+
+
+def test_translations_that_were_cut_off_are_counted_at_the_end(
+    command, models, translator, monkeypatch
+):
+    def translate(texts, **_):
+        return [Hypothesis(text, None, text != "June") for text in texts]
+
+    monkeypatch.setattr(translator, "translate", translate)
+    result = command("translate", models["translator"], stdin=b"May\nJune\nJuly\nJune\n")
+    assert result.stdout.splitlines() == ["May", "June", "July", "June"]
+    assert result.stderr.startswith("2 translations cut off at the length limit")
+    assert not command("translate", models["translator"], "May", "July").stderr
+
+
+def test_options_against_loops_reach_the_search(command, models, translator, monkeypatch):
+    given = []
+    monkeypatch.setattr(translator, "translate", lambda _, **options: given.append(options) or [])
+    words = ["--no-repeat-ngram-size", "3", "--repetition-penalty", "1.2", "--max-length-ratio=1.5"]
+    command("translate", models["translator"], "May", *words, "--suppress", "a b", "c")
+    expected = dict(no_repeat_ngram_size=3, repetition_penalty=1.2, max_length_ratio=1.5)
+    assert given[0].items() >= dict(expected, suppress=["a b", "c"]).items()
 
 
 def test_a_search_that_cannot_be_is_one_sentence(command, models):
@@ -669,7 +692,7 @@ def test_an_option_of_another_task_is_refused(command, models, name, words):
 
 def test_an_answer_with_line_ends_is_one_line(command, models, translator, monkeypatch):
     ends = "\n \r \r\n \x0b \x0c \x1c \x1d \x1e \x85 \u2028 \u2029".split(" ")
-    answers = [f"ab{end}cd" for end in ends]
+    answers = [Hypothesis(f"ab{end}cd", None, True) for end in ends]
     monkeypatch.setattr(translator, "translate", lambda texts, **_: answers[: len(texts)])
     result = command("translate", models["translator"], *["a"] * len(ends))
     lines = result.stdout.split("\n")[:-1]

@@ -19,6 +19,7 @@ from keras_transformer.generation import (
 )
 from keras_transformer.generation import decoding as decoding_module
 from keras_transformer.generation.constraints import IMPOSSIBLE, NEVER_WRITTEN
+from scripted import Scripted
 
 VOCABULARY = 23
 
@@ -148,34 +149,6 @@ def test_a_row_of_no_tokens_fills_the_batch_and_changes_no_other_row(post_norm):
     assert not drawn[-1].any()
     expected = post_norm.sample(padded(sources), limits[:-1], seeds[:-1])
     np.testing.assert_array_equal(drawn[:-1], expected)
-
-
-class Scripted:
-    """A model for `Decoding`: its logits are a function of position and token alone.
-
-    Args:
-        next_logits: function of (position, ids (batch, beams)) to logits (batch, beams, size).
-    """
-
-    variables = ()
-    max_length = source_vocabulary_size = target_vocabulary_size = None
-
-    def __init__(self, next_logits):
-        self.next_logits = next_logits
-        self.calls = []  # one for each call of `decode`: traced once, run often
-
-    def encode(self, source_ids):
-        return source_ids
-
-    def cache_memory(self, memory):
-        return {}
-
-    def empty_cache(self, batch_size, num_slots):
-        return {}
-
-    def decode(self, ids, memory, attention_mask, cache):
-        self.calls.append(cache.positions)
-        return self.next_logits(cache.positions[0], ids)
 
 
 def towards(token, size=VOCABULARY):

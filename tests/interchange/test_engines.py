@@ -138,6 +138,9 @@ def test_what_it_does_otherwise_is_refused_in_one_sentence(translator, small_tas
         translator.translate(["hund"], prefixes=["der"])
     with pytest.raises(ValueError, match="has no min_length_ratio"):
         translator.translate(["eine katze sieht den hund"], min_length_ratio=1.5)
+    for option in (dict(suppress=["hund"]), dict(repetition_penalty=1.2)):
+        with pytest.raises(ValueError, match="has other scores with no_repeat_ngram_size"):
+            translator.translate(["eine katze sieht den hund"], **option)
     with pytest.raises(ValueError, match="has 1024 positions, fewer than a text"):
         translator.translate(["hund"], max_length_ratio=510)
     generator = small_tasks["generator"]

@@ -74,6 +74,31 @@ def test_a_translator_with_a_shallow_decoder_answers_the_same(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("format", ENGINES)
+def test_options_against_loops_are_those_of_the_task(german, run_here, one_thread, format):
+    changes = dict(no_repeat_ngram_size=2, repetition_penalty=1.2, suppress=["ein", 9])
+    parts = german.transformer, german.source_tokenizer
+    options = dict(normalization=german.normalization, lowercase=german.lowercase)
+    translator = kt.Translator(*parts, config=german.config, **options, **changes)
+    answers = run_here(translator, format, GERMAN)
+    assert answers == translator.translate(GERMAN, beams=1) != german.translate(GERMAN, beams=1)
+    if format != "ctranslate2":  # its beams have another distribution
+        assert run_here(translator, format, GERMAN, beams=3) == translator.translate(GERMAN)
+
+
+@pytest.mark.parametrize("format, option", [("web", "repetition_penalty"), ("marian", "suppress")])
+def test_a_format_that_lacks_an_option_says_so(german, tmp_path, format, option):
+    require(format)
+    value = {"repetition_penalty": 1.2, "suppress": ["ein"]}[option]
+    translator = kt.Translator(german.transformer, german.source_tokenizer, **{option: value})
+    expected = (
+        f"{format} cannot hold these options of translator.config; received options='{option}'"
+    )
+    with pytest.raises(ValueError, match=expected):
+        interchange.export(translator, tmp_path / "a", format)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("format", ["saved_model", "ctranslate2"])
 def test_each_side_has_its_own_vocabulary(german, restless, run_here, one_thread, format):
     chinese = kt.train_tokenizer(["狗叫了，猫看见狗。", "他昨天买了一本书。"], 60)

@@ -50,6 +50,9 @@ def test_translations_are_those_of_the_task(client, models, dates):
     assert [[each["text"] for each in found] for found in scored] == best
     (one,) = answers(client, "translate", texts=texts[:1], scores=True)
     (expected,) = translator.translate(texts[:1], return_scores=True)
+    whole = client.post("/api/translate", json={"texts": texts, "beams": 4, "n_best": 2}).json()
+    found = translator.translate(texts, beams=4, n_best=2, return_finished=True)
+    assert whole["finished"] == [[each.finished for each in hypotheses] for hypotheses in found]
     assert one["score"] == pytest.approx(expected.score, abs=1e-4) and one["finished"]
 
 
@@ -72,6 +75,14 @@ def test_a_text_longer_than_the_positions_is_answered_where_it_is_split():
         question |= {"sentences": "always", "scores": True}
         (found,) = client.post("/api/translate", json=question).json()["answers"]
         assert not found["finished"]
+
+
+def test_a_translation_that_was_cut_off_has_a_field_that_says_so(client, models, monkeypatch):
+    translator = models["zh-en"]
+    monkeypatch.setattr(translator, "config", translator.config.replace(max_length_ratio=0.3))
+    monkeypatch.setattr("keras_transformer.generation.configuration.MORE_TOKENS", 0)
+    response = client.post("/api/translate", json={"texts": ["May 3, 2019", ""]}).json()
+    assert response["finished"] == [False, True] and response["answers"][0]
 
 
 def test_requests_at_the_same_time_get_their_own_answers(client, models, dates):

@@ -455,6 +455,44 @@ def test_decoding_defaults_are_saved_in_the_file(translator, dates, tmp_path):
     np.testing.assert_allclose([h.score for h in found], [h.score for h in expected], atol=1e-5)
 
 
+def test_options_against_loops_are_in_the_file_only_if_they_are_used(translator):
+    parts = translator.transformer, translator.source_tokenizer
+    names = ["no_repeat_ngram_size", "repetition_penalty", "suppress"]
+    assert not set(names) & set(kt.Translator(*parts).get_config())
+    changes = dict(zip(names, (3, 1.2, ["2019", 7]), strict=True))
+    config = kt.Translator(*parts, **changes).get_config()
+    assert {name: config[name] for name in names} == changes
+    loaded = kt.Translator.from_config(config)
+    assert loaded.config == kt.GenerationConfig(**changes)
+
+
+def test_a_suppressed_text_is_never_written(translator, dates):
+    texts = dates.test.source[:8]
+    (ids,) = translator.target_tokenizer.encode(["2"])
+    for options in (dict(beams=1), dict(beams=3)):
+        before = translator.translate(texts, **options)
+        assert any("2" in text for text in before)
+        found = translator.translate(texts, suppress=["2"], **options)
+        assert found == translator.translate(texts, suppress=ids, **options) != before
+    assert "2" not in "".join(translator.sample(texts, suppress=["2"]))
+    with pytest.raises(ValueError, match="suppress must have texts or ids, none empty"):
+        translator.translate(texts, suppress=[""])
+    with pytest.raises(ValueError, match="Leave out what has no effect here; .*='suppress'"):
+        translator.score(texts, texts, suppress=["2"])
+
+
+def test_an_answer_without_end_is_not_finished(translator, dates):
+    texts = ["", *dates.test.source[:4]]
+    for ask in (translator.translate, translator.sample):
+        whole = ask(texts, return_finished=True)
+        assert [each.text for each in whole] == ask(texts)
+        assert all(each.finished and each.score is None for each in whole)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("keras_transformer.generation.configuration.MORE_TOKENS", 0)
+        cut = translator.translate(texts, max_length_ratio=0.3, return_finished=True)
+    assert [each.finished for each in cut] == [True, *[False] * 4]
+
+
 def test_options_change_the_configuration_of_a_translator(translator):
     parts = translator.transformer, translator.source_tokenizer
     config = kt.GenerationConfig(beams=5, length_penalty=1.0)

@@ -101,6 +101,8 @@ def write(translator: Translator, folder: pathlib.Path, quantization: str | None
     settings = {
         "num_beams": search.beams,
         "length_penalty": search.length_penalty / LENGTH_PENALTY_RATIO,
+        "no_repeat_ngram_size": search.no_repeat_ngram_size,
+        "repetition_penalty": search.repetition_penalty,
         "max_length": MAX_LENGTH // 2,
         "bad_words_ids": [[padding]],
         **special_ids,
