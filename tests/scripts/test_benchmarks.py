@@ -31,7 +31,7 @@ def test_real_sentences_are_translated_as_by_ctranslate2(tmp_path):
     (tmp_path / "dates.txt").write_text("\n".join(dates) + "\n", encoding="utf-8")
     command = [sys.executable, SCRIPT, "translate", "dates", "--texts", tmp_path / "dates.txt"]
     command += ["--beams", "1", "4", "--separate", "1", "--rounds", "1"]
-    contenders = ["ours", "ctranslate2", "ctranslate2-one-batch"]
+    contenders = ["ours", "engine", "ctranslate2"]
     command += ["--contenders", *contenders]
     result = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert result.returncode == 0, result.stderr
