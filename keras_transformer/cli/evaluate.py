@@ -70,8 +70,8 @@ def run(options: argparse.Namespace) -> None:
         )
         numbers = range(len(sources))
         start = time.perf_counter()
-        found = translator.translate(sources, **search_of(options))
-        translations = [one_line(text) for text in found]
+        found = translator.translate(sources, return_finished=True, **search_of(options))
+        translations = [one_line(each.text) for each in found]
         seconds = time.perf_counter() - start
     except TextError as error:
         path = options.reference if error.name == "Translation" else options.source
@@ -87,8 +87,10 @@ def run(options: argparse.Namespace) -> None:
     ratio = evaluation.length_ratio(translations, references, options.tokenize, options.lowercase)
     copies = evaluation.copy_rate(translations, sources)
     loops = evaluation.loop_rate(translations, sources)
+    cut_off = sum(not each.finished for each in found)
     print(f"Length ratio to the references: {ratio:.3f}")
     print(f"Copies of the source: {copies:.2%}; loops: {loops:.2%}")
+    print(f"Cut off at the length limit: {cut_off} of {len(found)}")
     print(f"{len(sources)} sentences in {seconds:.1f} s, compilation included")
     _print_worst(complete, sources, references, translations, options)
     if options.translations is not None:
@@ -104,6 +106,7 @@ def run(options: argparse.Namespace) -> None:
             "length_ratio": ratio,
             "copy_rate": copies,
             "loop_rate": loops,
+            "cut_off": cut_off,
             "sentences": len(sources),
             "seconds": seconds,
             "sentences_per_second": len(sources) / seconds,

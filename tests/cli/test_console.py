@@ -570,6 +570,10 @@ def sides(dates, tmp_path_factory):
     return folder / "source", folder / "reference"
 
 
+def hypotheses(texts, cut_off=()):
+    return [Hypothesis(text, None, number not in cut_off) for number, text in enumerate(texts)]
+
+
 def evaluate(command, model, sides, *options):
     return command("evaluate", model, "--source", sides[0], "--reference", sides[1], *options)
 
@@ -617,7 +621,8 @@ def test_scores_are_those_of_sacrebleu_on_the_same_files(
             for start in (0, number, 2 * number)
         )
         written = [text.replace(" ", "\n", generator.integers(2)) for text in found]
-        monkeypatch.setattr(translator, "translate", lambda texts, written=written, **_: written)
+        answers = hypotheses(written)
+        monkeypatch.setattr(translator, "translate", lambda texts, answers=answers, **_: answers)
         for name, side in (("s", source), ("r", reference)):
             (tmp_path / name).write_text("".join(f"{text}\n" for text in side))
         files = ["--json", tmp_path / "scores.json", "--translations", tmp_path / "out"]
@@ -651,14 +656,16 @@ def test_copies_and_loops_are_reported_with_the_scores(
 ):
     sources = ["May 3, 2019", "May 4, 2019", "", "May 5, 2019"]
     written = ["may 3, 2019", "2 0 " * 9, "", "2019-05-05"]
-    monkeypatch.setattr(translator, "translate", lambda texts, **_: written)
+    answers = hypotheses(written, cut_off=[1])
+    monkeypatch.setattr(translator, "translate", lambda texts, **_: answers)
     for name, side in (("s", sources), ("r", ["2019-05-03", "2019-05-04", "", "2019-05-05"])):
         (tmp_path / name).write_text("".join(f"{text}\n" for text in side))
     files = ["--json", tmp_path / "scores.json"]
     result = evaluate(command, models["translator"], (tmp_path / "s", tmp_path / "r"), *files)
     assert "\nCopies of the source: 25.00%; loops: 25.00%\n" in result.stdout, result.stderr
     scores = json.loads((tmp_path / "scores.json").read_text())
-    assert (scores["copy_rate"], scores["loop_rate"]) == (0.25, 0.25)
+    assert (scores["copy_rate"], scores["loop_rate"], scores["cut_off"]) == (0.25, 0.25, 1)
+    assert "\nCut off at the length limit: 1 of 4\n" in result.stdout
     assert f"\nLength ratio to the references: {scores['length_ratio']:.3f}\n" in result.stdout
 
 
@@ -703,7 +710,7 @@ def test_an_answer_with_line_ends_is_one_line(command, models, translator, monke
 def test_a_perplexity_beyond_every_float_is_null_in_json(
     command, models, translator, sides, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(translator, "translate", lambda texts, **options: texts)
+    monkeypatch.setattr(translator, "translate", lambda texts, **options: hypotheses(texts))
     monkeypatch.setattr(translator, "score", lambda texts, *_, **__: [-1e6] * len(texts))
     options = ["--json", tmp_path / "scores.json", "--worst", "0"]
     result = evaluate(command, models["translator"], sides, *options)
@@ -770,7 +777,7 @@ def test_a_model_is_not_called_damaged_where_a_full_disk_keeps_it_from_being_loa
 def test_scores_on_a_full_disk_are_printed_before_one_sentence(
     command, models, translator, sides, tmp_path, monkeypatch, option
 ):
-    monkeypatch.setattr(translator, "translate", lambda texts, **options: texts)
+    monkeypatch.setattr(translator, "translate", lambda texts, **options: hypotheses(texts))
     monkeypatch.setattr(translator, "score", lambda texts, *_, **__: [-1.0] * len(texts))
     with largest_file(10):
         result = evaluate(command, models["translator"], sides, option, tmp_path / "out")
