@@ -222,6 +222,8 @@ class PairOptions(Group):
         both_directions: With --language-tags, train every direction also backwards.
         corpus_temperature: With --language-tags, T: directions of n pairs get shares proportional
             to n^(1/T), the smaller ones by repetition (paper: 5).
+        placeholders: Kinds of text that both sides of a pair have verbatim, masked with reserved
+            pieces, as later in all texts: url, email, path, code, tag, number (docs/training.md).
         quoted: --pairs by the rules of CSV: a field in quotation marks may contain TABs; in a .csv
             file, commas separate.
         valid_pairs: Alternative to --valid-source and --valid-target.
@@ -248,6 +250,7 @@ class PairOptions(Group):
     quoted: bool = False
     dataset: str | None = None
     download: bool = False
+    placeholders: Annotated[tuple[str, ...], "KIND"] = ()
     language_tags: bool = False
     directions: Annotated[tuple[str, ...], "FROM-TO"] = ()
     both_directions: bool = False
@@ -424,9 +427,10 @@ EXCLUSIVE = (
     ("logits_in_pieces", "r_drop", "each has a training step of its own"),
     ("diversify", "init_from", "the teachers are trained from scratch"),
     *((name, "language_tags", "each file of pairs has a direction") for name in UNTAGGED),
+    ("placeholders", "language_tags", "a tag is not masked"),
     *((name, "prepared", "a corpus is all of the data") for name in ("dataset", "diversify", *MIX)),
 )
-LEARNED = ("vocabulary", "reserve", "separate_vocabularies")
+LEARNED = ("vocabulary", "reserve", "separate_vocabularies", "placeholders")
 TO_LEARN = "a vocabulary to learn, without --init-from and --prepared"
 OF_TAGS = ("directions", "both_directions", "corpus_temperature")
 DROPOUT = ("dropout", "attention_dropout")  # options of the training, not of an initial model
@@ -533,6 +537,7 @@ class Options(Group):
             "separate_vocabularies": len(sizes) > 1,
             "normalization": settings["normalization"] or "none",
             "lowercase": settings["lowercase"],
+            "placeholders": tuple(settings["placeholders"] or ()),
             "beams": settings["beams"],
             "length_penalty": settings["length_penalty"],
             "lines": settings.get("append_end", settings["ends"]),  # ends: of version 0.1.0

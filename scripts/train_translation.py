@@ -278,7 +278,8 @@ def find_tokenizers(options, examples, initial):
             check(tag in tokenizers[0].tokens(ids), expected, missing=tag)
         return tokenizers
     size, kind, reserved = options.vocabulary_settings
-    settings = size, kind, reserved + tags
+    masks = data.MASKS if options.files.placeholders else ()
+    settings = size, kind, [*reserved, *tags, *masks]
     if options.separate_vocabularies:
         return [kt.train_tokenizer(side, *settings) for side in examples]
     return [kt.train_tokenizer(examples.source + examples.target, *settings)] * 2
@@ -298,6 +299,12 @@ def initial_tokenizers(initial):
 def prepare(options, splits, tokenizers, initial=None):
     """Returns a translator with initial weights, its training and its validation batches."""
     seed, alpha = options.run.seed, options.subword_alpha
+    if options.files.placeholders:
+        pattern = data.placeholder_pattern(options.files.placeholders)
+        splits = splits._replace(
+            train=data.mask_pairs(splits.train, pattern),
+            valid=data.mask_pairs(splits.valid, pattern),
+        )
 
     def batches(split, examples, **settings):
         ids = [tokenizer.encode(side) for tokenizer, side in zip(tokenizers, examples, strict=True)]
@@ -330,6 +337,7 @@ def prepare(options, splits, tokenizers, initial=None):
         length_penalty=options.scoring.length_penalty,
         directions=options.files.all_directions(),
         trained_length=train.trained_length,
+        placeholders=options.files.placeholders,
         **form(options),
     )
     if splits.test:

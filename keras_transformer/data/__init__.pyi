@@ -34,6 +34,7 @@ from .files import (
     read_texts,
 )
 from .languages import direction_of, language_tag, oversampled, tagged, targets_of
+from .placeholders import MASKS, mask_pairs, placeholder_pattern
 from .prepared.batches import PreparedBatches
 from .prepared.corpus import Corpus
 from .prepared.preparation import prepare_corpus
@@ -52,6 +53,7 @@ from .records import (
 
 __all__ = [
     "DATE_FORMS",
+    "MASKS",
     "Corpus",
     "Examples",
     "LabeledTexts",
@@ -79,12 +81,14 @@ __all__ = [
     "iterate_text_split",
     "iterate_texts",
     "language_tag",
+    "mask_pairs",
     "mask_words",
     "mix",
     "normalized",
     "num_shared",
     "oversampled",
     "parallel_files",
+    "placeholder_pattern",
     "prepare_corpus",
     "read_conllu",
     "read_files",

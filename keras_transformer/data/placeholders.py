@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 
 from ..checks import check
+from .records import Examples
 
 MASKS = tuple(f"⟦{number}⟧" for number in range(10))  # reserved pieces of a vocabulary
 _OF_ADDRESS = r"[!#-&*-;=?-_a-z{|}~]"  # ASCII without quotes, parentheses and <>
@@ -84,6 +85,12 @@ def mask_pair(source: str, target: str, pattern: re.Pattern) -> tuple[str, str]:
     left = {placeholder: iter(names) for placeholder, names in masks.items()}
     masked = pattern.sub(lambda m: next(left.get(m[0], iter(())), m[0]), target)
     return mask(source, pattern), masked
+
+
+def mask_pairs(examples: Examples, pattern: re.Pattern) -> Examples:
+    """Training pairs with masks, see `mask_pair`."""
+    pairs = [mask_pair(*pair, pattern) for pair in zip(*examples, strict=True)]
+    return Examples(*map(list, zip(*pairs, strict=True)))
 
 
 def split_placeholders(text: str, pattern: re.Pattern) -> list[str]:

@@ -296,6 +296,7 @@ UNUSED = [
     ("TRANSLATION", "--prepared a --vocabulary char", "a vocabulary to learn"),
     ("TRANSLATION", "--prepared a --vocabulary-size 80", "a vocabulary to learn"),
     ("LANGUAGE_MODELLING", "--prepared a --reserve <x>", "a vocabulary to learn"),
+    ("TRANSLATION", "--prepared a --placeholders url", "a vocabulary to learn"),
     ("TRANSLATION", "--weight-decay 0.1", "--optimizer adamw, lion or muon"),
     ("TRANSLATION", "--decay-share 0.1", "--schedule wsd"),
     ("TAGGING", "--encoder-layers 2", "a translation; others have --num-layers"),

@@ -435,6 +435,25 @@ def test_the_source_of_each_direction_begins_with_the_tag_of_its_target(directio
     assert translator.directions == ("en-de", "en-fr")
 
 
+@pytest.mark.usefixtures("inside")
+def test_placeholders_of_training_pairs_are_masked_on_both_sides():
+    train_translation = importlib.import_module("train_translation")
+    dates = importlib.import_module("recipes").TRANSLATION["dates"]
+    options = dates.replace(placeholders=("url", "tag"))
+    sources = ["See <b>a</b> http://a.b/c.", "a {x}", "See"]
+    pairs = data.Examples(sources, ["http://a.b/c: <b>s</b>", "s", "s"])
+    splits = data.Splits(pairs, pairs, None)
+    source, target = train_translation.find_tokenizers(options, pairs, None)
+    assert source.tokens(range(4, 14)) == list(data.MASKS)
+    prepared = train_translation.prepare(options, splits, [source, target])
+    translator, valid = prepared[0], prepared[2]
+    assert translator.placeholders == ("url", "tag")
+    read = [text for batch, _ in valid for text in source.decode(batch["source_ids"]) if text]
+    assert sorted(read) == ["See", "See ⟦0⟧a⟦1⟧ ⟦2⟧.", "a {x}"]
+    written = [text for _, labels in valid for text in target.decode(labels) if text]
+    assert sorted(written) == ["s", "s", "⟦2⟧: ⟦0⟧s⟦1⟧"]
+
+
 def test_directions_may_be_given_or_reversed_and_equal_in_number(directions, tmp_path):
     load = importlib.import_module("train_translation").load
     given = directions.replace(directions=("en-xx", "fr-yy"), valid_pairs=directions.files.pairs)
