@@ -18,7 +18,7 @@ from . import (
 from .cli.grading import check_layer
 from .data import TextBatches, TranslationBatches, WordBatches, chunks, mask_words, word_dropout
 from .generation import Decoding
-from .generation.configuration import GenerationConfig, LogitsConfig, SamplingConfig
+from .generation.configuration import GenerationConfig, SamplingConfig
 from .ids import END, PADDING, START, UNKNOWN
 from .layers.attention import MultiHeadAttention, attention_scores, scaled_dot_product_attention
 from .layers.blocks import Decoder, DecoderBlock, Encoder, EncoderBlock
@@ -49,7 +49,7 @@ from .tasks import (
 )
 from .tasks.saved_files import check_file, load
 from .tokenizers import SentencePieceTokenizer, WordVocabulary, split_words, train_tokenizer
-from .training import WarmupSchedule, WSDSchedule, create_optimizer, paper_optimizer
+from .training import WarmupSchedule, paper_optimizer
 
 __version__: str
 
@@ -76,7 +76,6 @@ __all__ = [
     "Hypothesis",
     "LanguageModel",
     "LearnedPositionalEncoding",
-    "LogitsConfig",
     "MaskFiller",
     "MultiHeadAttention",
     "Perplexity",
@@ -97,7 +96,6 @@ __all__ = [
     "TransformerConfig",
     "TranslationBatches",
     "Translator",
-    "WSDSchedule",
     "WarmupSchedule",
     "WordBatches",
     "WordEmbedding",
@@ -108,7 +106,6 @@ __all__ = [
     "check_file",
     "check_layer",
     "chunks",
-    "create_optimizer",
     "data",
     "evaluation",
     "generation",

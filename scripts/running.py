@@ -333,7 +333,7 @@ def make_optimizer(options: Options, num_batches: int) -> keras.optimizers.Optim
         learning_rate = kt.WarmupSchedule.with_peak(peak, warmup_steps)
     elif schedule == "wsd":
         decay_steps = max(1, round(options.training.decay_share * num_batches))
-        learning_rate = kt.WSDSchedule(peak, warmup_steps, num_batches, decay_steps)
+        learning_rate = kt.training.WSDSchedule(peak, warmup_steps, num_batches, decay_steps)
     else:
         learning_rate = keras.optimizers.schedules.CosineDecay(
             initial_learning_rate=0.0,
@@ -342,7 +342,7 @@ def make_optimizer(options: Options, num_batches: int) -> keras.optimizers.Optim
             decay_steps=max(1, num_batches - warmup_steps),
             alpha=float(schedule == "constant"),  # the share of the peak that it decays to
         )
-    return kt.create_optimizer(
+    return kt.training.create_optimizer(
         options.training.optimizer,
         learning_rate,
         options.training.weight_decay,

@@ -260,7 +260,8 @@ def read_labeled(
         text, label = str(text or "text"), str(label or "label")
         found = enumerate(_records(path, text, label), start=1)
     else:
-        text, label = _number_or_name(text or 1), _number_or_name(label or 2)
+        text = _number_or_name(1 if text is None else text)
+        label = _number_or_name(2 if label is None else label)
         found = _table(path, quoted, text=text, label=label)
     rows = []
     for number, row in found:

@@ -10,6 +10,7 @@ import keras_transformer as kt
 import reference_search
 from keras_transformer import backend
 from keras_transformer.generation import BeamSearch, GreedySearch
+from keras_transformer.generation.configuration import LogitsConfig
 from keras_transformer.generation.constraints import Constraints
 from keras_transformer.generation.sampling import with_length
 from keras_transformer.ids import END, PADDING, START
@@ -202,7 +203,7 @@ def test_without_options_the_program_has_no_more_operations(decoding, monkeypatc
 
     given, limits = object(), Constraints(None)
     read = []
-    assert logits.processed(given, lambda: read.append(1), 0, limits, kt.LogitsConfig()) == (
+    assert logits.processed(given, lambda: read.append(1), 0, limits, LogitsConfig()) == (
         given,
         given,
     )
@@ -215,7 +216,7 @@ def test_a_graph_for_other_engines_has_the_options(decoding):
     import tensorflow as tf
 
     for options, make in itertools.product([QUICK, OPTIONS[2]], (GreedySearch, BeamSearch)):
-        config = kt.LogitsConfig(**options)
+        config = LogitsConfig(**options)
         penalty = None if config.repetition_penalty == 1 else np.float32(config.repetition_penalty)
 
         @tf.function(input_signature=[tf.TensorSpec((None, None), "int32")])

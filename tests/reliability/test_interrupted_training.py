@@ -43,7 +43,7 @@ def compiled(optimizer="adam", r_drop=False, learning_rate=0.01, steps_per_execu
     model = kt.LanguageModel(20, **SIZES)
     model = training.RDrop(model) if r_drop else model
     model.compile(
-        kt.create_optimizer(optimizer, learning_rate, **options),
+        kt.training.create_optimizer(optimizer, learning_rate, **options),
         kt.TokenCrossEntropy(0.1),
         metrics=[kt.TokenAccuracy(), kt.Perplexity()],
         jit_compile=backend.prefers_jit(),
