@@ -457,9 +457,9 @@ assert errors[0] > 0.01 and errors[1] < 1e-5
 # %%
 # extra code – the numbers of the gallery
 figures.record(floor=floor)
-figures.record(0.12, with_mask=losses["with the mask"][-1])  # 0.98 on another processor
-figures.record(0.05, without=losses["without"][-1])
-figures.record(0.25, right_without=shares["without"][-1], right_with=shares["with the mask"][-1])
+# As asserted above:
+figures.record(without_below=0.3, right_without_below=0.5)
+figures.record(with_mask_below=1.25, right_with_above=0.7)
 figures.record(moved=moved_by["weights 0"], ahead=ahead_by["scores 0"])
 figures.record(0.01, so_far_least=min(so_far[False]), so_far_most=max(so_far[False]))
 
