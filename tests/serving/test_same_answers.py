@@ -10,7 +10,8 @@ import pytest
 from keras import ops
 from servers import client_of, wait_until
 
-from keras_transformer import data
+import keras_transformer as kt
+from keras_transformer import data, interchange
 from keras_transformer.data.lengths import pad
 from keras_transformer.serving.batching import METHODS
 from keras_transformer.tasks.word_tasks import label_probabilities
@@ -95,6 +96,16 @@ def test_translations(served, dates_translator):
     texts = [*texts, "", " "]
     found, _ = served(dates_translator, texts)
     assert found == dates_translator.translate(texts)
+
+
+def test_translations_by_ctranslate2(served):
+    pytest.importorskip("ctranslate2")
+    translator = kt.load("dates")
+    texts = data.dates(num_train=1, num_valid=1, num_test=NUMBER, seed=4).test.source
+    expected = translator.translate(texts)
+    assert interchange.set_engine(translator, "ctranslate2") == "ctranslate2"
+    found, _ = served(translator, texts)
+    assert found == expected
 
 
 def test_translations_by_beam_search(served, dates_translator):
