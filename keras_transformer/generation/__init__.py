@@ -1,6 +1,6 @@
 """Decoding: greedy, sampling and beam search around a model that is called with a cache."""
 
-from .beam_search import BeamSearch, Hypotheses, length_penalty
-from .decoding import Decoding
-from .requests import Request
-from .sampling import GreedySearch, Sampling
+import lazy_loader
+
+# The names are listed in __init__.pyi; each is imported when it is first used.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

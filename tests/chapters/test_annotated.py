@@ -296,8 +296,9 @@ def test_the_text_feature_must_be_named_unless_there_is_one(monkeypatch):
         ({"premise": text, "hypothesis": text, "label": label}, "premise, hypothesis among"),
         ({"label": label}, "none among the features label"),
     ):
-        builder = types.SimpleNamespace(info=types.SimpleNamespace(features=features))
-        monkeypatch.setattr(datasets, "_open", lambda *_, builder=builder: builder)
+        info = types.SimpleNamespace(features=features, splits={}, supervised_keys=None)
+        dataset = datasets._TensorFlow(types.SimpleNamespace(info=info))
+        monkeypatch.setattr(datasets, "_open", lambda *_, dataset=dataset: dataset)
         with pytest.raises(ValueError, match=f"two: expected one text feature, .*{received}"):
             read_labeled_splits("two")
 
