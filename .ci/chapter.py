@@ -100,11 +100,12 @@ def main():
     processes = multiprocessing.get_context("forkserver")
     processes.set_forkserver_preload(["keras_transformer", "matplotlib.figure"])
     with futures.ProcessPoolExecutor(2, processes, max_tasks_per_child=1) as pool:
+        failed = []
         for path, (passed, output) in zip(paths, pool.map(run_quietly, paths), strict=True):
-            if not passed:
-                pool.shutdown(wait=False, cancel_futures=True)
-                sys.exit(f"{output}\n{path.name} failed")
-            print(output.splitlines()[-1], flush=True)
+            print(output.splitlines()[-1] if passed else output, flush=True)
+            failed += [] if passed else [path.name]
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
 
 
 def run_quietly(path):

@@ -79,7 +79,8 @@ def checked_batch(request: Request, model: Any) -> Batch:
     if prefix is not None:
         prefix = with_length(_checked_prefix(prefix, max_length, model), room)
     config = request.search.logits
-    id_rows("suppress", config.suppress, model.target_vocabulary_size)
+    if config.suppress:
+        id_rows("suppress", config.suppress, model.target_vocabulary_size)
     penalty = config.repetition_penalty
     penalty = None if penalty == 1 else np.full(rows, penalty, "float32")
     if source_ids is not None:
