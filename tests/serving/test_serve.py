@@ -145,9 +145,11 @@ WAITING = f"""
 import sys, threading
 sys.path.insert(0, {str(HERE)!r})
 from servers import Classifier
+from keras_transformer import backend
 from keras_transformer.serving import models
 from keras_transformer.cli import main
 
+backend.num_cores = lambda: 1  # one batch at a time
 task = Classifier()
 models.load_models = lambda names, engine: {{"model": task}}
 
