@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import gc
+import gzip
 import importlib
 import io
 import os
@@ -368,3 +369,16 @@ def inside(monkeypatch, run_main):
         return run_main(lambda: importlib.import_module(name).main(), command, stdin)
 
     return call
+
+
+@pytest.fixture
+def write(tmp_path):
+    """A function that writes str or bytes into a file and returns its path."""
+
+    def write(name, content, compress=False):
+        content = content if isinstance(content, bytes) else content.encode()
+        path = tmp_path / name
+        path.write_bytes(gzip.compress(content) if compress else content)
+        return path
+
+    return write

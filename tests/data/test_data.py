@@ -163,17 +163,6 @@ def test_more_dates_than_there_are_is_an_error(sizes):
 # Files
 
 
-@pytest.fixture
-def write(tmp_path):
-    def write(name, content, compress=False):
-        content = content if isinstance(content, bytes) else content.encode()
-        path = tmp_path / name
-        path.write_bytes(gzip.compress(content) if compress else content)
-        return path
-
-    return write
-
-
 def test_examples_of_several_files_are_one_record():
     pairs = [Examples(["a"], ["A"]), Examples(["b", "c"], ["B", "C"])]
     assert data.concatenate(pairs) == (["a", "b", "c"], ["A", "B", "C"])

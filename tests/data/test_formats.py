@@ -14,16 +14,6 @@ pytestmark = pytest.mark.once
 PAIRS = [("a dog", "ein Hund"), ("the caf\u00e9", "das \u8336"), ("", "x")]
 
 
-@pytest.fixture
-def write(tmp_path):
-    def write(name, content):
-        path = tmp_path / name
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return path
-
-    return write
-
-
 # Parquet and what Arrow unpacks
 
 

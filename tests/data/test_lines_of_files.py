@@ -12,16 +12,6 @@ pytestmark = pytest.mark.once
 WORDS = "der alte Hund läuft 草地 naïve e\u0301 ½ 12 .".split()
 
 
-@pytest.fixture
-def write(tmp_path):
-    def write(name, content):
-        path = tmp_path / name
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return path
-
-    return write
-
-
 def sentences(generator, number):
     return [" ".join(generator.choice(WORDS, generator.integers(2, 9))) for _ in range(number)]
 
