@@ -16,6 +16,8 @@ from ..checks import check
 from .platform import name, on_accelerator
 from .private import layers_of
 
+MOST_PROGRAMS = 32  # per model; beyond them the one that was used least recently is dropped
+
 _lock = threading.Lock()  # of the programs of all models
 _for_few_texts = contextvars.ContextVar("for_few_texts", default=False)
 
@@ -122,7 +124,7 @@ def jit(function: Callable, model: keras.Model, *static: str) -> Callable:
 
 
 class Programs:
-    """Compiled programs of a model, for any number of threads.
+    """Compiled programs of a model, for any number of threads: the 32 that were used last.
 
     They are compiled again after LoRA or quantization, which give layers other weights.
 
@@ -143,9 +145,11 @@ class Programs:
             adapted = [(layer.lora_enabled, layer.quantization_mode) for layer in self._layers]
             if adapted != self._adapted:
                 self._programs, self._adapted = {}, adapted
-            if key not in self._programs:
-                self._programs[key] = make()
-            return self._programs[key]
+            program = self._programs.pop(key, None) or make()
+            self._programs[key] = program  # the last one: the first one is dropped
+            if len(self._programs) > MOST_PROGRAMS:
+                del self._programs[next(iter(self._programs))]
+            return program
 
 
 def to_tensors(structure: Any) -> Any:

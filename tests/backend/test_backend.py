@@ -16,7 +16,7 @@ from keras import ops
 
 import keras_transformer as kt
 from keras_transformer import backend
-from keras_transformer.backend import kernels, process, recording
+from keras_transformer.backend import compilation, kernels, process, recording
 from keras_transformer.layers.attention import scaled_dot_product_attention
 from keras_transformer.layers.masks import add_look_ahead, per_head
 from keras_transformer.models import LanguageModel
@@ -391,6 +391,17 @@ def test_a_traced_function_keeps_a_limited_number_of_shapes(numpy, monkeypatch):
         np.testing.assert_array_equal(numpy(traced(x)), np.arange(length) ** 2)
     if backend.name() == "torch":
         assert calls == [1, 2, 3, 1]  # 1 was dropped for 3
+
+
+def test_the_programs_that_were_used_last_are_kept(monkeypatch):
+    monkeypatch.setattr(compilation, "MOST_PROGRAMS", 2)
+    programs, made = backend.Programs(None), []
+
+    def get(key):
+        return programs.get(key, lambda: made.append(key) or key.upper())
+
+    assert "".join(map(get, "abacab")) == "ABACAB"
+    assert "".join(made) == "abcb"  # b was dropped for c, though a is older
 
 
 @pytest.fixture
