@@ -2,7 +2,6 @@
 
 import asyncio
 import dataclasses
-import threading
 import time
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -35,7 +34,7 @@ class Item:
         number: int from 0, its place in the request.
         length: int, its tokens.
         seed: int, of the random numbers of the request; None: nothing is drawn.
-        answer: asyncio.Future.
+        answer: asyncio.Future, of the answer, or of the exception that takes its place.
     """
 
     options: dict[str, Any]
@@ -43,7 +42,7 @@ class Item:
     number: int
     length: int
     seed: int | None
-    answer: asyncio.Future
+    answer: asyncio.Future = dataclasses.field(default_factory=asyncio.Future)
 
 
 class Batcher:
@@ -62,9 +61,10 @@ class Batcher:
     """
 
     def __init__(self, name: str, task: "tasks.Task", limits: Limits, metrics: Metrics):
-        self.name, self.task, self.limits, self.metrics = name, task, limits, metrics
+        self.name, self.limits, self.metrics = name, limits, metrics
+        self.task: Any = task
         self.kind = type(task).__name__
-        self._method: Any = getattr(task, METHODS[self.kind])
+        self._method = getattr(task, METHODS[self.kind])
         self.ready = self._closed = False
         self._waiting: list[Item] = []
         self._arrived = asyncio.Event()
@@ -99,17 +99,16 @@ class Batcher:
         LOG.debug("%s reads %r", self.name, texts)
         if len(self._waiting) + len(texts) > self.limits.max_queue:
             raise busy(f"{self.limits.max_queue} texts may wait for {self.name}. Try again soon.")
-        new = asyncio.get_running_loop().create_future
         items = [
-            Item(options, text, number, length, seed, new())
+            Item(options, text, number, length, seed)
             for number, (text, length) in enumerate(zip(texts, lengths, strict=True))
         ]
         self._waiting.extend(items)
         self._arrived.set()
         # Cancelled, it cancels them all, and `_take` leaves them out.
-        answers = await asyncio.gather(*(item.answer for item in items), return_exceptions=True)
+        answers = await asyncio.gather(*(item.answer for item in items))
         for answer in answers:
-            if isinstance(answer, BaseException):
+            if isinstance(answer, Exception):
                 raise answer
         return answers
 
@@ -130,21 +129,12 @@ class Batcher:
         if not reads_any:
             most = min(most, self.task.longest_input)
         try:
-            lengths = await asyncio.to_thread(self.lengths, texts)
+            lengths = await asyncio.to_thread(self.task.num_tokens, texts)
             check_lengths(lengths, most, "Text", "tokens", "Split it.")
         except ValueError as error:
             raise for_client(error) from None
         self.metrics.tokens.labels(self.name).inc(sum(lengths))
         return lengths
-
-    def lengths(self, texts: Sequence[str]) -> list[int]:
-        """int, (texts,): the tokens of each text, END included."""
-        task: Any = self.task
-        if self.kind == "Translator":
-            return task.num_tokens(texts)
-        if self.kind == "TextGenerator":
-            return [len(ids) + 1 for ids in task.tokenizer.encode(task.normalized(texts))]
-        return [len(task.vocabulary.split(text)) for text in texts]
 
     async def stream(self, text: str, options: dict[str, Any]) -> AsyncIterator[str]:
         """The pieces of one answer, while they are written.
@@ -160,33 +150,25 @@ class Batcher:
         LOG.debug("%s streams %r", self.name, text)
         if self._num_streams >= self.limits.max_streams:
             raise busy(f"{self.name} streams {self._num_streams} answers. Try again soon.")
-        loop, pieces, left = asyncio.get_running_loop(), asyncio.Queue(), threading.Event()
-        task: Any = self.task
 
         def write():
-            end: Any = None
             try:
-                for piece in task.stream(text, **options):
-                    if left.is_set():
-                        break
-                    loop.call_soon_threadsafe(pieces.put_nowait, piece)
+                yield from self.task.stream(text, **options)
             except Exception as error:
-                end = for_client(error)
-            loop.call_soon_threadsafe(pieces.put_nowait, end)
+                yield for_client(error)
 
+        read: Any = asyncio.get_running_loop().run_in_executor
+        written = self._streams, next, write(), None
         self._num_streams += 1
-        writing = loop.run_in_executor(self._streams, write)
-        writing.add_done_callback(self._streamed)
         try:
-            while isinstance(piece := await pieces.get(), str):
+            ahead = read(*written)
+            while isinstance(piece := await ahead, str):
+                ahead = read(*written)  # the next piece is written while this one is sent
                 yield piece
             if piece is not None:
                 raise piece
         finally:
-            left.set()
-
-    def _streamed(self, _):
-        self._num_streams -= 1
+            self._num_streams -= 1
 
     async def run(self) -> None:
         """Compiles the programs, then answers what arrives, until it is cancelled."""
@@ -214,11 +196,7 @@ class Batcher:
                 continue
             answers = await loop.run_in_executor(self._threads, self._answer, batch)
             for item, answer in zip(batch, answers, strict=True):
-                if item.answer.done():  # cancelled
-                    continue
-                if isinstance(answer, Exception):
-                    item.answer.set_exception(answer)
-                else:
+                if not item.answer.done():  # cancelled
                     item.answer.set_result(answer)
 
     def compile(self) -> None:
@@ -239,7 +217,7 @@ class Batcher:
             (word,) = self.task.tagged([word], self.task.targets[0])
         texts, text = {}, word
         most = min(self.limits.max_compiled, self.task.longest_input)
-        while (length := self.lengths([text])[0]) <= most:
+        while (length := self.task.num_tokens([text])[0]) <= most:
             texts[bucket_length(length, self.task.longest_input)] = text
             text += " 1"
         return list(texts.values())

@@ -74,10 +74,10 @@ def router_of(models: Models) -> APIRouter:
         for index, (text, prompt) in enumerate(zip(written, before, strict=True)):
             end = Stops(stops)
             text = end.add(text[len(prompt) :]) + end.rest()
-            new += batcher.lengths([text])[0] - 1
+            new += batcher.task.num_tokens([text])[0] - 1
             reason = _reason(batcher, end, text, request.max_tokens)
             choices.append(choice(prompt + text if request.echo else text, index, reason))
-        read = sum(batcher.lengths(prompts)) - len(prompts)
+        read = sum(batcher.task.num_tokens(prompts)) - len(prompts)
         usage = {"prompt_tokens": read, "completion_tokens": new, "total_tokens": read + new}
         return JSONResponse(whole | {"choices": choices, "usage": usage})
 
@@ -90,5 +90,5 @@ def _model(name):
 
 def _reason(batcher, stops, text, max_tokens):
     """The reason for which an answer ended: "length", or "stop" for END or one of `stops`."""
-    whole = not batcher.task.append_end or batcher.lengths([text])[0] > max_tokens
+    whole = not batcher.task.append_end or batcher.task.num_tokens([text])[0] > max_tokens
     return "length" if whole and not stops.found else "stop"

@@ -1,6 +1,7 @@
 """Inspection of models: attention, beams, distributions, and answers without some of the heads."""
 
 import asyncio
+import functools
 import json
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -14,19 +15,17 @@ from scipy.special import softmax
 
 from .. import backend
 from ..checks import check
-from ..data.lengths import next_power_of_two, pad
+from ..data.lengths import bucket_length, pad
 from ..generation.constraints import NEVER_WRITTEN
 from ..ids import END, START
 from ..interchange.graphs import attentions_of, pass_with_heads
 from ..tasks import Classifier, MaskFiller, Task, TextGenerator, Translator
-from ..tasks.word_tasks import split_around_masks
 from ..tokenizers.words import FIRST, MASKED
 from .limits import for_client
 from .models import Models
 from .schemas import Attention, Beams, Labels, Next
 
 MOST_TOKENS = 64  # of an inspected text: a map has their square
-SHORTEST = 16  # inputs are padded to it, then to powers of two: few shapes are compiled
 ALMOST_0 = 1e-9  # a temperature that leaves all to the most probable token
 LABELS = 8  # the most labels or words that are returned for a position
 
@@ -82,10 +81,7 @@ class Inspector:
 
         program = self._programs.get("inspection", lambda: backend.jit(scores, model))
         longest = self.task.longest_input
-        ids = {
-            name: pad([x], 1, min(max(SHORTEST, next_power_of_two(len(x), longest)), longest))
-            for name, x in inputs.items()
-        }
+        ids = {name: pad([x], 1, bucket_length(len(x), longest)) for name, x in inputs.items()}
         found = program(*backend.to_arguments((ids, self.factors(off), np.array(look_ahead))))
         logits, weights = keras.tree.map_structure(ops.convert_to_numpy, found)
         return logits[0], {path: x[0] for path, x in weights.items()}
@@ -162,9 +158,7 @@ class Inspector:
 
     def _words(self, text):
         """The inputs of a word task for a text, and its words."""
-        split = self.task.vocabulary.split
-        is_filler = isinstance(self.task, MaskFiller)
-        words = split_around_masks(text, split) if is_filler else split(text)
+        words = self.task.split(text)
         check(words, "Expected a text with a word", text=text[:40])
         self._check_length(words)
         (word_ids,), (character_ids,) = self.task.vocabulary.encode([words])
@@ -279,16 +273,11 @@ class Inspector:
             ids = [[*ids[branch.parent], branch.token] for branch in branches]
             tokens = task.target_tokenizer.tokens([branch.token for branch in branches])
             texts = task.target_tokenizer.decode(ids)
-            states = [
-                "finished" if branch.finished else "alive" if n in parents else "dead"
-                for n, branch in enumerate(branches)
-            ]
-            steps.append(
-                [
-                    dict(token=token, parent=x.parent, score=x.score, state=state, text=shown)
-                    for x, token, state, shown in zip(branches, tokens, states, texts, strict=True)
-                ]
-            )
+            steps.append([])
+            for n, (x, token, shown) in enumerate(zip(branches, tokens, texts, strict=True)):
+                state = "finished" if x.finished else "alive" if n in parents else "dead"
+                branch = dict(token=token, parent=x.parent, score=x.score, state=state, text=shown)
+                steps[-1].append(branch)
         (answers,) = task.translate([text], return_scores=True, **options)
         possible = [x._asdict() for x in answers if np.isfinite(x.score)]
         return {"steps": steps, "answers": possible}
@@ -304,22 +293,16 @@ def router_of(models: Models) -> APIRouter:
         APIRouter with POST routes /api/attention, /api/beams, /api/next and /api/labels.
     """
     router = APIRouter(prefix="/api", tags=["inspection"])
-    inspectors: dict[str, Inspector] = {}
+    inspector_of = functools.cache(Inspector)
     thread = ThreadPoolExecutor(1, "inspections")  # one at a time: they are for one reader
 
-    def inspect(batcher, method, options):
-        if batcher.name not in inspectors:
-            inspectors[batcher.name] = Inspector(batcher.task)
+    async def found(method, question, *kinds):
+        inspector = inspector_of(models.find(question.model, *kinds).task)
+        ask = functools.partial(method, inspector, **question.model_dump(exclude={"model"}))
         try:
-            return method(inspectors[batcher.name], **options)
+            return await asyncio.get_running_loop().run_in_executor(thread, ask)
         except ValueError as error:
             raise for_client(error) from None
-
-    async def found(method, question, *kinds):
-        batcher = models.find(question.model, *kinds)
-        options = question.model_dump(exclude={"model"})
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(thread, inspect, batcher, method, options)
 
     @router.post("/attention")
     async def attention(question: Attention) -> dict[str, Any]:

@@ -13,16 +13,9 @@ from .limits import Refused
 from .models import Models
 from .schemas import LibreTranslate
 
-SCHEMA = LibreTranslate.model_json_schema()
-BODY = {  # for the OpenAPI page
-    "requestBody": {
-        "required": True,
-        "content": {
-            kind: {"schema": SCHEMA}
-            for kind in ("application/json", "application/x-www-form-urlencoded")
-        },
-    }
-}
+JSON, FORM = "application/json", "application/x-www-form-urlencoded"
+CONTENT = {kind: {"schema": LibreTranslate.model_json_schema()} for kind in (JSON, FORM)}
+BODY = {"requestBody": {"required": True, "content": CONTENT}}  # for the OpenAPI page
 
 
 def router_of(models: Models, check_key: Callable[[bytes], None]) -> APIRouter:
@@ -59,10 +52,8 @@ def router_of(models: Models, check_key: Callable[[bytes], None]) -> APIRouter:
         answers = await batcher.ask(texts, options)
         found = {"translatedText": answers}
         if asked.alternatives:
-            found = {
-                "translatedText": [each[0] for each in answers],
-                "alternatives": [each[1:] for each in answers],
-            }
+            found["translatedText"] = [best for best, *_ in answers]
+            found["alternatives"] = [others for _, *others in answers]
         if asked.source == "auto":
             found["detectedLanguage"] = [{"language": source, "confidence": 0}] * len(texts)
         if isinstance(asked.q, str):
@@ -76,7 +67,7 @@ async def _body_of(request):
     """The body, which is JSON or a form."""
     body = await request.body()
     try:
-        if request.headers.get("Content-Type", "").startswith("application/json"):
+        if request.headers.get("Content-Type", "").startswith(JSON):
             return LibreTranslate.model_validate_json(body)
         fields = urllib.parse.parse_qs(body.decode(), keep_blank_values=True, max_num_fields=1000)
         several = {name: found for name, found in fields.items() if name == "q" and found[1:]}

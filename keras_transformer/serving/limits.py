@@ -6,6 +6,7 @@ import traceback
 from typing import Any
 
 from fastapi.responses import JSONResponse
+from starlette.requests import ClientDisconnect, Request
 
 from .configuration import LOG, Limits
 
@@ -74,9 +75,10 @@ class Guard:
 
         try:
             async with asyncio.timeout(self.limits.timeout):
-                body = await self._body(scope, receive)
-                if body is not None:
-                    await self._answer(scope, body, receive, noting)
+                body = await self._body(Request(scope, receive))
+                await self._answer(scope, body, receive, noting)
+        except ClientDisconnect:
+            pass
         except Exception as error:
             refused = self._refused(error)
             if status == 0:
@@ -100,20 +102,15 @@ class Guard:
         LOG.error("%s in\n%s", type(error).__name__, frames)
         return Refused(500, "The server failed; its log says where.")
 
-    async def _body(self, scope, receive):
-        """The whole body; None if its client left."""
-        most, parts, size = self.limits.max_body, [], 0
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return None
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
-            if size > most:
+    async def _body(self, request):
+        """The whole body."""
+        most, body = self.limits.max_body, bytearray()
+        async for part in request.stream():
+            body += part
+            if len(body) > most:
                 cure = "Send the texts in several requests."
                 raise Refused(413, f"A request may have {most} bytes. {cure}", Connection="close")
-            if not message.get("more_body"):
-                return b"".join(parts)
+        return bytes(body)
 
     async def _answer(self, scope, body, receive, send):
         """Runs the application until it has answered, or its client has left."""
@@ -129,16 +126,13 @@ class Guard:
             while (await receive())["type"] != "http.disconnect":
                 pass
 
-        answer = asyncio.ensure_future(self.app(scope, replay, send))
-        watching = asyncio.ensure_future(watch())
+        running = [asyncio.ensure_future(each) for each in (self.app(scope, replay, send), watch())]
         try:
-            await asyncio.wait([answer, watching], return_when=asyncio.FIRST_COMPLETED)
+            finished, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             left.set()
-            if answer.done():
-                answer.result()
+            for each in finished:
+                each.result()
         finally:
-            for task in (answer, watching):
-                task.cancel()
-            await asyncio.wait([answer, watching])
-            if not answer.cancelled():
-                answer.exception()  # seen
+            for each in running:
+                each.cancel()
+            await asyncio.gather(*running, return_exceptions=True)

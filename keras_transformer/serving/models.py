@@ -63,17 +63,17 @@ class Models:
             Refused: There is no such model, or it has another task.
         """
         of_kind = self.of_kind(*kinds)
-        if name is None and of_kind:
-            return of_kind[0]
+        for batcher in of_kind:
+            if name in (None, batcher.name):
+                return batcher
         expected = " or ".join(kinds) or "model"
         known = ", ".join(each.name for each in of_kind) or "none"
-        if name is None or name not in self.batchers:
-            named = "" if name is None else f" {name!r:.60}"
-            raise Refused(404, f"There is no {expected}{named} here; expected one of: {known}.")
-        found = self.batchers[name]
-        if found not in of_kind:
-            raise Refused(422, f"{name} is a {found.kind}; expected a {expected}, one of: {known}.")
-        return found
+        for other in self.of_kind():
+            if name == other.name:
+                problem = f"{name} is a {other.kind}; expected a {expected}, one of: {known}."
+                raise Refused(422, problem)
+        named = "" if name is None else f" {name!r:.60}"
+        raise Refused(404, f"There is no {expected}{named} here; expected one of: {known}.")
 
     def pairs(self) -> dict[tuple[str, str], Batcher]:
         """The translators of pairs of languages, which language tags or names such as zh-en say."""

@@ -1,5 +1,6 @@
 """The server's own interface: one route per task."""
 
+import operator
 from typing import Any
 
 from fastapi import APIRouter
@@ -10,6 +11,8 @@ from .models import Models
 from .schemas import Fill, Generate, Texts, Translate
 from .streams import stream
 
+as_dict = operator.methodcaller("_asdict")
+
 
 def router_of(models: Models) -> APIRouter:
     """The routes below /api.
@@ -19,12 +22,16 @@ def router_of(models: Models) -> APIRouter:
     """
     router = APIRouter(prefix="/api", tags=["models"])
 
-    async def answers_of(kind, question, options, seed=None):
+    async def answer(kind, question, options, seed=None, **fields):
+        """The response: what functions take from the answer to each text, or each of its list."""
         batcher = models.find(question.model, kind)
-        return batcher.name, await batcher.ask(question.texts, options, seed)
+        answers = await batcher.ask(question.texts, options, seed)
 
-    def respond(name, answers, **others):
-        return JSONResponse({"model": name, "answers": answers, **others})
+        def taken(take):
+            return [list(map(take, x)) if isinstance(x, list) else take(x) for x in answers]
+
+        found = {name: taken(take) for name, take in fields.items()}
+        return JSONResponse({"model": batcher.name, **found})
 
     @router.get("/models")
     async def list_models() -> list[dict[str, Any]]:
@@ -37,55 +44,42 @@ def router_of(models: Models) -> APIRouter:
 
         "finished" is false where a translation was cut off at the length limit.
         """
-        options = question.options() | {"return_finished": True}
-        options["return_scores"] = scores = options.pop("scores")
-        options["to"] = options.pop("target", None)
-        name, found = await answers_of("Translator", question, options)
-
-        def of_each(take):
-            if question.n_best is None:
-                return [take(each) for each in found]
-            return [[take(each) for each in hypotheses] for hypotheses in found]
-
-        if scores:
-            return respond(name, of_each(lambda each: each._asdict()))
-        finished = of_each(lambda each: each.finished)
-        return respond(name, of_each(lambda each: each.text), finished=finished)
+        options = question.options("target", "scores") | {"to": question.target}
+        options |= {"return_finished": True, "return_scores": question.scores}
+        if question.scores:
+            return await answer("Translator", question, options, answers=as_dict)
+        text, finished = map(operator.attrgetter, ("text", "finished"))
+        return await answer("Translator", question, options, answers=text, finished=finished)
 
     @router.post("/tag")
     async def tag(question: Texts) -> Response:
         """Labels each word of texts."""
-        name, answers = await answers_of("Tagger", question, {})
-        words = [[{"word": word, "label": label} for word, label in found] for found in answers]
-        return respond(name, words)
+        return await answer("Tagger", question, {}, answers=lambda x: {"word": x[0], "label": x[1]})
 
     @router.post("/classify")
     async def classify(question: Texts) -> Response:
         """Predicts the label of each text, with its probability."""
-        name, answers = await answers_of("Classifier", question, {})
-        return respond(name, [found._asdict() for found in answers])
+        return await answer("Classifier", question, {}, answers=as_dict)
 
     @router.post("/fill")
     async def fill(question: Fill) -> Response:
         """Predicts the masked word of each text, most probable first."""
-        name, answers = await answers_of("MaskFiller", question, question.options())
-        words = [
-            [dict(word=each.label, probability=each.probability) for each in found]
-            for found in answers
-        ]
-        return respond(name, words)
+
+        def word(found):
+            return {"word": found.label, "probability": found.probability}
+
+        return await answer("MaskFiller", question, question.options(), answers=word)
 
     @router.post("/generate")
     async def generate(question: Generate) -> Response:
         """Continues prompts; the answers begin with them. Events have the parts after it."""
-        options = question.options()
-        if not options.pop("stream"):
-            seed = options.pop("seed")
-            return respond(*await answers_of("TextGenerator", question, options, seed))
+        if not question.stream:
+            options, seed = question.options("stream", "seed"), question.seed
+            return await answer("TextGenerator", question, options, seed, answers=str)
         if len(question.texts) > 1:
             raise Refused(422, f"One text is streamed; received {len(question.texts)}.")
         batcher = models.find(question.model, "TextGenerator")
-        pieces = batcher.stream(question.texts[0], options)
+        pieces = batcher.stream(question.texts[0], question.options("stream"))
         return await stream({"text": piece} async for piece in pieces if piece)
 
     return router

@@ -14,6 +14,7 @@ Probability = Annotated[float, Field(gt=0, le=1)]
 NgramSize = Annotated[int, Field(ge=0, le=10)]
 Penalty = Annotated[float, Field(ge=0.01, le=100)]
 Seed = Annotated[int, Field(ge=0, le=MOST_SEED)]
+Suppressed = Annotated[list[str], Field(max_length=64, description="Texts never to be written.")]
 NewTokens = Annotated[int, Field(ge=1, le=MOST_NEW_TOKENS)]
 
 
@@ -28,9 +29,9 @@ class Question(BaseModel):
 
     model: str | None = Field(None, description="Name of a model; null: the first of its task.")
 
-    def options(self) -> dict[str, Any]:
-        """The options that the request gives: all but the model and its texts."""
-        return self.model_dump(exclude={"model", "texts"}, exclude_none=True)
+    def options(self, *others: str) -> dict[str, Any]:
+        """The options that the request gives: all but the model, its texts, and others."""
+        return self.model_dump(exclude={"model", "texts", *others}, exclude_none=True)
 
 
 class Texts(Question):
@@ -51,6 +52,7 @@ class Translate(Texts):
     length_penalty: float | None = Field(None, ge=0, le=10, allow_inf_nan=False)
     no_repeat_ngram_size: NgramSize | None = None
     repetition_penalty: Penalty | None = None
+    suppress: Suppressed | None = None
     n_best: int | None = Field(None, ge=1, le=MOST_BEAMS, description="Answers per text.")
     sentences: Literal["auto", "always", "never"] | None = Field(
         None, description="When texts are split; auto: if longer than the training data."
@@ -80,6 +82,7 @@ class Generate(Texts):
     top_p: Probability = 1.0
     no_repeat_ngram_size: NgramSize = 0
     repetition_penalty: Penalty = 1.0
+    suppress: Suppressed = []
     seed: Seed = 0
     stream: bool = Field(False, description="Whether one text arrives in server-sent events.")
 

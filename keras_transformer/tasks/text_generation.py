@@ -250,6 +250,10 @@ class TextGenerator(WritingTask):
         prefix = pad(prefixes, rows, max(1, *map(len, prefixes)))
         return Request(search(seeds), None, max_length, min_length, prefix)
 
+    def num_tokens(self, texts: Iterable[str]) -> list[int]:
+        """The tokens of each text, END included."""
+        return [len(ids) + 1 for ids in self.tokenizer.encode(self.normalized(texts))]
+
     def score(self, texts: Iterable[str], overlap: float = 0.5) -> list[TextScore]:
         """Scores whole texts, by a deterministic pass over every token.
 

@@ -1,6 +1,6 @@
 """A label for each word, one for a whole text, and words for masks."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -68,6 +68,14 @@ class WordTask(Task):
         self.vocabulary = vocabulary
         self.labels = list(labels)
         self.batch_size = batch_size
+
+    def split(self, text: str) -> list[str]:
+        """The words of a text, each in the form of the vocabulary."""
+        return self.vocabulary.split(text)
+
+    def num_tokens(self, texts: Iterable[str]) -> list[int]:
+        """The number of words of each text."""
+        return [len(self.split(text)) for text in checked_texts(texts)]
 
     def _probabilities(self, sentences):
         """The probabilities of the labels, a NumPy array for each list of words.
@@ -243,10 +251,7 @@ class MaskFiller(WordTask):
                 positions, or `number` is out of range.
         """
         check_at_least(1, number=number)
-        split = self.vocabulary.split
-        sentences = [
-            _split_around_mask(n, text, split) for n, text in enumerate(checked_texts(texts))
-        ]
+        sentences = [self._around_mask(*each) for each in enumerate(checked_texts(texts))]
         answers = []
         for words, p in zip(sentences, self._probabilities(sentences), strict=True):
             p = p[words.index(MASKED), FIRST - 1 :]  # neither unknown nor masked is an answer
@@ -254,23 +259,17 @@ class MaskFiller(WordTask):
             answers.append([Prediction(self.vocabulary.words[n], float(p[n])) for n in best])
         return answers
 
+    def _around_mask(self, number, text):
+        """The words of a text with one [MASK]."""
+        words = self.split(text)
+        if (masks := words.count(MASKED)) != 1:
+            raise TextError(number, f"must have one {MASKED}; received {masks} in {text!r:.60}.")
+        return words
 
-def _split_around_mask(number, text, split):
-    words = split_around_masks(text, split)
-    if (masks := words.count(MASKED)) != 1:
-        raise TextError(number, f"must have one {MASKED}; received {masks} in {text!r:.60}.")
-    return words
-
-
-def split_around_masks(text: str, split: Callable[[str], list[str]]) -> list[str]:
-    """The words of a text, each [MASK] among them.
-
-    Args:
-        text: str.
-        split: function, `WordVocabulary.split`.
-    """
-    before, *after = map(split, text.split(MASKED))
-    return [*before, *(word for words in after for word in (MASKED, *words))]
+    def split(self, text: str) -> list[str]:
+        """The words of a text, each [MASK] among them."""
+        before, *after = map(self.vocabulary.split, text.split(MASKED))
+        return [*before, *(word for words in after for word in (MASKED, *words))]
 
 
 def label_probabilities(model: WordModel, inputs: dict) -> backend.Tensor:

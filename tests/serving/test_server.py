@@ -122,6 +122,16 @@ def test_continuations_are_those_of_the_task_also_as_events(client, models):
     assert len(pieces) > 5
 
 
+@pytest.mark.parametrize("task, text", [("translate", "May 3, 2019"), ("generate", "the dog")])
+def test_what_is_suppressed_is_not_written(client, task, text):
+    def written(**options):
+        (answer,) = answers(client, task, texts=[text], **options)
+        return answer.removeprefix(text)
+
+    first = next(filter(str.isalnum, written()))
+    assert first not in written(suppress=[first])
+
+
 def test_models_are_listed_with_their_sizes(client):
     found = {model["name"]: model for model in client.get("/api/models").json()}
     assert found["zh-en"]["task"] == "Translator"

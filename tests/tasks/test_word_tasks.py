@@ -51,6 +51,11 @@ def test_each_word_has_the_most_probable_of_the_labels(tagger):
     assert len({label for answer in answers for _, label in answer}) > 1
 
 
+def test_a_mask_is_one_word(tagger, filler):
+    assert filler.num_tokens(MASKED) == [4, 1, 12]
+    assert tagger.num_tokens(["The dog barks.", "", "It's"]) == [4, 0, 1]
+
+
 def test_generators_of_sentences_and_of_words_are_read_once_as_lists(tagger, classifier, filler):
     assert tagger.tag(iter(word) for word in map(iter, SENTENCES)) == tagger.tag(SENTENCES)
     assert tagger.tag([(word for word in SENTENCES[0])]) == tagger.tag(SENTENCES[:1])
