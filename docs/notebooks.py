@@ -155,6 +155,14 @@ def illustrate(cell, language):
         if (link := f"]({pages.DRAWINGS}{schematic}.svg)") in cell.source:
             cell.source = cell.source.replace(link, f"](attachment:{schematic}.svg)")
             attach(cell, f"{schematic}.svg", draw(), language)
+    cell.source = re.sub(r"\[([^\]]*)\]\(\.\./([^)]+)\)", elsewhere, cell.source)
+
+
+def elsewhere(link):
+    """A link to a page that is no notebook: to the repository, or its words where none is known."""
+    words, path = link.groups()
+    repository = os.environ.get("GITHUB_REPOSITORY")
+    return f"[{words}](https://github.com/{repository}/blob/HEAD/{path})" if repository else words
 
 
 def show_map(title, number, language):

@@ -4,6 +4,7 @@ import ast
 import base64
 import json
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -93,6 +94,30 @@ def test_links_to_colab_need_a_repository(notebooks, monkeypatch):
     address = "https://colab.research.google.com/github/someone/transformer/blob/notebooks"
     assert f"({address}/{CHAPTERS[0].stem}.ipynb)" in sources(notebook, "markdown")[0]
     assert "@ git+https://github.com/someone/transformer" in sources(notebook, "code")[0]
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("language", ["ENGLISH", "CHINESE"])
+def test_each_link_leads_to_a_notebook_or_to_an_attachment(notebooks, monkeypatch, language):
+    monkeypatch.delenv("GITHUB_REPOSITORY", raising=False)
+    language = getattr(notebooks.pages, language)
+    known = {f"{name}{language.suffix}.ipynb" for name in (*(p.stem for p in CHAPTERS), "grading")}
+    for path in CHAPTERS:
+        for cell in notebooks.from_chapter(path, language).cells:
+            if cell.cell_type == "markdown":
+                attached = {f"attachment:{name}" for name in cell.get("attachments", ())}
+                assert {*re.findall(r"\]\(([^)]+)\)", cell.source)} <= known | attached
+
+
+def test_a_link_to_another_page_of_the_repository_needs_one(notebooks, monkeypatch):
+    def prose():
+        return "\n".join(sources(notebooks.from_chapter(CHAPTERS[10]), "markdown"))
+
+    monkeypatch.delenv("GITHUB_REPOSITORY", raising=False)
+    assert "view=beams` (A server)." in prose()
+    monkeypatch.setenv("GITHUB_REPOSITORY", "someone/transformer")
+    page = "https://github.com/someone/transformer/blob/HEAD/docs/serving.md#the-page"
+    assert f"view=beams` ([A server]({page}))." in prose()
 
 
 def test_any_text_becomes_a_literal(notebooks):
