@@ -167,7 +167,11 @@ np.testing.assert_allclose(encoded[2], [0.2, 0.1, 0.7])
 # %%
 # extra code – the matrix as a picture
 labels = [figures.glossed(*pair) for pair in zip(words, ["I", "am", "who"], strict=True)]
-figures.show(plots.plot_attention(article, labels, labels), "03_matrix")
+figure = plots.plot_attention(article, labels, labels)
+for (row, column), weight in np.ndenumerate(article):
+    color = "white" if weight > 0.5 else figures.BLACK
+    figure.axes[0].text(column, row, weight, ha="center", va="center", color=color)
+figures.show(figure, "03_matrix")
 
 # %% [markdown]
 # One often reads $QK^T$ also as relations between features, as in article 004. It holds none: the
@@ -327,12 +331,16 @@ assert 2 < saturation < 5
 # %%
 # extra code – who gets how much, from the best key to the worst
 figure, panels = figures.panels(4, width=2.5, height=2.7)
-colors = figures.BLUE, figures.ORANGE, figures.GREEN, "0.5"
-for panel, (name, curve), color in zip(panels, curves.items(), colors, strict=True):
-    panel.bar(range(1, 17), curve, 0.8, color=color, alpha=0.8)
-    form, _, formula = name.partition(": ")
+looks = {
+    "paper": figures.BLUE,
+    "scaled after the softmax": figures.ORANGE,
+    "divided by d_k": figures.GREEN,
+    "not scaled": "0.5",
+}
+for panel, (name, curve), title in zip(panels, curves.items(), looks, strict=True):
+    panel.bar(range(1, 17), curve, 0.8, color=looks[title], alpha=0.8)
     panel.set(ylim=(0, 1), xlabel="key, best to worst", xticks=[1, 8, 16])
-    panel.set_title(f"{form.removeprefix('keras.layers.')}\n{formula}", fontsize=9)
+    panel.set_title(f"{title}\n{name.partition(': ')[2]}", fontsize=9)
     note = f"row sum {totals[name]:.4g}\ngradient at the\nquery {gradients[name]:.4f}"
     panel.text(16.4, 0.97, note, ha="right", va="top")
 panels[0].set_ylabel("weight (mean of 4,000 rows)")
