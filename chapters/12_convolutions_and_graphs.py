@@ -119,7 +119,7 @@ limit = np.abs(convolved[0]).max()
 for panel, weights_of_head, offset in zip(
     panels, pictures["sharpness 1000"], offsets, strict=False
 ):
-    panel.imshow(weights_of_head, cmap="Blues", vmin=0, vmax=1)
+    panel.imshow(weights_of_head, cmap="Blues", vmin=0, vmax=1, aspect="auto")
     panel.set(title=f"head at offset {offset:+}", xlabel="key", xticks=[], yticks=[])
 for panel, numbers, title in zip(
     panels[3:], (output, convolved[0]), ("heads with W^O", "Conv1D"), strict=True
@@ -240,10 +240,10 @@ assert linear < 1e-5 and curved > 0.01
 #
 # Article 000 quotes on graphs: "message passing and convolution are operations to aggregate and
 # process the information of an element's neighbors in order to update the element's value". Let's
-# pass messages as it says, over each node's neighbors and the node itself; then as $D^{-1}AXW$,
-# where $A$ is the adjacency matrix with an edge from each node to itself (`loops` in the code) and
-# $D$ the diagonal matrix of its row sums; then as attention whose queries are all zero, with
-# `loops` as its mask.
+# pass messages as it says, over each node's neighbors and the node itself; then as
+# $D^{-1}\tilde{A}XW$, where $\tilde{A}$ is the adjacency matrix $A$ with an edge from each node to
+# itself (`loops` in the code) and $D$ the diagonal matrix of its row sums; then as attention whose
+# queries are all zero, with `loops` as its mask.
 
 # %%
 neighbors = {0: [1, 2], 1: [0, 2], 2: [0, 1, 3], 3: [2, 4, 5], 4: [3, 5], 5: [3, 4], 6: []}
@@ -267,8 +267,8 @@ assert not array(alone)[6].any()
 
 # %% [markdown]
 # That is a row-normalized graph convolution. Kipf and Welling's GCN (2017) normalizes both sides,
-# $D^{-1/2}AD^{-1/2}$: its rows do not sum to 1, so no softmax can give them. Scaling what goes in
-# by $D^{-1/2}$ and what comes out by $D^{1/2}$ makes up for it:
+# $D^{-1/2}\tilde{A}D^{-1/2}$: its rows do not sum to 1, so no softmax can give them. Scaling what
+# goes in by $D^{-1/2}$ and what comes out by $D^{1/2}$ makes up for it:
 
 # %%
 root = np.sqrt(loops.sum(axis=1, keepdims=True))
@@ -398,8 +398,8 @@ assert np.abs(shuffled - before).max() < 1e-5 and np.abs(mirrored - convolved[0]
 #
 # 2,500 random graphs of eight nodes, a fifth of them for validation; each node has a key and a
 # value, and must return the value of that neighbor (or itself) whose key is largest. Three models,
-# the same but for one thing: the
-# queries of one stay at zero, so its weights are uniform; another does not get the mask.
+# the same but for one thing: the queries of one stay at zero, so its weights are uniform; another
+# does not get the mask.
 
 # %%
 graphs = rng.random((2500, 8, 8)) < 0.3
@@ -485,7 +485,7 @@ for name, scores in (("graph attention", leaky), ("dot product", q @ k.T)):
     assert (len(orders) == 1) == (name == "graph attention")
 
 # %% [markdown]
-# 3. One layer reaches as far as $A$, k layers as far as $A^k$:
+# 3. One layer reaches as far as $\tilde{A}$, k layers as far as $\tilde{A}^k$:
 
 # %%
 layers = next(k for k in range(1, 20) if np.linalg.matrix_power(chain.astype(int), k)[0, -1])
