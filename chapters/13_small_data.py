@@ -215,11 +215,11 @@ figures.show(figure, "13_small_data")
 
 # %% [markdown]
 # Every network learns its training examples by heart, but for the CNN in *far*, which is slow with
-# 200 examples and learns about half of 800. So what is missing in the picture is not training but
-# generalization. Article 004 says that MLPs overfit and CNNs generalize better. In *near* that is
-# so: the CNN needs 50 examples, the MLP 800. But the Transformer is no better there than the MLP,
-# and in *far* the order is another: the Transformer needs 200 examples, the MLP 800, and the CNN
-# stays at chance with any number.
+# 200 examples and has not learned 800 when its time is up. So what is missing in the picture is not
+# training but generalization. Article 004 says that MLPs overfit and CNNs generalize better. In
+# *near* that is so: the CNN needs 50 examples, the MLP 800. But the Transformer is no better there
+# than the MLP, and in *far* the order is another: the Transformer needs 200 examples, the MLP 800,
+# and the CNN stays at chance with any number.
 
 # %%
 least = {key: table.min(axis=0) for key, table in found.items()}  # of the three draws
