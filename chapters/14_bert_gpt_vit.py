@@ -287,18 +287,22 @@ figures.show(figure, "14_next_character")
 # %% [markdown]
 # It pays where the sentence chooses and next to nothing where it spells. "yesterday" is free: it
 # was decided long before, by the *a* of "drank". (At the space before it GPT still pays a little,
-# in case the sentence should end there.) Now let it write: draw a character, append, repeat. (The
-# place of the largest of logits plus Gumbel noise is a draw from their softmax.)
+# in case the sentence should end there.) Now let it write: draw a character, append, repeat.
 
 
 # %%
+def draw(logits):
+    """An id for each row of logits, by the probabilities of its softmax."""
+    p = np.exp(logits.astype("float64"))
+    return [rng.choice(len(row), p=row / row.sum()) for row in p]
+
+
 def write(model, number):
     """Sentences drawn one character at a time, up to the full stop."""
     ids = np.full((number, LENGTH + 1), kt.PADDING)
     ids[:, 0] = START
     for t in range(LENGTH):
-        of_next = model.predict_on_batch(ids[:, :-1])[:, t]
-        ids[:, t + 1] = np.argmax(of_next + rng.gumbel(size=of_next.shape), axis=-1)
+        ids[:, t + 1] = draw(model.predict_on_batch(ids[:, :-1])[:, t])
     texts = ("".join(("??" + "".join(characters))[i] for i in row[1:]) for row in ids)
     return [text.split(".")[0] + "." for text in texts]
 
@@ -317,7 +321,7 @@ assert correct > 0.7 and len(new) > 10
 
 # %%
 of_masks = bert.predict_on_batch(np.full((num_test, 5), MASK))
-drawn = np.argmax(of_masks + rng.gumbel(size=of_masks.shape), axis=-1)
+drawn = np.reshape(draw(of_masks.reshape(5 * num_test, -1)), (num_test, 5))
 drawn = [" ".join(words[i - FIRST] if i >= FIRST else "?" for i in row) for row in drawn]
 at_once = np.isin(drawn, [" ".join(sentence) for sentence in sentences]).mean()
 print(*(text + ";" for text in drawn[:4]), f"{at_once:.0%} are in the language")
@@ -461,9 +465,8 @@ figures.show(figure, "14_vit")
 
 # %% [markdown]
 # Without positions the two rows of the figure are one and the same to the model: a bag of patches.
-# Three bright ones in
-# a bag look the same for all four kinds, so it guesses, 1 in 4, and no training could help. ViT's
-# positions are learned: nothing in it says that an image has rows.
+# Three bright ones in a bag look the same for all four kinds, so it guesses, 1 in 4, and no
+# training could help. ViT's positions are learned: nothing in it says that an image has rows.
 #
 # ## The real ones
 #
