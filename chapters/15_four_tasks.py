@@ -4,7 +4,8 @@
 # **What has to change so that the blocks of a translator label words, label a text, or write one?**
 # Let's train the same two blocks four times: for a label per word, for one label per text, for
 # continuing a text, and for masked words. What changes is what stands before and behind them. The
-# data comes from grammars, so we know what is right. Run time: about 50 s.
+# data comes from grammars, so we know what is right. (This is a tour of the package, with many of
+# its names; none has to be remembered.) Run time: about 50 s.
 #
 # *In plain words:* the blocks turn rows of vectors into rows of vectors and do not care what for.
 # What makes a tagger, a classifier or a writer of them is small: what is read at one end, what is
