@@ -7,8 +7,9 @@
 # spaces. (British spelling: tokenisation.) Run time: about 5 s.
 #
 # *In plain words:* a model keeps one vector for each thing that it can read. With letters the rows
-# are few, but texts are long; with words, texts are short, but some words it has never met. Pieces
-# are the compromise: frequent words stay whole, rare ones fall apart into parts that are known.
+# are few, but texts are long; with words, texts are short, but some words it has never met. Pieces,
+# also called subwords, are the compromise: frequent words stay whole, rare ones fall apart into
+# parts that are known.
 #
 # *Paper: section 5.1 ("byte-pair encoding", 37,000 tokens). Géron: chapter 16, "Generating
 # Shakespearean Text" (characters) and "Sentiment Analysis" (subwords). Articles: none; all five
@@ -91,12 +92,13 @@ assert all("".join(encode(word)) == "▁" + word for word in [*seen, "brightest"
 # ## The same with SentencePiece
 #
 # The package leaves this to SentencePiece. `kt.train_tokenizer` gets the ten words as text, each as
-# often as it was seen, and may make as many pieces as we did. Does it cut words as we do?
+# often as it was seen, and may make as many pieces as we did, after four special ids (padding,
+# unknown, start and end: chapter 10). Does it cut words as we do?
 
 # %%
 text = [word for word, count in seen.items() for _ in range(count)]
 letters = {letter for word in seen for letter in "▁" + word}
-size = 4 + len(letters) + len(merges)  # and four special ids
+size = 4 + len(letters) + len(merges)
 tokenizer = kt.train_tokenizer(text, vocabulary_size=size, model_type="bpe")
 for word in (*seen, "sunlight", "moonlights"):
     cut = tokenizer.tokens(tokenizer.encode([word])[0])
@@ -230,7 +232,8 @@ assert tokenizer.unknown_share([rain]) > 0.9
 
 # %% [markdown]
 # So in bytes Chinese is three times as long as in characters, and English no longer than its
-# letters. Now let's learn pieces from Chinese. We write sentences with words of one to four
+# letters. (GPT-2 merges bytes instead of characters, and so nothing is unknown.) Now
+# let's learn pieces from Chinese. We write sentences with words of one to four
 # characters, run them together, and ask whether BPE finds our words without a single space:
 
 # %%
@@ -274,7 +277,7 @@ assert recall[40] > 0.8 and len(found[160] - true_words) > len(found[40] - true_
 #
 # ## Answers
 #
-# 1\. Every word becomes one piece, so the longest is the longest word, with its space:
+# 1\. After 25 merges every word is one piece, so the longest is the longest word, with its space:
 
 # %%
 words, steps = {tuple("▁" + word): count for word, count in seen.items()}, 0
@@ -283,7 +286,8 @@ while pairs := neighbors(words):
     steps += 1
 longest = max((pieces[0] for pieces in words), key=len)
 print(f"{steps} merges; the longest piece is {longest}")
-assert all(len(pieces) == 1 for pieces in words) and len(longest) == 1 + max(map(len, seen))
+assert all(len(pieces) == 1 for pieces in words) and steps == 25
+assert len(longest) == 1 + max(map(len, seen))
 
 # %% [markdown]
 # 2\. It keeps those pieces that make the text most probable, and cuts each text in the most
