@@ -23,10 +23,13 @@ class Score(NamedTuple):
     Args:
         value: Float from 0 to 100, higher is better.
         signature: str, sacreBLEU's: the metric, its settings and the version of the package.
+        length_ratio: Float, of BLEU alone: words of all predictions / those of the references;
+            below 1, it has a brevity penalty.
     """
 
     value: float
     signature: str
+    length_ratio: float | None = None
 
     def __str__(self):
         return f"{self.value:.2f} ({self.signature})"
@@ -142,20 +145,6 @@ def sentence_chrf(
     return [score(prediction, [reference]).score for prediction, reference in pairs]
 
 
-def length_ratio(
-    predictions: Iterable[str],
-    references: Iterable[str],
-    tokenize: str = "13a",
-    lowercase: bool = False,
-) -> float:
-    """Words of all predictions / those of the references; below 1, BLEU has a brevity penalty.
-
-    The arguments are those of `bleu`.
-    """
-    predictions, references = _checked_pairs(predictions=predictions, references=references)
-    return _bleu_metric(tokenize, lowercase).corpus_score(predictions, [references]).ratio
-
-
 def copy_rate(predictions: Iterable[str], sources: Iterable[str]) -> float:
     """Share of the translations that equal their source but for case, blanks and Unicode form.
 
@@ -222,7 +211,8 @@ def _bleu_metric(tokenize, lowercase=False):
 def _score(metric, predictions, references):
     predictions, references = _checked_pairs(predictions=predictions, references=references)
     score = metric.corpus_score(predictions, [references])
-    return Score(float(score.score), f"{score.name}|{metric.get_signature()}")
+    signature = f"{score.name}|{metric.get_signature()}"
+    return Score(float(score.score), signature, getattr(score, "ratio", None))
 
 
 def _checked_pairs(**sides):

@@ -84,11 +84,10 @@ def run(options: argparse.Namespace) -> None:
     reference = translator.target_tokenizer.unknown_share(translator.normalized(references))
     print(f"Perplexity of the references: {perplexity:.3f} per token")
     print(f"Unknown characters: {source:.2%} of the sources, {reference:.2%} of the references")
-    ratio = evaluation.length_ratio(translations, references, options.tokenize, options.lowercase)
     copies = evaluation.copy_rate(translations, sources)
     loops = evaluation.loop_rate(translations, sources)
     cut_off = sum(not each.finished for each in found)
-    print(f"Length ratio to the references: {ratio:.3f}")
+    print(f"Length ratio to the references: {bleu.length_ratio:.3f}")
     print(f"Copies of the source: {copies:.2%}; loops: {loops:.2%}")
     print(f"Cut off at the length limit: {cut_off} of {len(found)}")
     print(f"{len(sources)} sentences in {seconds:.1f} s, compilation included")
@@ -103,7 +102,7 @@ def run(options: argparse.Namespace) -> None:
             "chrf_signature": chrf.signature,
             "perplexity": perplexity if math.isfinite(perplexity) else None,  # JSON has no NaN
             "unknown_share": {"source": source, "reference": reference},
-            "length_ratio": ratio,
+            "length_ratio": bleu.length_ratio,
             "copy_rate": copies,
             "loop_rate": loops,
             "cut_off": cut_off,
