@@ -166,6 +166,11 @@ class LogitsConfig(Configuration):
         check(all(ids), "suppress must have texts or ids, none empty", suppress=self.suppress)
         object.__setattr__(self, "suppress", tuple(ids))
 
+    def penalties(self, *shape: int) -> np.ndarray | None:
+        """float32 of a shape: the repetition penalty; None if it is 1, which is not computed."""
+        penalty = self.repetition_penalty
+        return None if penalty == 1 else np.full(shape, penalty, "float32")
+
 
 def _check_list(name, kinds, values, types):
     """Refuses what is not a list of some types, such as a str."""

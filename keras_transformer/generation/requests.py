@@ -81,13 +81,12 @@ def checked_batch(request: Request, model: Any) -> Batch:
     config = request.search.logits
     if config.suppress:
         id_rows("suppress", config.suppress, model.target_vocabulary_size)
-    penalty = config.repetition_penalty
-    penalty = None if penalty == 1 else np.full(rows, penalty, "float32")
+    penalties = config.penalties(rows)
     if source_ids is not None:
         source_ids = id_matrix("source_ids", source_ids, model.source_vocabulary_size)
     return Batch(
         source_ids=backend.split_rows(source_ids),
-        constraints=backend.split_rows(Constraints(max_length, min_length, prefix, penalty)),
+        constraints=backend.split_rows(Constraints(max_length, min_length, prefix, penalties)),
         parameters=backend.to_arguments(request.search.parameters(rows, room)),
         room=room,
         length=longest,

@@ -97,13 +97,11 @@ def translation(translator: Translator, beams: int) -> Callable:
     longest[:2] = 0
     decoding = Decoding(translator.transformer)
     logits = translator.logits_config()
-    penalty = logits.repetition_penalty
-    penalty = None if penalty == 1 else np.float32(penalty)
 
     def function(source_ids):
         lengths = _count(source_ids)
         limits = ops.take(longest, lengths), ops.take(shortest, lengths)
-        constraints = Constraints(*limits, repetition_penalty=penalty)
+        constraints = Constraints(*limits, repetition_penalty=logits.penalties())
         if beams == 1:
             return {"ids": decoding.graph(GreedySearch(logits=logits), source_ids, constraints)}
         search = BeamSearch(beams, translator.config.length_penalty, logits=logits)
