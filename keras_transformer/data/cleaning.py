@@ -19,16 +19,7 @@ PRESET: dict[str, Any] = {"max_ratio": 9.0, "unique": True, "plausible": True}
 _FIRST = 1000  # pairs that show the scripts of each side
 
 
-def clean(
-    examples: Examples,
-    normalization: str | None = "NFC",
-    lowercase: bool = False,
-    max_characters: int | None = None,
-    max_ratio: float | None = None,
-    unique: bool = False,
-    keep_blank: bool = False,
-    plausible: bool = False,
-) -> Examples:
+def clean(examples: Examples, **options: Any) -> Examples:
     """Normalizes both sides, and drops pairs that are too long, too unequal or repeated.
 
     So are pairs of which a side has invisible characters alone. The number of dropped pairs is
@@ -36,19 +27,7 @@ def clean(
 
     Args:
         examples: Examples.
-        normalization: str, a Unicode normal form such as "NFC"; see `normalized`. None: no
-            character is changed or removed.
-        lowercase: bool, whether to lowercase both sides.
-        max_characters: int from 1, maximum length of the longer side; None: no limit.
-        max_ratio: float from 1, maximum length of the longer side / the shorter side, in
-            characters; None: no limit.
-        unique: bool, whether to keep only the first of pairs that are equal on both sides.
-        keep_blank: bool, whether a side may be blank afterwards, as in test data, whose lines all
-            count.
-        plausible: bool, whether to drop copies (sides that differ at most in case, blanks and
-            Unicode form) and pairs whose digits or scripts cannot fit: both sides have digits of
-            which they share less than half, or most letters of a side are in a script that less
-            than 5 % of its letters in the first 1,000 pairs are in.
+        **options: arguments of `Cleaner`, such as `normalization="NFKC"` or `max_ratio=9.0`.
 
     Returns:
         Examples.
@@ -56,15 +35,7 @@ def clean(
     Raises:
         ValueError: An argument is out of range, or no pair with text on both sides is left.
     """
-    cleaner = Cleaner(
-        normalization,
-        lowercase,
-        max_characters,
-        max_ratio,
-        unique,
-        keep_blank=keep_blank,
-        plausible=plausible,
-    )
+    cleaner = Cleaner(**options)
     kept = list(cleaner.iterate(zip(*examples, strict=True)))
     report = cleaner.log_report()
     if not any(all(map(str.strip, pair)) for pair in kept):
