@@ -81,6 +81,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--unique", action="store_true", help="drop repeated pairs")
     implausible = "drop copies and pairs with other digits or scripts; with --unique --max-ratio 9"
     add("--clean", action="store_true", help=implausible)
+    add("--language-tags", action="store_true", help=argparse.SUPPRESS)
     add("--processes", type=int, metavar="N", help="number of processes (default: one per core)")
     add("--overwrite", action="store_true", help="replace a corpus that FOLDER already contains")
 
@@ -89,6 +90,11 @@ def run(options: argparse.Namespace) -> None:
     """Writes the corpus, and prints what it holds."""
     from ..data.prepared.preparation import CORPUS_FILE, FILES  # imports Keras
 
+    if options.language_tags:
+        options.usage_error(
+            "A corpus has no language tags; train from files with train translation --pairs "
+            "--language-tags."
+        )
     read, kind, origin = _input(options)
     check_used(options, _unused(options, kind))
     if options.overwrite:
