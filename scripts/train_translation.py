@@ -211,7 +211,10 @@ def load_directions(options, clean):
 
     def split(found, *names):
         parts = {each: data.train_valid_split(pairs, *names) for each, pairs in found.items()}
-        return [{each: part[n] for each, part in parts.items()} for n in (0, 1)]
+        train, valid = ({each: part[n] for each, part in parts.items()} for n in (0, 1))
+        if len(options.files.all_directions()) > 1:
+            train = data.without_validation(train, valid, options.files.both_directions)
+        return train, valid
 
     def tagged(found, temperature=1.0):
         corpora = []

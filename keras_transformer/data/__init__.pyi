@@ -33,7 +33,14 @@ from .files import (
     read_text,
     read_texts,
 )
-from .languages import direction_of, language_tag, oversampled, tagged, targets_of
+from .languages import (
+    direction_of,
+    language_tag,
+    oversampled,
+    tagged,
+    targets_of,
+    without_validation,
+)
 from .placeholders import MASKS, mask_pairs, placeholder_pattern
 from .prepared.batches import PreparedBatches
 from .prepared.corpus import Corpus
@@ -109,6 +116,7 @@ __all__ = [
     "text_key",
     "text_keys",
     "train_valid_split",
+    "without_validation",
     "word_dropout",
     "write_date",
 ]

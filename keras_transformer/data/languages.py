@@ -6,6 +6,7 @@ from a model of one direction.
 Source: Johnson et al. 2017 (tags); Arivazhagan et al. 2019 (temperature, 5 in the paper).
 """
 
+import logging
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -13,7 +14,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from ..checks import check_above_0, unexpected
-from .records import Examples
+from .records import Examples, collect, text_key
 
 _DIRECTION = re.compile(r"(?:^|[._])([a-z]{2,3}-[a-z]{2,3})(?=[._]|$)")
 
@@ -45,6 +46,37 @@ def tagged(texts: Iterable[str], language: str) -> list[str]:
     """Texts after the tag of a target language; a blank one gets none."""
     tag = language_tag(language)
     return [f"{tag} {text}" if text.strip() else text for text in texts]
+
+
+def without_validation(
+    train: dict[str, Examples], valid: dict[str, Examples], both_directions: bool = False
+) -> dict[str, Examples]:
+    """The training pairs with no sentence that is translated for validation in some direction.
+
+    Args:
+        train, valid: dict of Examples, by their direction.
+        both_directions: bool, whether the targets are also translated.
+
+    Returns:
+        dict of Examples, those that are left; the number of the others is logged. A direction of
+        which none is left keeps all.
+    """
+    sides = 1 + both_directions
+    keys = {text_key(text) for pairs in valid.values() for side in pairs[:sides] for text in side}
+    kept = {
+        direction: collect(
+            Examples,
+            (row for row in zip(*pairs, strict=True) if not keys & set(map(text_key, row))),
+        )
+        for direction, pairs in train.items()
+    }
+    dropped = sum(len(train[each].source) - len(pairs.source) for each, pairs in kept.items())
+    if dropped:
+        logging.getLogger(__name__).warning(
+            "Dropped %d training pairs with a sentence that is validation data of a direction.",
+            dropped,
+        )
+    return {each: pairs if pairs.source else train[each] for each, pairs in kept.items()}
 
 
 def oversampled(corpora: Sequence[Examples], temperature: float, seed: int = 0) -> Examples:

@@ -51,6 +51,26 @@ def test_a_high_temperature_makes_corpora_equal_and_the_seed_decides_what_is_rep
     assert of_b.total() == 10 and sorted(of_b.values()) == [2, 2, 3, 3]
 
 
+def test_what_one_direction_validates_no_direction_trains_on(caplog):
+    def pairs(*rows):
+        return data.Examples(*map(list, zip(*rows, strict=True)))
+
+    train = {
+        "en-de": pairs(("a", "A"), ("b", "B"), ("C ", "x")),
+        "de-en": pairs(("A", "a"), ("D", "c")),
+        "en-fr": pairs(("c", "y")),
+    }
+    valid = {"en-de": pairs(("c", "B")), "de-en": pairs(("E", "e"))}
+    assert data.without_validation(train, valid) == {
+        "en-de": pairs(("a", "A"), ("b", "B")),
+        "de-en": pairs(("A", "a")),
+        "en-fr": train["en-fr"],  # nothing would be left
+    }
+    assert "Dropped 3 training pairs" in caplog.text
+    both = data.without_validation(train, valid, both_directions=True)
+    assert both["en-de"] == pairs(("a", "A"))
+
+
 def test_a_temperature_is_above_0():
     with pytest.raises(ValueError, match="temperature must be above 0"):
         data.oversampled([examples("a", 1)], 0)

@@ -480,6 +480,22 @@ def test_directions_may_be_given_or_reversed_and_equal_in_number(directions, tmp
         directions.replace(directions=("en-de", "pt-BR-en"))
 
 
+def test_no_direction_trains_on_what_another_one_validates(directions, tmp_path):
+    load = importlib.import_module("train_translation").load
+    numbers = range(200)
+    (tmp_path / "en-de.tsv").write_text("".join(f"en {n}\tde {n}\n" for n in numbers))
+    alone = load(directions.replace(pairs=(str(tmp_path / "en-de.tsv"),)), [])
+    (tmp_path / "en-fr.tsv").write_text("".join(f"en {n}\tfr {n}\n" for n in numbers[7:]))
+    (tmp_path / "de-en.tsv").write_text("".join(f"de {n}\ten {n}\n" for n in numbers[3:]))
+    pairs = tuple(str(tmp_path / f"{each}.tsv") for each in ("en-de", "en-fr", "de-en"))
+    splits = load(directions.replace(pairs=pairs), [])
+    validated = {text.split(maxsplit=1)[1] for text in splits.valid.source}
+    trained = {text.split(maxsplit=1)[1] for text in splits.train.source} | {*splits.train.target}
+    assert len(validated) == 12 and not validated & trained
+    of_first = [text for text in splits.valid.source if text.startswith("<2de>")]
+    assert of_first == alone.valid.source and len(alone.train.source) == 196
+
+
 @pytest.mark.parametrize("name", ["diversify", "valid_source", "mix_pairs"])
 def test_data_without_a_direction_is_refused_with_language_tags(directions, name):
     expected = "--language-tags, not both: each file of pairs has a direction"
