@@ -7,17 +7,20 @@ from ..checks import check
 from .records import Examples
 
 MASKS = tuple(f"⟦{number}⟧" for number in range(10))  # reserved pieces of a vocabulary
-_OF_ADDRESS = r"[!#-&*-;=?-_a-z{|}~]"  # ASCII without quotes, parentheses and <>
+_LETTERS = "À-ÖØ-öø-ӿ"  # of Latin, Greek and Cyrillic; Chinese ones may follow an address
+_OF_ADDRESS = rf"[!#-&*-;=?-_a-z{{|}}~{_LETTERS}]"  # no quotes, parentheses and <>
+_OF_PATH = rf"[A-Za-z0-9_.+*{_LETTERS}-]"
 KINDS = {
-    "url": rf"(?:https?://|ftp://|www\.)(?:\({_OF_ADDRESS}*\)|{_OF_ADDRESS})*"
+    "url": rf"(?:[A-Za-z][A-Za-z\d+.-]*://|www\.)(?:\({_OF_ADDRESS}*\)|{_OF_ADDRESS})*"
     rf"(?:\({_OF_ADDRESS}*\)|(?<![.,;:!?\]}}]))",
     "email": r"(?a:[\w.%+-]+@[\w-]+(?:\.[\w-]+)+)",
-    "path": r"(?a:(?<![\w/:.)>@])(?:(?:[A-Za-z]:\\|~/|\.{1,2}/|/(?=[A-Za-z]))(?:[\w.+-]+[/\\])*"
-    r"[\w.+-]*[\w/]|[\w.-]+(?:/[\w.-]+)+\.[A-Za-z]\w*))",
-    "code": r"`+[^`\n]+`+",
-    "tag": r"</?[A-Za-z][^<>\n]*>|&#?\w+;|\$?\{{1,2}[^{}\s]*\}{1,2}"
-    r"|%(?:\(\w+\)|\d+\$)?\d*(?:\.\d+)?[sdifgxuc@](?![A-Za-z])",
-    "number": r"\d+(?:[.,:/]\d+)*",
+    "path": r"(?a:(?<![\w/:.)>@]))(?:(?:[A-Za-z]:[\\/]|\\\\|~/|\.{1,2}/|/(?=[A-Za-z]))"
+    rf"(?:{_OF_PATH}+[/\\])*{_OF_PATH}*[A-Za-z0-9_/{_LETTERS}]"
+    r"|(?a:[\w.-]+(?:/[\w.-]+)+\.[A-Za-z]\w*))",
+    "code": r"```(?s:.*?)```|`+[^`\n]+`+",
+    "tag": r"<!--.*?-->|</?[A-Za-z][^<>\n]*>|&#?\w+;|\{\{[^{}\n]*\}\}|[$#%]?\{[^{}\s]*\}"
+    r"|\$[A-Za-z_]\w*|%(?:\(\w+\)|\d+\$)?[-+#0]*\d*(?:\.\d+)?l{0,2}[sdifgexuoEGXc@](?![A-Za-z])",
+    "number": r"v?\d+(?:[.,:/'\xa0\u202f-]\d+)*",
 }
 
 

@@ -20,22 +20,34 @@ CASES = {
         ],
         "(http://a.b/c?d=e&f#g) [x](https://a.b/)": ["http://a.b/c?d=e&f#g", "https://a.b/"],
         "请看https://a.b/c。然后": ["https://a.b/c"],
+        "In SSH://x.y/é-Ж, then": ["SSH://x.y/é-Ж"],
         "A house.": [],
     },
     "email": {"Write to a.b+c@d-e.org. Or 写给x@y.cn吧": ["a.b+c@d-e.org", "x@y.cn"]},
     "path": {
         "Edit /etc/hosts, ~/a.txt and ./b/c.py.": ["/etc/hosts", "~/a.txt", "./b/c.py"],
         r"In C:\Users\me, src/x/y.py; and/or 1/2 km/h, 3 / 4": [r"C:\Users\me", "src/x/y.py"],
+        r"D:/a, \\x\y, /a/*.é, ~/.b": ["D:/a", r"\\x\y", "/a/*.é", "~/.b"],
     },
-    "code": {"Run `a = 1. B` and ``x``.": ["`a = 1. B`", "``x``"], "it`s": []},
+    "code": {
+        "Run `a = 1. B` and ``x``.": ["`a = 1. B`", "``x``"],
+        "So:\n```\na. B\n```\nIt": ["```\na. B\n```"],
+        "it`s": [],
+    },
     "tag": {
         '<b class="x">Hi</b> {name}, %s %1$s %(n)d %.2f': [
             '<b class="x">', "</b>", "{name}", "%s", "%1$s", "%(n)d", "%.2f",
         ],
         "请%s看{x}吧": ["%s", "{x}"],
+        "{{ y z }} #{x} $HOME %-5.1f %ld, $5 <!-- no --> {a b}": [
+            "{{ y z }}", "#{x}", "$HOME", "%-5.1f", "%ld", "<!-- no -->",
+        ],
         "${x} {{y}} {0} &nbsp; 50 % der 100%ig 3 < 4 > 2": ["${x}", "{{y}}", "{0}", "&nbsp;"],
     },
-    "number": {"On 12/05/2019 at 3.14, 1,000 or 7.": ["12/05/2019", "3.14", "1,000", "7"]},
+    "number": {
+        "On 12/05/2019 at 3.14, 1,000 or 7.": ["12/05/2019", "3.14", "1,000", "7"],
+        "v2.1.0 of 2026-11-28, 1'000 – 77": ["v2.1.0", "2026-11-28", "1'000", "77"],
+    },
     r"[A-Z]{2}-\d+": {"Ticket AB-123, A-1": ["AB-123"]},
 }  # fmt: skip
 ALL = placeholder_pattern(KINDS)
