@@ -10,8 +10,11 @@ MASKS = tuple(f"⟦{number}⟧" for number in range(10))  # reserved pieces of a
 _LETTERS = "À-ÖØ-öø-ӿ"  # of Latin, Greek and Cyrillic; Chinese ones may follow an address
 _OF_ADDRESS = rf"[!#-&*-;=?-_a-z{{|}}~{_LETTERS}]"  # no quotes, parentheses and <>
 _OF_PATH = rf"[A-Za-z0-9_.+*{_LETTERS}-]"
-KINDS = {
-    "url": rf"(?:[A-Za-z][A-Za-z\d+.-]*://|www\.)(?:\({_OF_ADDRESS}*\)|{_OF_ADDRESS})*"
+_SCHEME = r"[A-Za-z][A-Za-z\d+-]*://"
+KINDS = {  # of addresses, one with a Chinese or the like host first
+    "url": rf"{_SCHEME}(?=[\w.-]*[\u2e80-\uffef][\w-]*\.\w)[\w.-]+(?::\d+)?"
+    r"(?:/[^\s，。！？；：、“”‘’「」『』（）《》<>()\"']*)?(?<![.,;:!?])"
+    rf"|(?:{_SCHEME}|www\.)(?:\({_OF_ADDRESS}*\)|{_OF_ADDRESS})*"
     rf"(?:\({_OF_ADDRESS}*\)|(?<![.,;:!?\]}}]))",
     "email": r"(?a:[\w.%+-]+@[\w-]+(?:\.[\w-]+)+)",
     "path": r"(?a:(?<![\w/:.)>@]))(?:(?:[A-Za-z]:[\\/]|\\\\|~/|\.{1,2}/|/(?=[A-Za-z]))"

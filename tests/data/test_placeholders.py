@@ -21,6 +21,7 @@ CASES = {
         "(http://a.b/c?d=e&f#g) [x](https://a.b/)": ["http://a.b/c?d=e&f#g", "https://a.b/"],
         "请看https://a.b/c。然后": ["https://a.b/c"],
         "In SSH://x.y/é-Ж, then": ["SSH://x.y/é-Ж"],
+        "去https://例子.com/路径。看http://a.b/吧.": ["https://例子.com/路径", "http://a.b/"],
         "A house.": [],
     },
     "email": {"Write to a.b+c@d-e.org. Or 写给x@y.cn吧": ["a.b+c@d-e.org", "x@y.cn"]},
