@@ -6,10 +6,12 @@
 The folder is one that `keras-transformer export` wrote, in any format but Keras's own. A line of
 the standard input is one text; a line of the output is its translation, its continuation, its label
 and probability, its words with their tags, or the words for its mask. Copy what you need: each
-engine is one short function here.
+engine is one short function here. Translators split texts into sentences and keep placeholders with
+this package, for which it needs no Keras.
 """
 
 import argparse
+import collections
 import functools
 import json
 import pathlib
@@ -92,6 +94,10 @@ class Ids:
             return []
         return [*self.vocabulary["source"].encode(text), self.end]
 
+    def num_tokens(self, text):
+        """The number of tokens of a text to translate."""
+        return len(self.of_source(text))
+
     def of_prompt(self, text):
         """The ids of a text to continue."""
         return self.vocabulary["vocabulary"].encode(self.normalized(text))
@@ -138,8 +144,43 @@ def pad(sequences):
     return rows
 
 
+def in_sentences(answer, num_tokens, settings, options):
+    """A function that translates texts as this package does: by sentences, with placeholders."""
+    trained, kinds = settings.get("trained_length"), options.placeholders
+    kinds = settings.get("placeholders", ()) if kinds is None else kinds
+    splits = options.sentences == "always" or (options.sentences == "auto" and trained)
+    if settings.get("directions") or not (splits or kinds):  # tags are within the texts
+        return answer
+    try:
+        from keras_transformer.data.placeholders import placeholder_pattern
+        from keras_transformer.tasks.paragraphs import Reading, translate_paragraphs
+    except ImportError as error:
+        sys.exit(
+            f"Sentences and placeholders need this package, without Keras ({error}); install it, "
+            "or give --sentences never --placeholders."
+        )
+    Hypothesis = collections.namedtuple("Hypothesis", "text score finished")
+    reading = Reading(
+        lambda texts: list(map(num_tokens, texts)),
+        settings.get("longest_input", np.inf),
+        options.sentences,
+        trained,
+        placeholder_pattern(kinds),
+        bool(settings.get("placeholders")),
+    )
+
+    def translate(texts, places):
+        return [[Hypothesis(text, None, True)] for text in answers_of(answer, texts)]
+
+    def answer_paragraphs(texts):
+        empty = [Hypothesis("", None, True)]
+        return [each.text for (each,) in translate_paragraphs(texts, translate, empty, reading)]
+
+    return answer_paragraphs
+
+
 def saved_model(folder, options):
-    """TensorFlow: text in, text out."""
+    """TensorFlow: text in, text out. It counts no tokens, so --sentences auto splits no text."""
     import tensorflow as tf
 
     tf.config.threading.set_intra_op_parallelism_threads(options.threads)
@@ -176,7 +217,8 @@ def saved_model(folder, options):
         (strings,) = outputs.values()
         return [string.decode() for string in strings]
 
-    return answer
+    is_translator = name.startswith("translate")
+    return in_sentences(answer, lambda text: 0, {}, options) if is_translator else answer
 
 
 def onnx(folder, options):
@@ -279,7 +321,9 @@ def by_ids(ids, run, options):
             source_ids = pad([ids.of_source(text) for text in texts])
             return [ids.text(row, "target") for row in run(name, source_ids=source_ids)["ids"]]
 
-    elif task == "TextGenerator":
+        return in_sentences(answer, ids.num_tokens, ids.settings, options)
+
+    if task == "TextGenerator":
 
         def answer(texts):
             prompts = pad([ids.of_prompt(text) for text in texts])
@@ -376,7 +420,7 @@ def ctranslate2(folder, options):
                 answers[n] = target.decode(each.hypotheses[0])
         return answers
 
-    return answer
+    return in_sentences(answer, ids.num_tokens, ids.settings, options)
 
 
 def marian(folder, options):
@@ -404,7 +448,10 @@ def marian(folder, options):
                 answers[n] = each
         return answers
 
-    return answer
+    def num_tokens(text):
+        return len(tokenizer(normalized(text, settings)).input_ids)
+
+    return in_sentences(answer, num_tokens, settings, options)
 
 
 def engine_of(folder):
@@ -455,6 +502,10 @@ def main():
     add("--max-tokens", type=int, default=20, metavar="N", help="new tokens (default: 20)")
     add("--step", action="store_true", help="search outside the graph (ONNX, greedy)")
     add("--threads", type=int, default=1, metavar="N", help="threads per operation (default: 1)")
+    when = "when a translator splits texts into sentences; auto: if longer than its training data"
+    add("--sentences", choices=("auto", "always", "never"), default="auto", help=when)
+    kept = "what is not translated: url, email, path, code, tag, number or regular expressions"
+    add("--placeholders", nargs="*", metavar="KIND", help=f"{kept} (default: as saved)")
     add("--json", metavar="FILE", help="JSON file for answers and texts per second")
     options = parser.parse_args()
     sys.stdout.reconfigure(encoding="utf-8")  # whatever the locale is
@@ -467,7 +518,6 @@ def main():
     start = time.perf_counter()
     answers = answers_of(answer, texts)
     seconds = time.perf_counter() - start
-    assert "keras_transformer" not in sys.modules
     assert "keras" not in sys.modules or "tensorflow_text" in sys.modules  # it imports Keras
     if options.json:
         result = dict(answers=answers, texts_per_second=len(texts) / seconds)

@@ -70,6 +70,7 @@ def run_here(exported, monkeypatch):
 
     def run_here(task, format, texts, quantization=None, **options):
         defaults = dict(beams=1, threads=1, max_tokens=20, step=False)
+        defaults |= dict(sentences="auto", placeholders=None)
         options = argparse.Namespace(**{**defaults, **options})
         folder = exported(task, format, quantization)
         answer = run_exported.engine_of(folder)(folder, options)

@@ -45,7 +45,6 @@ def settings_of(task: Task) -> dict[str, Any]:
     if isinstance(task, Translator):
         settings |= dict(text_form(task), lowercase=task.lowercase)
         settings |= dict(task.config.to_dict(), longest_input=task.longest_input)
-        settings |= dict(directions=list(task.directions)) if task.directions else {}
         settings |= dict(special_ids=dict(special, start=START, end=END))
     elif isinstance(task, TextGenerator):
         settings |= dict(text_form(task), append_end=task.append_end, window=task.window)
@@ -64,10 +63,18 @@ def settings_of(task: Task) -> dict[str, Any]:
     return settings
 
 
-def text_form(task: Task | WordVocabulary) -> dict[str, str | None]:
-    """The form of every text: a normal form, and a pattern of the characters to be removed."""
+def text_form(task: Task | WordVocabulary) -> dict[str, Any]:
+    """The form of every text, and what a translator knows of its training data.
+
+    Its form is a normal form, and a pattern of the characters to be removed.
+    """
     form = task.normalization
-    return dict(normalization=form, invisible=INVISIBLE if form else None)
+    known = dict(normalization=form, invisible=INVISIBLE if form else None)
+    if isinstance(task, Translator):
+        given: Any = dict(directions=list(task.directions), placeholders=list(task.placeholders))
+        given["trained_length"] = task.trained_length
+        known |= {name: value for name, value in given.items() if value}
+    return known
 
 
 def sentencepiece_model(tokenizer: Tokenizer, engine: str) -> bytes:

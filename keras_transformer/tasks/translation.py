@@ -11,7 +11,7 @@ from ..checks import TextError, check, check_at_least, check_optional
 from ..data.languages import language_tag, tagged, targets_of
 from ..data.lengths import group_by_length, pad
 from ..data.placeholders import KINDS, placeholder_pattern
-from ..data.sentences import WHEN_TO_SPLIT
+from ..data.sentences import WHEN_TO_SPLIT, join_pieces
 from ..generation import BeamSearch, GreedySearch, Request, Sampling, length_penalty
 from ..generation.configuration import OF_LOGITS, GenerationConfig, LogitsConfig, SamplingConfig
 from ..ids import END
@@ -20,7 +20,7 @@ from ..tokenizers.base import Tokenizer, checked_texts
 from ..tokenizers.normal_forms import check_form
 from .attention_maps import AttentionMaps, cross_attention_weights
 from .beam_tree import Branch, beam_tree
-from .paragraphs import translate_paragraphs
+from .paragraphs import Reading, translate_paragraphs
 from .task import WritingTask, whole_characters
 
 OF_BEAMS = ("beams", "length_penalty")  # fields of `GenerationConfig`
@@ -168,8 +168,9 @@ class Translator(WritingTask):
                 beginnings.
             sentences: str, whether texts are split into sentences, and their translations put in
                 the same places, line ends and other white space kept: "always", "never", or "auto"
-                (None): texts with line ends or more tokens than `trained_length`, if it is known. A
-                sentence that is longer than the model reads is cut, so that it is not `finished`.
+                (None): texts with line ends, white space around them or more tokens than
+                `trained_length`, if it is known. A sentence that is longer than the model reads is
+                cut, so that it is not `finished`.
             placeholders: list of str, what is not translated: "url", "email", "path", "code",
                 "tag", "number" or regular expressions. A sentence that does not keep each is
                 translated in the pieces around them. None: those of the training data.
@@ -187,72 +188,65 @@ class Translator(WritingTask):
         config = self._config_with(changes)
         check_optional(1, n_best=n_best)
         scored = return_scores or n_best is not None
-        empty = [Hypothesis("", 0.0, True)] * (n_best or 1)
-        texts = checked_texts(texts)
-        untagged = bool(self.directions) and to is None  # tags are within the texts
-        if placeholders is None:
-            placeholders = () if untagged else self.placeholders
-        pattern = placeholder_pattern(placeholders)
-        check(not (untagged and pattern), "Placeholders of a model with tags need `to`", to=to)
-        whole = prefixes is not None or untagged
-        split = self._are_paragraphs(texts, sentences or "auto", to, whole)
+        reading, encode = self._reading(to, sentences, placeholders, prefixes is not None)
 
-        def translate(texts):
+        def translate(texts, places):
             texts = self.tagged(texts, to)
-            return self._hypotheses(texts, n_best or 1, prefixes, config, scored)
+            return self._hypotheses(texts, n_best or 1, prefixes, config, scored, encode)
 
-        if pattern is None and not any(split):
-            results = translate(texts)
-        else:
-            results = translate_paragraphs(
-                texts,
-                translate,
-                empty,
-                split=split,
-                fits=lambda text: self.num_tokens(self.tagged([text], to))[0] <= self.longest_input,
-                pattern=pattern,
-                masked=bool(self.placeholders),
-            )
+        empty = [Hypothesis("", 0.0, True)] * (n_best or 1)
+        results = translate_paragraphs(checked_texts(texts), translate, empty, reading)
         if not return_scores:
             results = [[each._replace(score=None) for each in found] for found in results]
         if not (return_scores or return_finished):
             results = [[each.text for each in found] for found in results]
         return [found[0] for found in results] if n_best is None else results
 
-    def _are_paragraphs(self, texts, sentences, to, whole):
-        """Whether each text is to be split into sentences."""
+    def _reading(self, to, sentences, placeholders, has_prefixes):
+        """How texts are read, and a function that encodes normalized ones, each only once."""
+        known: dict[str, list[int]] = {}
+
+        def encode(texts):
+            new = [text for text in dict.fromkeys(texts) if text not in known]
+            known.update(zip(new, self.source_tokenizer.encode(new), strict=True))
+            return [known[text] for text in texts]
+
+        when = sentences or "auto"
         expected = f"sentences must be one of {', '.join(WHEN_TO_SPLIT)}"
-        check(sentences in WHEN_TO_SPLIT, expected, sentences=sentences)
-        if sentences == "always":
-            check(
-                not whole,
-                "Texts with prefixes or tags are not split; pass `to`",
-                sentences="always",
-            )
-            return [True] * len(texts)
-        if sentences == "never" or self.trained_length is None or whole:
-            return [False] * len(texts)
-        lengths = self.num_tokens(self.tagged(texts, to))
-        return [
-            length > self.trained_length or len(text.splitlines()) > 1
-            for text, length in zip(texts, lengths, strict=True)
-        ]
+        check(when in WHEN_TO_SPLIT, expected, sentences=when)
+        whole = has_prefixes or (bool(self.directions) and to is None)  # tags are within the texts
+        expected = "Texts with prefixes or tags are not split; pass `to`"
+        check(not (whole and when == "always"), expected, sentences=when)
+        if placeholders is None:
+            placeholders = () if whole else self.placeholders
+        pattern = placeholder_pattern(placeholders)
+        expected = "Texts with prefixes or tags have no placeholders; pass `to`"
+        check(not (whole and pattern), expected, placeholders=placeholders)
+        reading = Reading(
+            lambda texts: [len(ids) + 1 for ids in encode(self.tagged(texts, to))],
+            self.longest_input,
+            "never" if whole else when,
+            self.trained_length,
+            pattern,
+            bool(self.placeholders),
+        )
+        return reading, encode
 
     def num_tokens(self, texts: Iterable[str]) -> list[int]:
         """The tokens of each source text, END included."""
         return [len(ids) + 1 for ids in self.source_tokenizer.encode(self.normalized(texts))]
 
-    def _hypotheses(self, texts, n_best, prefixes, config, scored):
+    def _hypotheses(self, texts, n_best, prefixes, config, scored, encode):
         """A list of `n_best` hypotheses per text, each normalized text read as one sentence."""
         if config.beams == 1 and not scored:
             greedy = GreedySearch(logits=self.logits_config(config))
-            found = self._write(lambda numbers, rows: greedy, texts, prefixes, config)
+            found = self._write(lambda numbers, rows: greedy, texts, prefixes, config, encode)
             return [[hypothesis] for hypothesis in found]
 
         logits = self.logits_config(config)
         search = BeamSearch(config.beams, config.length_penalty, n_best, logits)
         results = [[Hypothesis("", 0.0, True)] * n_best for _ in texts]
-        requests = self._requests(lambda numbers, rows: search, texts, prefixes, config)
+        requests = self._requests(lambda numbers, rows: search, texts, prefixes, config, encode)
         for numbers, found in self._answers(requests):
             for number, ids, scores, finished in zip(numbers, *found, strict=False):
                 written = self.target_tokenizer.decode(ids)
@@ -268,8 +262,11 @@ class Translator(WritingTask):
         top_k: int | None = None,
         top_p: float = 1.0,
         seed: int = 0,
+        to: str | None = None,
         return_finished: bool = False,
         prefixes: Iterable[str] | None = None,
+        sentences: str | None = None,
+        placeholders: Iterable[str] | None = None,
         **changes: Any,
     ) -> list:
         """Samples translations from the model's distribution.
@@ -281,9 +278,15 @@ class Translator(WritingTask):
             top_p: float in (0, 1], nucleus sampling: the fewest tokens that together reach it.
             seed: int from 0. The translation of text n depends on the text and (seed, n) alone,
                 not on the rest of its batch.
+            to: str, the target language, of a model with language tags; None: the texts have tags,
+                or the model has none.
             return_finished: bool, whether to return `Hypothesis` instead of str.
             prefixes: list of str, the beginning of each translation, in whole tokens; None: no
                 beginnings.
+            sentences: str, whether texts are split into sentences: "always", "never", or "auto"
+                (None): if longer than the training data, or with line ends, see `translate`.
+            placeholders: list of str, what is not translated: "url", "email", "path", "code",
+                "tag", "number" or regular expressions. None: those of the training data.
             **changes: fields of `GenerationConfig`, except `beams` and `length_penalty`.
 
         Returns:
@@ -297,13 +300,19 @@ class Translator(WritingTask):
         config = self._config_with(changes, unused=OF_BEAMS)
         SamplingConfig(temperature, top_k, top_p)  # checks them, also without texts
         logits = self.logits_config(config)
+        reading, encode = self._reading(to, sentences, placeholders, prefixes is not None)
 
-        def search(numbers, rows):
-            seeds = [(seed, number) for number in numbers] + [(seed, 0)] * (rows - len(numbers))
-            return Sampling(seeds, temperature, top_k, top_p, logits=logits)
+        def translate(texts, places):
+            def search(numbers, rows):
+                seeds = [(seed, *places[n]) for n in numbers] + [(seed, 0)] * (rows - len(numbers))
+                return Sampling(seeds, temperature, top_k, top_p, logits=logits)
 
-        found = self._write(search, self.normalized(texts), prefixes, config)
-        return [each._replace(score=None) if return_finished else each.text for each in found]
+            texts = self.tagged(texts, to)
+            return [[each] for each in self._write(search, texts, prefixes, config, encode)]
+
+        empty = [Hypothesis("", None, True)]
+        results = translate_paragraphs(checked_texts(texts), translate, empty, reading)
+        return [each._replace(score=None) if return_finished else each.text for (each,) in results]
 
     def stream(
         self,
@@ -313,18 +322,27 @@ class Translator(WritingTask):
         temperature: float = 1.0,
         top_k: int | None = None,
         top_p: float = 1.0,
+        to: str | None = None,
         prefix: str | None = None,
+        sentences: str | None = None,
+        placeholders: Iterable[str] | None = None,
         **changes: Any,
     ) -> Iterator[str]:
         """Translates one text while the caller reads: greedily, or with a seed by sampling.
 
         Args:
-            text: str.
+            text: str. With placeholders, its translation comes in one piece.
             seed: int from 0, the seed of `sample`; None: greedy decoding.
             temperature: float above 0, divisor of the logits: below 1 sharpens the distribution.
             top_k: int from 1, number of most probable tokens to sample from; None: all.
             top_p: float in (0, 1], nucleus sampling: the fewest tokens that together reach it.
+            to: str, the target language, of a model with language tags; None: the text has a tag,
+                or the model has none.
             prefix: str, the beginning of the translation, in whole tokens; None: no beginning.
+            sentences: str, whether the text is split into sentences: "always", "never", or "auto"
+                (None): if longer than the training data, or with line ends, see `translate`.
+            placeholders: list of str, what is not translated: "url", "email", "path", "code",
+                "tag", "number" or regular expressions. None: those of the training data.
             **changes: fields of `GenerationConfig`, except `beams` and `length_penalty`.
 
         Returns:
@@ -337,16 +355,31 @@ class Translator(WritingTask):
         """
         check_optional(0, seed=seed)
         config = self._config_with(changes, unused=OF_BEAMS)
+        sampling: Any = dict(temperature=temperature, top_k=top_k, top_p=top_p)
+        SamplingConfig(**sampling)  # checks them
         logits = self.logits_config(config)
-        sampling = Sampling([(seed or 0, 0)], temperature, top_k, top_p, logits=logits)
-        search = GreedySearch(logits=logits) if seed is None else sampling
-        prefixes = None if prefix is None else [prefix]
-        texts = self.normalized([text])
-        requests = self._requests(lambda numbers, rows: search, texts, prefixes, config)
-        streams = [self._decoding.stream(**request._asdict()) for _, request in requests]
-        written = ((int(ids[0]) for ids in stream) for stream in streams)
-        pieces = (whole_characters(ids, self.target_tokenizer) for ids in written)
-        return itertools.chain.from_iterable(pieces)
+        reading, encode = self._reading(to, sentences, placeholders, prefix is not None)
+        texts = checked_texts([text])
+        if reading.pattern and reading.pattern.search(text):
+            options = dict(to=to, sentences=sentences, placeholders=placeholders, **changes)
+            if seed is None:
+                return iter(self.translate(texts, beams=1, **options))
+            return iter(self.sample(texts, seed=seed, **sampling, **options))
+
+        def write(place, sentence):
+            search = GreedySearch(logits=logits)
+            if seed is not None:
+                search = Sampling([(seed, *place)], **sampling, logits=logits)
+            texts, prefixes = self.tagged([sentence], to), None if prefix is None else [prefix]
+            requests = self._requests(lambda numbers, rows: search, texts, prefixes, config, encode)
+            streams = [self._decoding.stream(**request._asdict()) for _, request in requests]
+            written = ((int(ids[0]) for ids in stream) for stream in streams)
+            pieces = (whole_characters(ids, self.target_tokenizer) for ids in written)
+            return itertools.chain.from_iterable(pieces)
+
+        (parts,), _ = reading.layouts(texts)
+        places = ((0, n) if n else (0,) for n in itertools.count())
+        return join_pieces(parts, list(map(write, places, parts[1::2])))
 
     def score(
         self, texts: Iterable[str], translations: Iterable[str], **changes: Any
@@ -427,7 +460,8 @@ class Translator(WritingTask):
         logits = self.logits_config(config)
         search = BeamSearch(config.beams, config.length_penalty, n_best, logits)
         texts = self.normalized([text])
-        requests = self._requests(lambda numbers, rows: search, texts, None, config)
+        encode = self.source_tokenizer.encode
+        requests = self._requests(lambda numbers, rows: search, texts, None, config, encode)
         states = (self._decoding.beam_states(**request._asdict()) for _, request in requests)
         return beam_tree(itertools.chain.from_iterable(states))
 
@@ -459,17 +493,18 @@ class Translator(WritingTask):
         check(not wrong, "Leave out what has no effect here", options=", ".join(wrong))
         return self.config.replace(**given)
 
-    def _write(self, search_of, texts, prefixes, config):
+    def _write(self, search_of, texts, prefixes, config, encode):
         """One `Hypothesis` per text, by a search that computes no scores."""
         translations = [Hypothesis("", 0.0, True)] * len(texts)
-        for numbers, ids in self._answers(self._requests(search_of, texts, prefixes, config)):
+        requests = self._requests(search_of, texts, prefixes, config, encode)
+        for numbers, ids in self._answers(requests):
             written = self.target_tokenizer.decode(ids[: len(numbers)])
             finished = (ids == END).any(axis=1).tolist()
             for number, text, ended in zip(numbers, written, finished, strict=False):
                 translations[number] = Hypothesis(text, 0.0, ended)
         return translations
 
-    def _requests(self, search_of, texts, prefixes, config):
+    def _requests(self, search_of, texts, prefixes, config, encode):
         """Batches of normalized texts of similar lengths: a long one makes no short one longer.
 
         Blank texts are in no batch. Rows that only fill a batch have max_length 0.
@@ -479,12 +514,13 @@ class Translator(WritingTask):
             texts: list of str, normalized.
             prefixes: list of str; None: no beginnings.
             config: `GenerationConfig`.
+            encode: function of texts to their ids, without END.
 
         Yields:
             list of int, which texts.
             `Request`.
         """
-        ids = self._source_ids(texts)
+        ids = self._source_ids(texts, encode)
         if prefixes is not None:
             prefixes = self._target_ids(prefixes)
             self._check_lengths(prefixes, "Prefix")
@@ -509,13 +545,13 @@ class Translator(WritingTask):
 
     def _encode(self, texts):
         """The ids of each source text, END included."""
-        return self._source_ids(self.normalized(texts))
+        return self._source_ids(self.normalized(texts), self.source_tokenizer.encode)
 
-    def _source_ids(self, texts):
-        """The same for texts that are normalized."""
+    def _source_ids(self, texts, encode):
+        """The same for texts that are normalized, by a function that encodes them."""
         self._check_tokenizers()
         self._check_tags(texts)
-        sequences = [[*ids, END] for ids in self.source_tokenizer.encode(texts)]
+        sequences = [[*ids, END] for ids in encode(texts)]
         self._check_lengths(sequences)
         return sequences
 

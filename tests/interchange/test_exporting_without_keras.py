@@ -76,6 +76,52 @@ def test_lines_are_those_of_the_command(monkeypatch):
     assert one_line([["a\n", 0.5]]) == '[["a\\n", 0.5]]'
 
 
+READ = """
+import argparse, sys
+import run_exported
+
+def answer(texts):
+    print(texts)
+    return [text.replace("https://a.b/C", "").upper() for text in texts]
+
+options = argparse.Namespace(sentences=sys.argv[1], placeholders=None)
+settings = dict(trained_length=6, longest_input=20, placeholders=["url"])
+read = run_exported.in_sentences(answer, len, settings, options)
+print(read(["Ab cd. See https://a.b/C.", "Ab.", "Long words, here they are."]))
+"""
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "sentences, asked",
+    [
+        ("auto", ["Ab.", "Ab cd.", "See ⟦0⟧.", "Long words,", "here they are."]),
+        ("never", ["Ab.", "Ab cd. See ⟦0⟧.", "Long words, here they are."]),
+    ],
+)
+def test_sentences_and_placeholders_need_no_keras(tmp_path, sentences, asked):
+    (tmp_path / "keras.py").write_text("raise ImportError('keras is hidden')")
+    path = os.pathsep.join(map(str, (tmp_path, RUN.parent, RUN.parents[1])))
+    done = subprocess.run(
+        [sys.executable, "-c", READ, sentences],
+        env={**os.environ, "PYTHONPATH": path, "PYTHONIOENCODING": "utf-8"},
+        encoding="utf-8",
+        capture_output=True,
+    )
+    assert done.returncode == 0, done.stderr
+    answers = ["AB CD. SEE https://a.b/C.", "AB.", "LONG WORDS, HERE THEY ARE."]
+    assert done.stdout.splitlines() == [str(asked), str(answers)]
+
+
+@pytest.mark.once
+def test_without_this_package_sentences_are_refused_with_the_cure(hidden):
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (hidden, RUN.parent)))}
+    command = [sys.executable, "-c", READ, "auto"]
+    done = subprocess.run(command, env=env, cwd=hidden, encoding="utf-8", capture_output=True)
+    assert done.returncode == 1
+    assert "need this package, without Keras (keras_transformer is hidden); install" in done.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("beams", [1, 4])
 @pytest.mark.parametrize("format", [*ENGINES, "marian"])

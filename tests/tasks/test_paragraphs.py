@@ -6,7 +6,8 @@ import pytest
 import keras_transformer as kt
 from keras_transformer.checks import TextError
 from keras_transformer.data.placeholders import KINDS, MASKS, placeholder_pattern
-from keras_transformer.tasks.paragraphs import translate_paragraphs
+from keras_transformer.interchange.vocabularies import settings_of
+from keras_transformer.tasks.paragraphs import Reading, translate_paragraphs
 
 EMPTY = [kt.Hypothesis("", 0.0, True)] * 2
 ALL = placeholder_pattern(KINDS)
@@ -21,10 +22,11 @@ class StandIn:
     """Upper-cases sentences, or writes their words backwards; remembers what it was asked."""
 
     def __init__(self, change=str.upper):
-        self.change, self.asked = change, []
+        self.change, self.asked, self.places = change, [], []
 
-    def __call__(self, texts):
+    def __call__(self, texts, places):
         self.asked.append(list(texts))
+        self.places.append(list(places))
         return [self.hypotheses(text) for text in texts]
 
     def hypotheses(self, text):
@@ -40,9 +42,13 @@ def backwards(sentence):
     return " ".join(reversed(sentence.split(" ")))
 
 
-def translated(texts, translate, split=True, fits=lambda text: True, **options):
-    splits = [split] * len(texts)
-    return translate_paragraphs(texts, translate, EMPTY, split=splits, fits=fits, **options)
+def lengths(texts):
+    return list(map(len, texts))
+
+
+def translated(texts, translate, longest=1000, **options):
+    reading = Reading(lengths, longest, "always", **options)
+    return translate_paragraphs(texts, translate, EMPTY, reading)
 
 
 @pytest.mark.once
@@ -91,18 +97,27 @@ def test_a_text_without_words_is_kept():
 @pytest.mark.once
 def test_a_sentence_that_does_not_fit_is_cut_and_not_finished():
     stand_in = StandIn()
-    found = translated(["One two, three. Four."], stand_in, fits=lambda text: len(text) < 10)
+    found = translated(["One two, three. Four."], stand_in, longest=9)
     assert stand_in.asked == [["One two,", "three.", "Four."]]
     assert found[0][0] == kt.Hypothesis("ONE TWO, THREE. FOUR.", -19.0, False)
 
 
 @pytest.mark.once
 def test_a_text_that_cannot_be_read_is_named_by_its_place_among_the_texts():
-    def refuse(sentences):
+    def refuse(sentences, places):
         raise TextError(sentences.index("Bad."), "must be shorter")
 
     with pytest.raises(TextError, match="Text 1 must be shorter"):
         translated(["A1. B1. C1.", "D1. Bad."], refuse)
+    stand_in, texts = StandIn(lambda text: "" if "{" in text else text), ["A.", "{x} Bad. {y}"]
+
+    def refuse_pieces(sentences, places):
+        return refuse(sentences, places) if stand_in.asked else stand_in(sentences, places)
+
+    with pytest.raises(TextError, match="Text 1 must be shorter"):
+        translate_paragraphs(
+            texts, refuse_pieces, EMPTY, Reading(lengths, 99, "never", pattern=ALL)
+        )
 
 
 @pytest.mark.once
@@ -138,6 +153,7 @@ def test_a_sentence_that_loses_a_placeholder_is_translated_around_it(caplog):
     stand_in = StandIn(lambda text: text.replace("{x}", "").upper())
     found = translated(["See {x} now. Stop.", "{x}"], stand_in, pattern=ALL)
     assert stand_in.asked == [["See {x} now.", "Stop.", ""], ["See", "now."]]
+    assert stand_in.places == [[(0,), (0, 1), (1,)], [(0, 0, 1), (0, 0, 2)]]
     assert [each[0].text for each in found] == ["SEE {x} NOW. STOP.", "{x}"]
     assert "Of 3 sentences 1 were translated in pieces" in caplog.text
 
@@ -151,12 +167,14 @@ def test_texts_longer_than_the_training_data_are_split_and_others_are_not(dates_
     assert dates_translator.translate([f"{first}\n{second}"], **options) == joined[1:]
     whole = dates_translator.translate([together, lines], sentences="never")
     assert dates_translator.translate([together, lines]) == whole  # not known: as one sentence
+    ends = f" {first}\n"
     (length,) = dates_translator.num_tokens([together])
     always = dates_translator.translate([together, lines], **options)
     for trained, expected in ((length - 1, always), (length, [whole[0], always[1]])):
         dates_translator.trained_length = trained
         try:
             assert dates_translator.translate([together, lines]) == expected
+            assert dates_translator.translate([ends]) == [f" {single[0]}\n"]
             assert dates_translator.translate([together, lines], sentences="never") == whole
         finally:
             dates_translator.trained_length = None
@@ -174,6 +192,9 @@ def test_the_trained_length_and_placeholders_are_in_the_file(dates_translator, t
     other.save(tmp_path / "model.keras")
     loaded = kt.load(tmp_path / "model.keras")
     assert (loaded.trained_length, loaded.placeholders) == (30, ("url",))
+    exported = settings_of(loaded)
+    assert (exported["trained_length"], exported["placeholders"]) == (30, ["url"])
+    assert not {"trained_length", "placeholders"} & settings_of(dates_translator).keys()
 
 
 def test_batches_know_the_length_that_one_percent_of_the_sources_exceed():
@@ -182,12 +203,48 @@ def test_batches_know_the_length_that_one_percent_of_the_sources_exceed():
     assert batches.trained_length == 21
 
 
+def test_sampling_and_streams_read_paragraphs_as_translations_do(dates_translator, dates):
+    lines = sorted(dates.test.source, key=len)[:3]
+    text, options = "- " + "\n\n".join(lines), {"sentences": "always"}
+    (expected,) = dates_translator.translate([text], **options)
+    pieces = list(dates_translator.stream(text, **options))
+    assert "".join(pieces) == expected and len(pieces) > len(lines)
+    options |= dict(temperature=2.0)
+    first, _ = dates_translator.sample([text, lines[0]], seed=3, **options)
+    singles = dates_translator.sample(lines[:1], seed=3, **options)
+    assert first.startswith(f"- {singles[0]}\n\n") and first.count("\n\n") == 2
+    assert dates_translator.sample([text], seed=3, batch_size=1, **options) == [first]
+    assert "".join(dates_translator.stream(text, seed=3, **options)) == first
+    repeated = dates_translator.sample(["\n".join(lines[:1] * 9)], seed=3, **options)[0]
+    assert len(set(repeated.split("\n"))) > 1  # each sentence has a seed of its own
+    kept = dict(placeholders=[r"X\d"], sentences="never")
+    for seed in (None, 3):
+        streamed = list(dates_translator.stream("X1", seed=seed, **kept))
+        assert streamed == ["X1"]
+
+
+def test_a_text_is_tokenized_once(dates_translator, dates, monkeypatch):
+    texts, encoded = sorted(dates.test.source, key=len)[:3], []
+    tokenizer = dates_translator.source_tokenizer
+    encode = tokenizer.encode
+
+    def counting(texts, **options):
+        encoded.extend(texts)
+        return encode(texts, **options)
+
+    monkeypatch.setattr(tokenizer, "encode", counting)
+    monkeypatch.setattr(dates_translator, "trained_length", 50)
+    dates_translator.translate([*texts, "\n".join(texts)])
+    assert sorted(encoded) == sorted([*texts, "\n".join(texts)])
+
+
 @pytest.mark.parametrize(
     "options, message",
     [
         ({"sentences": "yes"}, "sentences must be one of auto, always, never; received"),
         ({"sentences": "always", "prefixes": ["2"]}, "Texts with prefixes or tags are not split"),
         ({"placeholders": ["urls"]}, "A placeholder must be one of url"),
+        ({"placeholders": ["url"], "prefixes": ["2"]}, "with prefixes or tags have no placeh"),
     ],
 )
 def test_an_option_that_cannot_be_is_refused(dates_translator, options, message):
