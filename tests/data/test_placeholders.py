@@ -26,7 +26,7 @@ CASES = {
     },
     "email": {"Write to a.b+c@d-e.org. Or 写给x@y.cn吧": ["a.b+c@d-e.org", "x@y.cn"]},
     "path": {
-        "Edit /etc/hosts, ~/a.txt and ./b/c.py.": ["/etc/hosts", "~/a.txt", "./b/c.py"],
+        "Edit <b>/etc/hosts</b>, ~/a.txt and ./b/c.py.": ["/etc/hosts", "~/a.txt", "./b/c.py"],
         r"In C:\Users\me, src/x/y.py; and/or 1/2 km/h, 3 / 4": [r"C:\Users\me", "src/x/y.py"],
         r"D:/a, \\x\y, /a/*.é, ~/.b": ["D:/a", r"\\x\y", "/a/*.é", "~/.b"],
     },
