@@ -17,7 +17,7 @@ KINDS = {  # of addresses, one with a Chinese or the like host first
     rf"|(?:{_SCHEME}|www\.)(?:\({_OF_ADDRESS}*\)|{_OF_ADDRESS})*"
     rf"(?:\({_OF_ADDRESS}*\)|(?<![.,;:!?\]}}]))",
     "email": r"(?a:[\w.%+-]+@[\w-]+(?:\.[\w-]+)+)",
-    "path": r"(?a:(?<![\w/:.)@]))(?:(?:[A-Za-z]:[\\/]|\\\\|~/|\.{1,2}/|/(?=[A-Za-z]))"
+    "path": r"(?a:(?<![\w/:.)<@]))(?:(?:[A-Za-z]:[\\/]|\\\\|~/|\.{1,2}/|/(?=[A-Za-z]))"
     rf"(?:{_OF_PATH}+[/\\])*{_OF_PATH}*[A-Za-z0-9_/{_LETTERS}]"
     r"|(?a:[\w.-]+(?:/[\w.-]+)+\.[A-Za-z]\w*))",
     "code": r"```(?s:.*?)```|`+[^`\n]+`+",
