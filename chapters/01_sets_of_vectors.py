@@ -32,10 +32,10 @@ rng = np.random.default_rng(1)
 # %% [markdown]
 # ## I saw a saw
 #
-# Article 001 takes its example from part-of-speech tagging: *I saw a saw*, with the tags N V DET N
-# (today's universal tags are PRON VERB DET NOUN). The second word and the fourth are one word, and
-# the answer differs. Let's make a grammar of such phrases. A pronoun makes "saw" a verb, a
-# determiner makes it a noun, and any number of hesitations may come between them, which carry no
+# Let's take an example from part-of-speech tagging (article 001): *I saw a saw*, with the tags N V
+# DET N (today's universal tags are PRON VERB DET NOUN). The second word and the fourth are one
+# word, and the answer differs. So we make a grammar of such phrases. A pronoun makes "saw" a verb,
+# a determiner makes it a noun, and any number of hesitations may come between them, which carry no
 # information: "I um er saw", "a oh saw". The distance from "saw" to the word that decides is ours
 # to choose.
 
@@ -106,8 +106,8 @@ np.testing.assert_allclose(embedded, by_product, rtol=1e-6)
 #
 # A fully connected layer applied to each vector alone is a function of that vector, so the two
 # "saw" get the same answer, whatever its weights. The best it can do is to guess the more frequent
-# tag. Article 001 continues with self-attention, and here is a surprise: self-attention *alone*
-# cannot distinguish them either. Equal vectors ask equal questions of the same set of words. It
+# tag. One often reads that self-attention can tell them apart (article 001). Surprise:
+# self-attention *alone* cannot. Equal vectors ask equal questions of the same set of words. It
 # takes the positions (chapter 5), which make a set of vectors a sequence. (In `attention(x, x)` the
 # first `x` asks and the second answers: chapter 3.)
 
@@ -140,8 +140,8 @@ assert best < 0.53
 # %% [markdown]
 # ## A window
 #
-# Article 001's way out: let each vector see its neighbors. A window is a fully connected layer on
-# the concatenation of a word's vector and those around it, and applied at each word it is a
+# A first way out: let each vector see its neighbors. A window is a fully connected layer on the
+# concatenation of a word's vector and those around it, and applied at each word it is a
 # convolution, `Conv1D`:
 
 
@@ -162,9 +162,9 @@ np.testing.assert_allclose(by_hand, convolved, atol=1e-5)
 assert np.abs(convolved[1] - convolved[3]).max() > 0.01
 
 # %% [markdown]
-# Why not a window that covers everything, then? (The article also asks this.) Sentences differ in
-# length, so it must be wide enough for the longest, and its parameters grow with the width.
-# Those of attention depend on no length at all:
+# Why not a window that covers everything, then? Sentences differ in length, so it must be wide
+# enough for the longest, and its parameters grow with the width. Those of attention depend on no
+# length at all:
 
 
 # %%
@@ -305,8 +305,8 @@ assert within < 0.8 * between
 # %% [markdown]
 # ## N to N, N to 1, N to M
 #
-# The tagger was **N to N**: a label for each vector. For **N to 1**, one label per sentence (in the
-# article: sentiment), put a pooling layer on the same encoder: a mean over the words, of real words
+# The tagger was **N to N**: a label for each vector. For **N to 1**, one label per sentence (its
+# sentiment, say), put a pooling layer on the same encoder: a mean over the words, of real words
 # only. That is the second output from above, which answers whether any "saw" in the sentence is a
 # noun:
 
@@ -320,11 +320,11 @@ assert outputs["has_noun"].shape == (len(test), 1)
 assert right[near].mean() > 0.95 > 0.85 > np.mean(with_noun)
 
 # %% [markdown]
-# **N to M** is translation. The article translates its sentence: 我看见一把锯子, seven characters
-# for four words, so no label belongs *to* a word. The Transformer's encoder turns the N words into
-# N vectors, and its decoder writes one character after the other, looking at all of them, until it
-# writes END. Here are the shapes, for this pair and for a shorter target of the same model, which
-# is not trained (chapter 7 trains one):
+# **N to M** is translation. Our sentence becomes 我看见一把锯子, seven characters for four words,
+# so no label belongs *to* a word. The Transformer's encoder turns the N words into N vectors, and
+# its decoder writes one character after the other, looking at all of them, until it writes END.
+# Here are the shapes, for this pair and for a shorter target of the same model, which is not
+# trained (chapter 7 trains one):
 
 # %%
 source, characters = "I saw a saw".split(), "我看见一把锯子"  # I · see · one · (measure) · saw
@@ -348,8 +348,8 @@ for target in (characters, "我看见"):
 #    the layer between vectors of width 32? How many has attention?
 # 2. Self-attention *without* positions sees a bag of words. How often can it be right about the
 #    last "saw" of our test sentences at best? Count; do not train.
-# 3. Article 001 says that the input of a CNN is a picture of one fixed size, such as 3 × 224 × 224.
-#    Which layer of a CNN is it that demands the size?
+# 3. One often reads that the input of a CNN is a picture of one fixed size, such as 3 × 224 × 224
+#    (article 001). Which layer of a CNN is it that demands the size?
 #
 # ## Answers
 #
@@ -396,9 +396,8 @@ assert refused and convolution.count_params() == 3 * 3 * 3 + 1
 
 # %%
 # extra code – the numbers of the gallery
-figures.record(no_positions=no_positions, kernel=convolution.count_params(), large=224, small=160)
-figures.record(positions_above=0.01)  # as asserted above
-figures.record(0.08, attention=accuracy["attention"][:FARTHEST].mean())
+figures.record(kernel=convolution.count_params(), large=224, small=160)
+figures.record(no_positions_below=1e-6, positions_above=0.01)  # as asserted above
 
 # %% [markdown]
 # ## In short

@@ -30,8 +30,8 @@ rng = np.random.default_rng(2)
 # ## One after the other
 #
 # A recurrent layer keeps a state and changes it word by word, $h_t = \tanh(x_t W + h_{t-1} U + b)$:
-# from the present input and the step before, as article 000 says. A bidirectional layer is two of
-# them, the second of which reads from the end.
+# from the present input and the step before. A bidirectional layer is two of them, the second of
+# which reads from the end.
 
 
 # %%
@@ -52,9 +52,9 @@ def bidirectional(x, W, U, b, *backward_weights):
 # ## Who sees whom
 #
 # Here are both as Keras layers, next to four others. Each maps N vectors to N vectors; that much is
-# true of article 002's remark that self-attention fits wherever a recurrent layer does. (The
-# article also says what is then missing, the order of the words. Chapter 5 adds it.) To find out
-# who sees whom, we nudge one input after the other and see which outputs move.
+# true of a sentence that one often reads: self-attention fits wherever a recurrent layer does
+# (article 002, which also says what is then missing, the order of the words; chapter 5 adds it). To
+# find out who sees whom, we nudge one input after the other and see which outputs move.
 
 # %%
 N, D, WIDTH = 12, 16, 5  # words, numbers per word, words that one convolution sees
@@ -79,7 +79,7 @@ print(f"our two loops and keras.layers.Bidirectional differ by {error:.0e}")
 assert error < 1e-5
 
 # %% [markdown]
-# How far did each output move when each input was nudged? Beside it, who should see whom:
+# How far did each output move when each input was nudged? And who should see whom?
 
 # %%
 influence = {
@@ -118,10 +118,10 @@ figure.colorbar(image, ax=panels, label="change of the output (white: none at al
 figures.show(figure, "02_influence")
 
 # %% [markdown]
-# Article 004 sums it up: a convolution is local, a fully connected layer and attention are global,
-# a recurrent layer has the present and everything before. We may add that the recurrent layer is
-# limited only because it reads one way, the convolution only because it has few layers. And
-# "global" is not the whole story. How strongly does the first word still move the last?
+# One often reads that a convolution is local, a fully connected layer and attention are global, and
+# a recurrent layer has the present and everything before (article 004). We may add that the
+# recurrent layer is limited only because it reads one way, the convolution only because it has few
+# layers. And "global" is not the whole story. How strongly does the first word still move the last?
 
 # %%
 for name in ("recurrent", "fully connected", "self-attention"):
@@ -135,7 +135,7 @@ assert fades < 0.2
 # %% [markdown]
 # In the recurrent layer the first word has to pass through every state on the way, and fades. The
 # fully connected layer has another weakness: its weights belong to places, so it takes sentences of
-# one length only; the others take any; let's try it beside a convolution:
+# one length only, where the others take any. Let's compare it with a convolution:
 
 # %%
 refused = []
@@ -208,10 +208,10 @@ for name, graph in {
 print("The graphs connect what the layers connect.")
 
 # %% [markdown]
-# One convolution does not see everything; article 002 says that it takes many layers on top of one
-# another. So we add layers until each word sees each other word: with neighboring inputs, and with
-# gaps that grow threefold from layer to layer (dilated convolutions; with fivefold gaps some pairs
-# could only meet beyond the ends of the sentence):
+# One convolution does not see everything; it takes many, one on top of the other. So we add layers
+# until each word sees each other word: with neighboring inputs, and with gaps that grow threefold
+# from layer to layer (dilated convolutions; with fivefold gaps some pairs could only meet beyond
+# the ends of the sentence):
 
 
 # %%
@@ -249,9 +249,10 @@ assert longest["dilated"] == [int(np.ceil(np.log(n) / np.log(3))) for n in lengt
 assert longest["attention"] == [1] * len(lengths)
 
 # %% [markdown]
-# Beside the paper's Table 1 (O(n / k) is in the text of its section 4), with $n$ words and kernels
-# of width $k$. O leaves out constant factors: a kernel of width 5 reaches 2 places to either side,
-# so 63 places take 32 layers; and our gaps grow threefold, so they take 4 dilated ones.
+# Here is the paper's Table 1 (O(n / k) is in the text of its section 4), with $n$ words and kernels
+# of width $k$, and our count next to it. O leaves out constant factors: a kernel of width 5 reaches
+# 2 places to either side, so 63 places take 32 layers; and our gaps grow threefold, so they take 4
+# dilated ones.
 #
 # | layer | sequential operations | longest path | counted, 64 words |
 # |---|---|---|---|
@@ -357,7 +358,7 @@ assert final["recurrent"][offsets < 0].mean() > 0.85
 assert final["two convolutions"][np.abs(offsets) <= 4].mean() > 0.6
 of_training = accuracy(train_ids, train_answers)["fully connected"].mean()
 print(f"fully connected: {of_training:.0%} of the sentences it was trained on")
-assert of_training > 0.95 and 0.25 < final["fully connected"].mean() < 0.9
+assert of_training > 0.95 and 0.3 < final["fully connected"].mean() < 0.7
 
 # %%
 # extra code – who finds the capital, at which offset
@@ -377,9 +378,9 @@ figures.show(figure, "02_who_finds_it")
 
 # %% [markdown]
 # Each layer learns exactly what it can see. One surprise: the fully connected network sees
-# everything and knows its training sentences by heart, and is right on only about half of others.
-# It has to learn the eight letters again at each of 32 places, where the others have one set of
-# weights for all. (This is what article 004 calls overfitting; chapter 13 goes into it.)
+# everything and knows its training sentences by heart, and is right on less than 70 % of others. It
+# has to learn the eight letters again at each of 32 places, where the others have one set of
+# weights for all. (This is called overfitting; chapter 13 goes into it.)
 #
 # And what about the length of the path? Let's look at the epochs on the way.
 
@@ -414,8 +415,7 @@ figures.show(figure, "02_near_first")
 #
 # No machine can do dependent steps at the same time. We can count multiplications, from the
 # weights, and measure the time: what a layer does in one large product runs faster than the same
-# amount in many small ones, even on a single core. (Of the weights we count the matrices with one
-# row per input; the biases of a GRU are also a matrix.)
+# amount in many small ones, even on a single core.
 
 # %%
 D_TIME, timed = 64, {"recurrent": [], "attention": []}
@@ -425,6 +425,7 @@ models = {
     "recurrent": keras.Model(words, gru(words)),
     "attention": keras.Model(words, attention(words, words)),
 }
+# the matrices with one row per input; the biases of a GRU are also a matrix
 products = {
     name: sum(w.size for w in m.get_weights() if w.shape[0] == D_TIME and w.ndim == 2)
     for name, m in models.items()
@@ -435,7 +436,7 @@ assert products == {"recurrent": 6 * D_TIME**2, "attention": 4 * D_TIME**2}  # p
 # Now the clock, for eight sentences at once:
 
 # %%
-times_at = [16, 64, 256]
+times_at, rates = [16, 64, 256], {}
 for n in times_at:
     batch = np.ones((8, n, D_TIME), "float32")
     for name, layer in models.items():
@@ -446,9 +447,12 @@ for n in times_at:
             layer.predict_on_batch(batch)
             seconds.append(time.perf_counter() - start)
         pairs = 2 * n * D_TIME if name == "attention" else 0  # scores, and the mean of values
-        rate = 8 * n * (products[name] + pairs) / min(seconds) / 1e9
+        rates[name] = 8 * n * (products[name] + pairs) / min(seconds) / 1e9
         timed[name].append(1e3 * min(seconds))
-        print(f"{n:4} words, {name:9}: {timed[name][-1]:6.1f} ms, {rate:5.2f} billion products/s")
+        print(f"{n:4} words, {name:9}: {timed[name][-1]:6.1f} ms,", end=" ")
+        print(f"{rates[name]:5.2f} billion products/s")
+ratio = rates["attention"] / rates["recurrent"]
+print(f"at {n} words attention does {ratio:.1f} times as many products per second")
 
 # %%
 # extra code – time against length
@@ -467,8 +471,9 @@ panel.legend()
 figures.show(figure, "02_time")
 
 # %% [markdown]
-# Here the recurrent layer gets less out of the same machine. But attention pays for its short paths
-# with $n \times n$ scores: there comes a length at which it has more to compute.
+# The last line says how much less the recurrent layer gets out of the same machine. Yet attention
+# pays for its short paths with $n \times n$ scores: there comes a length at which it has more to
+# compute.
 #
 # ## Exercises
 #
@@ -514,8 +519,8 @@ assert (answers == test_answers).mean() > 0.9
 
 
 # %% [markdown]
-# Indeed attention alone does not know any order: read a sentence backwards, and the outputs also
-# come backwards, each of them the same.
+# Attention alone does not know any order: read a sentence backwards, and the outputs also come
+# backwards, each of them the same.
 
 # %%
 alone, forwards = kt.MultiHeadAttention(num_heads=2), rng.normal(size=(1, N, D)).astype("float32")
@@ -528,7 +533,7 @@ assert of_order < 1e-5
 # extra code – the numbers of the gallery
 figures.record(recurrent=longest["recurrent"][-1], convolutions=longest["convolutions"][-1])
 figures.record(attention=longest["attention"][-1])
-figures.record(of_order_below=1e-5)  # as asserted above
+figures.record(of_order_below=1e-5, by_heart_above=0.95, others_below=0.7)  # as asserted above
 
 # %% [markdown]
 # ## In short

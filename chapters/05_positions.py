@@ -82,12 +82,11 @@ print(f"by hand and package differ by {error:.0e}; wavelengths {shortest:.2f} to
 assert error < 1e-4 and 60_000 < longest < 20_000 * np.pi
 
 # %% [markdown]
-# > **Often read.** Article 000 writes the exponent loosely: $2i/d$ if $i$ is even, $2(i-1)/d$ if
-# > $i$ is odd, and the same letter $i$ for the position. Two tables can be meant. If $i$ counts
-# > dimensions, then sine and cosine share their angle, but each exponent is twice the paper's, and
-# > half as many dimensions vary much over the first 1,000 positions. If $i$ counts pairs, then a
-# > cosine takes the wave of the pair before: that breaks the pairs, on which the rest of this
-# > chapter stands.
+# > **Often read** (article 000): the exponent is $2i/d$ if $i$ is even, $2(i-1)/d$ if $i$ is odd.
+# > That is loose, and two tables can be meant. If $i$ counts dimensions, then sine and cosine share
+# > their angle, but each exponent is twice the paper's, and half as many dimensions vary much over
+# > the first 1,000 positions. If $i$ counts pairs, then a cosine takes the wave of the pair before:
+# > that breaks the pairs, on which the rest of this chapter stands.
 
 # %%
 # extra code – the two readings
@@ -105,8 +104,8 @@ assert circle["i a pair"] < 0.1 < 0.999 < circle["paper"]
 # %% [markdown]
 # ## The picture
 #
-# Géron's figure of this table marks the dimensions 100 and 101 and the positions 22 and 60. Article
-# 002 also shows it, but says that the values of 22 and **66** are the same. The wavelength there
+# Géron's figure of this table marks the dimensions 100 and 101 and the positions 22 and 60. One
+# also reads that the values of 22 and **66** are the same (article 002). The wavelength there
 # decides:
 
 # %%
@@ -151,9 +150,9 @@ figures.show(figure, "05_wave")
 # %% [markdown]
 # ## What the dot product of two positions shows
 #
-# Article 004: $PE_t \cdot PE_{t+k} = \sum_j \cos(c_j k)$ with $c_j = 10000^{-2j/d_{model}}$, the
-# same for $+k$ and $-k$. Each pair contributes $\sin a \sin b + \cos a \cos b = \cos(a - b)$. Let's
-# check it for all $t$ and $k$ by hand, and for 64 positions in the package's float32:
+# It is $PE_t \cdot PE_{t+k} = \sum_j \cos(c_j k)$ with $c_j = 10000^{-2j/d_{model}}$, the same for
+# $+k$ and $-k$. Each pair contributes $\sin a \sin b + \cos a \cos b = \cos(a - b)$. Let's check it
+# for all $t$ and $k$ by hand, and for 64 positions in the package's float32:
 
 # %%
 of_distance = np.cos(np.outer(np.arange(10_000), frequencies)).sum(axis=-1)
@@ -166,11 +165,12 @@ print(f"float32 off by {error:.0e}; falls until k = {rises},", of_distance[[0, 1
 assert error < 1e-4 and 20 < rises < 100
 
 # %% [markdown]
-# So it depends on the distance alone. Article 000 adds that it shows how *near* two positions are:
-# at this width up to some forty tokens; then it ripples. The articles demand three things of a
-# code: values in $[-1, 1]$, the same code whatever the length of the sentence, and a different code
-# for each position. Sines of $pos$ have the first two. For the third, each $PE_t$ has length
-# $\sqrt{d_{model}/2}$, so that $\|PE_t - PE_{t+k}\|^2 = d_{model} - 2\,PE_t \cdot PE_{t+k}$:
+# So it depends on the distance alone. One often reads that it shows how *near* two positions are
+# (article 000): at this width it does so up to some forty tokens; then it ripples. Three things are
+# demanded of such a code: values in $[-1, 1]$, the same code whatever the length of the sentence,
+# and a different code for each position. Sines of $pos$ have the first two. For the third, each
+# $PE_t$ has length $\sqrt{d_{model}/2}$, so that
+# $\|PE_t - PE_{t+k}\|^2 = d_{model} - 2\,PE_t \cdot PE_{t+k}$:
 
 # %%
 nearest = np.sqrt(d_model - 2 * of_distance[1:]).min()
@@ -204,11 +204,11 @@ assert error < 1e-12
 
 # %% [markdown]
 # After 38 steps the pair 100, 101 has made a full turn: that is the picture again, and the sense of
-# article 002's "equal spacing, equal values in some dimensions" (those whose wavelength fits).
+# "equal spacing, equal values in some dimensions" (article 002; those whose wavelength fits).
 #
-# Article 004 says that the code has no direction. The bare product has none, but attention
-# multiplies by $W^Q$ and $W^K$ first, and these can contain a rotation. Let's rotate the query by
-# −3:
+# One often reads that the code has no direction (article 004). The bare product has none, but
+# attention multiplies by $W^Q$ and $W^K$ first, and these can contain a rotation. Let's rotate the
+# query by −3:
 
 # %%
 bare, rotated = PE[100] @ PE.T, rotation(-3) @ PE[100] @ PE.T
@@ -253,8 +253,8 @@ assert not (array(ops.cast(ops.arange(256, 512), "bfloat16")) % 2).any()
 # %% [markdown]
 # ## Adding or concatenating?
 #
-# Why is the position added to the word and not put beside it? Article 002 answers with a product of
-# block matrices: the next projection adds up anyway, $W\,[x; p] = W_x x + W_p p$.
+# Why is the position added to the word and not put beside it? The usual answer is a product of
+# block matrices (article 002): the next projection adds up anyway, $W\,[x; p] = W_x x + W_p p$.
 
 # %%
 W, x, p = rng.normal(size=(16, 1024)), rng.normal(size=512), PE[5]
@@ -471,7 +471,6 @@ figures.record(moving=moving["i a dimension"], should_move=moving["paper"])
 figures.record(bare=bare[97], rotated_back=rotated[97], rotated_ahead=rotated[103])
 figures.record(added=added / 1e6, concatenated=concatenated / 1e6)
 figures.record(trained_above=0.9)  # as asserted above
-figures.record(0.25, beyond=after)
 figures.record(0.02, so_far_least=min(so_far), so_far_most=max(so_far))
 
 # %% [markdown]

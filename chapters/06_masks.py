@@ -36,9 +36,9 @@ def softmax(scores):
 # %% [markdown]
 # ## The look-ahead mask of 我 爱 吃 苹果 ("I love to eat apples")
 #
-# Article 003: to predict 爱 the decoder may see 我 only, to predict 吃 it may see 我 爱, and so on.
-# One row for each query, one column for each key; True, as everywhere in the package, means *may be
-# attended to*.
+# To predict 爱 the decoder may see 我 only, to predict 吃 it may see 我 爱, and so on. One row for
+# each query, one column for each key; True, as everywhere in the package, means *may be attended
+# to*.
 #
 # ![The look-ahead mask](../docs/drawings/mask.svg)
 
@@ -69,10 +69,10 @@ assert error < 1e-6 and not weights[~mask].any()
 # %% [markdown]
 # ## Before the softmax, and minus infinity
 #
-# Article 000 has it right: scores to $-\infty$, before the softmax. Article 002 says that the
-# *weights* of what is not yet decoded are set to 0, and article 003, whose formula has the
-# $-\infty$, sums up that their *relevance* (its word for $QK^T$) becomes 0. Let's take all three at
-# their word, and then exchange the key of the last word, which no other word may see:
+# One reads of three ways: the scores of what is not yet decoded become $-\infty$, before the
+# softmax (article 000, and right); its *weights* are set to 0 (002); its *relevance*, $QK^T$,
+# becomes 0 (003, whose formula has the $-\infty$). Let's take all three at their word, and then
+# exchange the key of the last word, which no other word may see:
 
 
 # %%
@@ -85,11 +85,10 @@ def three_ways(scores):
 
 
 other_K = np.concatenate([K[:3], -K[3:]])
-changed, ahead_by, moved_by = three_ways(Q @ other_K.T / 8**0.5), {}, {}
+changed = three_ways(Q @ other_K.T / 8**0.5)
 for way, weights in three_ways(scores).items():
     sums, ahead = weights.sum(axis=-1), weights[~mask].sum()
     moved = np.abs(weights - changed[way])[:3, :3].max()
-    ahead_by[way], moved_by[way] = ahead, moved
     print(f"{way:9}: rows sum to {sums.round(2)}, ahead {ahead:.2f}, exchange moves {moved:.3f}")
     assert np.allclose(sums, 1) == (way != "weights 0")
     assert (ahead > 0) == (way == "scores 0")
@@ -98,8 +97,22 @@ for way, weights in three_ways(scores).items():
 # %% [markdown]
 # Weights set to 0 *after* the softmax leave rows that do not sum to 1, and they leak: the future is
 # still in the denominator. Scores set to 0 give the future a good part of the weight ("ahead"), and
-# with it the values of words not yet written.
-#
+# with it the values of words not yet written. Other queries and keys, drawn twenty times, say the
+# same:
+
+# %%
+moved_by, ahead_by = [], []
+for q, k in rng.normal(size=(20, 2, 4, 8)).astype("float32"):
+    ways, changed = (
+        three_ways(q @ keys.T / 8**0.5) for keys in (k, np.concatenate([k[:3], -k[3:]]))
+    )
+    moved_by.append(np.abs(ways["weights 0"] - changed["weights 0"])[:3, :3].max())
+    ahead_by.append(ways["scores 0"][~mask].sum())
+print(f"weights 0: the exchange moves them by {min(moved_by):.3f} to {max(moved_by):.3f}")
+print(f"scores 0: of four rows' weight {min(ahead_by):.2f} to {max(ahead_by):.2f} lie ahead")
+assert min(moved_by) > 0.01 and min(ahead_by) > 1
+
+# %% [markdown]
 # ## −10⁹, −∞, and a row without any key
 #
 # Many programs put $-10^9$ in its place, others add it to the score. In float32 the result is the
@@ -248,7 +261,7 @@ figures.show(figure, "06_masks")
 # %% [markdown]
 # ## The leak
 #
-# What if the look-ahead mask is forgotten? Article 003: the model "knows the answer in advance".
+# What if the look-ahead mask is forgotten? The model "knows the answer in advance" (article 003).
 # Let's commit the crime on a small task written as one line: four different digits, =, and the same
 # digits sorted, in Chinese, as in 7 1 4 9 = 一 四 七 九. The digits are drawn at random, so that no
 # honest model can guess them: on average each line costs at least $\ln(10 \cdot 9 \cdot 8 \cdot 7)$
@@ -305,16 +318,18 @@ def write(model, lines):
 
 
 # %% [markdown]
-# Two of them start from the same weights, and train on the same lines.
+# Two of them start from the same weights, and train on the same lines; in the last two of eight
+# epochs the learning rate is a fifth, so that they settle what has been learned.
 #
 # *Predict before you run:* which of the two has the lower loss? Which one writes more lines right?
 
 # %%
 losses, shares, models = {}, {}, {}
+rate = keras.optimizers.schedules.PiecewiseConstantDecay([6 * 40], [5e-3, 1e-3])  # 40 per epoch
 for name, look_ahead in (("with the mask", True), ("without", False)):
     keras.utils.set_random_seed(6)  # the same weights to begin with
     model = models[name] = LanguageModel(look_ahead)
-    model.compile(kt.paper_optimizer(5e-3), kt.TokenCrossEntropy())
+    model.compile(kt.paper_optimizer(rate), kt.TokenCrossEntropy())
     losses[name], shares[name] = [], []
     for _ in range(8):
         history = model.fit(training[:, :-1], training[:, 1:], batch_size=50, verbose=0)
@@ -460,7 +475,8 @@ figures.record(floor=floor)
 # As asserted above:
 figures.record(without_below=0.3, right_without_below=0.5)
 figures.record(with_mask_below=1.25, right_with_above=0.7)
-figures.record(moved=moved_by["weights 0"], ahead=ahead_by["scores 0"])
+figures.record(moved_least=min(moved_by), moved_most=max(moved_by))
+figures.record(ahead_least=min(ahead_by), ahead_most=max(ahead_by))
 figures.record(0.01, so_far_least=min(so_far[False]), so_far_most=max(so_far[False]))
 
 # %% [markdown]

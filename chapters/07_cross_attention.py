@@ -196,9 +196,8 @@ print(f"{accuracy:.1%} of the next words right, in sentences never seen")
 assert accuracy > 0.97
 
 # %% [markdown]
-# Where the next word is right at every position, given the right words before it, a model that
-# writes word by word, always the most probable one (*greedy* decoding, chapter 11), would write the
-# whole sentence. The article's two come out whole:
+# If every next word is right given the right words before it, *greedy* decoding, which always takes
+# the most probable word (chapter 11), writes the whole sentence. The article's two come out whole:
 
 # %%
 english = {i: word for word, i in target_ids.items()} | {END: "</s>"}
@@ -254,10 +253,10 @@ for n, name in ((-2, "07_it_rained"), (-1, "07_i_love_apples")):
 #
 # ## What does "It" look at?
 #
-# Here is article 003's account: while the decoder writes "It", the query comes from "It", and it
-# may look at 那天 most. Two remarks. First, the query cannot come from "It", which is not written
-# yet: it comes from `<s>`, and so it is the *same* query in every sentence. Give one source two
-# different translations, and the first row does not move:
+# One often reads (here in article 003): while the decoder writes "It", the query comes from "It",
+# and it may look at 那天 most. Two remarks. First, the query cannot come from "It", which is not
+# written yet: it comes from `<s>`, and so it is the *same* query in every sentence. Give one source
+# two different translations, and the first row does not move:
 
 # %%
 source, (n_rained, n_love) = inputs["source_ids"][-2], (-2, -1)
@@ -316,9 +315,9 @@ assert min(first[:2]) > 0.9 and first[3] < 0.1
 # ## With an encoder, and several heads
 #
 # Now the paper's arrangement: an encoder makes the memory, and the decoder looks at it with several
-# heads. It translates as well. But a row of the memory has become a mixture of words, a word may be
-# fetched from where the encoder has copied it to (`</s>`, say), and what four heads do together, no
-# single head needs to show:
+# heads. It translates equally well. But a row of the memory has become a mixture of words, a word
+# may be fetched from where the encoder has copied it to (`</s>`, say), and what four heads do
+# together, no single head needs to show:
 
 # %%
 whole = translator(encoder_blocks=1, decoder_blocks=1, num_heads=4)
@@ -348,11 +347,12 @@ figures.show(figure, "07_heads")
 #
 # ## Closed doors
 #
-# Article 003: without cross-attention the decoder would be 闭门造车, building a cart behind closed
-# doors, and make things up. *Break it:* let's close the doors on the trained model, first by giving
-# each sentence the source of another, then by giving it no source at all; and then continue its
-# training without one, as the language model that a decoder without memory is. How good can that
-# get? We made the sentences, so we know: each draw costs the logarithm of the number of choices.
+# Without cross-attention, one reads (article 003), the decoder would be 闭门造车, building a cart
+# behind closed doors, and make things up. *Break it:* let's close the doors on the trained model,
+# first by giving each sentence the source of another, then by giving it no source at all; and then
+# continue its training without one, as the language model that a decoder without memory is. How
+# good can that get? We made the sentences, so we know: each draw costs the logarithm of the number
+# of choices.
 
 # %%
 translating = model.get_weights()
@@ -388,9 +388,9 @@ panel.legend()
 figures.show(figure, "07_closed_doors")
 
 # %% [markdown]
-# A translator that is cut off does much worse than one that has learned to live without: it still
-# acts on what it reads there, and that is nothing. The other decoder makes up fluent sentences, as
-# article 003 says, and no training can bring it below the floor.
+# A translator that is cut off does much worse than one that has learned to do without a source: it
+# still acts on what it reads there, and that is nothing. The other decoder does make up fluent
+# sentences, and no training can bring it below the floor.
 #
 # ## What we have so far
 #

@@ -73,9 +73,9 @@ assert same_weights < 1e-5 < 0.1 < other_weights
 # %% [markdown]
 # ## What a decoder block adds
 #
-# Article 002 says of the decoder: 它和 encoder 的唯一不同就是多了 Masked Multi-Head Attention 部分
-# ("its only difference from the encoder is the additional masked multi-head attention"). Let's
-# count, sublayer by sublayer:
+# One often reads of the decoder that "its only difference from the encoder is the additional masked
+# multi-head attention" (article 002: 它和 encoder 的唯一不同就是多了 Masked Multi-Head Attention
+# 部分). Let's count, sublayer by sublayer:
 
 # %%
 decoder_block = kt.DecoderBlock(HEADS, D_FF)
@@ -367,8 +367,8 @@ assert two_sides.count_params() - transformer.count_params() == VOCABULARY * D_M
 
 # %% [markdown]
 # Why $\sqrt{d}$? As an output projection $E$ has to be small, of standard deviation $d^{-1/2}$, for
-# logits of the order of 1. Beside the positions, such an embedding would hardly be heard: chapter 5
-# measures it in its first exercise, and chapter 10 trains without the factor.
+# logits of the order of 1. Next to the positions, such an embedding would hardly be heard: chapter
+# 5 measures it in its first exercise, and chapter 10 trains without the factor.
 
 # %% [markdown]
 # ## What `norm_first` changes
@@ -397,6 +397,19 @@ for norm_first in (False, True):
 assert counts[1] - counts[0] == 2 * 2 * 128
 assert np.allclose(paths[0][1:], 1, atol=0.01) and paths[1] == sorted(paths[1])
 assert echoes[1] > 0.6 > 0.2 > echoes[0]
+
+# %%
+# extra code – the path through the encoder, and the echo
+figure, (left, right) = figures.panels(2, width=3.2, height=2.6)
+looks = ("post-norm", "o-", figures.BLUE), ("pre-norm", "s--", figures.ORANGE)
+for (name, style, color), path in zip(looks, paths, strict=True):
+    left.plot(path, style, color=color, label=name)
+right.bar([0, 1], 100 * np.array(echoes), 0.5, color=[color for *_, color in looks])
+right.set_xticks([0, 1], [name for name, *_ in looks])
+left.set(xlabel="depth (blocks)", ylabel="standard deviation of x", xticks=range(4), ylim=(0, None))
+left.legend()
+right.set(ylabel="words that come back (%)", ylim=(0, 100))
+figures.show(figure, "09_echo")
 
 # %% [markdown]
 # Two more LayerNorms, a path that grows, and a surprise: an untrained pre-norm model is an echo.

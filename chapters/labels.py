@@ -154,7 +154,7 @@ CHINESE |= {
     "norm of the softmax's Jacobian (mean)": "softmax 雅可比矩阵的范数（平均）",
     "row sum #": "每行之和 #",
     "gradient at the": "query 处",
-    "query #": "的梯度 #",
+    "query #–#": "的梯度 #–#",
     "weight (mean of # rows)": "权重（# 行的平均）",
     "key, best to worst": "key，从最好到最差",
     "paper": "论文",
@@ -218,6 +218,7 @@ CHINESE |= {
     "gradient (that at the top = #)": "梯度（顶层为 #）",
     "standard deviation of x": "x 的标准差",
     "mean cosine of two tokens": "两个词元余弦的平均",
+    "words that come back (%)": "原样返回的词（%）",
     "depth (blocks)": "深度（块）",
     "digits right": "数字的准确率",
     "nudged input dimension": "推动的输入维度",
@@ -437,5 +438,6 @@ CHINESE |= {
     "an AdamW that excludes weights, and the windows of all epochs in a row": (
         "不对某些权重衰减的 AdamW，和各轮的窗口"
     ),
+    "the path through the encoder, and the echo": "编码器里的残差连接，和回声",
     "the gradient through the softmax, and at the query": "经过 softmax 的梯度，和 query 处的梯度",
 }
