@@ -358,7 +358,7 @@ assert final["recurrent"][offsets < 0].mean() > 0.85
 assert final["two convolutions"][np.abs(offsets) <= 4].mean() > 0.6
 of_training = accuracy(train_ids, train_answers)["fully connected"].mean()
 print(f"fully connected: {of_training:.0%} of the sentences it was trained on")
-assert of_training > 0.95 and 0.3 < final["fully connected"].mean() < 0.7
+assert of_training > 0.95 and 0.3 < final["fully connected"].mean() < 0.75
 
 # %%
 # extra code – who finds the capital, at which offset
@@ -378,7 +378,7 @@ figures.show(figure, "02_who_finds_it")
 
 # %% [markdown]
 # Each layer learns exactly what it can see. One surprise: the fully connected network sees
-# everything and knows its training sentences by heart, and is right on less than 70 % of others. It
+# everything and knows its training sentences by heart, and is right on less than 75 % of others. It
 # has to learn the eight letters again at each of 32 places, where the others have one set of
 # weights for all. (This is called overfitting; chapter 13 goes into it.)
 #
@@ -533,7 +533,7 @@ assert of_order < 1e-5
 # extra code – the numbers of the gallery
 figures.record(recurrent=longest["recurrent"][-1], convolutions=longest["convolutions"][-1])
 figures.record(attention=longest["attention"][-1])
-figures.record(of_order_below=1e-5, by_heart_above=0.95, others_below=0.7)  # as asserted above
+figures.record(of_order_below=1e-5, by_heart_above=0.95, others_below=0.75)  # as asserted above
 
 # %% [markdown]
 # ## In short
