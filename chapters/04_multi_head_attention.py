@@ -267,9 +267,9 @@ assert min(right["two_before"], right["two_after"]) > 0.95
 assert min(right["one_hidden_before"], right["one_hidden_after"]) > 0.9
 
 # %%
-# extra code – where 他 looks in the sentence
-weights = {name: ops.convert_to_numpy(heads)[0] for name, heads in look(sentence).items()}
-labels = [figures.glossed(word, gloss) for word, gloss in zip(words, glosses, strict=True)]
+# extra code – where 他 looks in the first nine words of the sentence; the others are far away
+weights = {name: ops.convert_to_numpy(heads)[0, :, he] for name, heads in look(sentence).items()}
+labels = [figures.glossed(word, gloss) for word, gloss in zip(words, glosses, strict=True)][:9]
 groups = {
     "one head": [("one", 0, figures.ORANGE)],
     "two heads": [("two", 0, figures.BLUE), ("two", 1, figures.GREEN)],
@@ -277,17 +277,20 @@ groups = {
 figure, panels = figures.panels(1, 2, width=7.5, height=1.8)
 for panel, (title, drawn) in zip(panels[:, 0], groups.items(), strict=True):
     for name, head, color in drawn:
-        for place, weight in enumerate(weights[name][head, he]):
+        for place, weight in enumerate(weights[name][head, : len(labels)]):
             if weight > 0.03 and place != he:  # an arc as thick as its weight
                 half, turn = (place - he) / 2, np.linspace(0, np.pi, 50)
                 height = 0.35 + 0.5 * abs(half) ** 0.5
                 arc = dict(color=color, linewidth=1 + 6 * weight, alpha=0.8)
                 panel.plot(he + half * (1 - np.cos(turn)), height * np.sin(turn), **arc)
-                panel.text(he + half, height + 0.06, f"{weight:.2f}", ha="center", color=color)
+                back = dict(facecolor="white", edgecolor="none", pad=0.5)  # other arcs pass there
+                panel.text(
+                    he + half, height + 0.1, f"{weight:.2f}", ha="center", color=color, bbox=back
+                )
     for place, label in enumerate(labels):
         color = figures.BLACK if place == he else "0.45"
         panel.text(place, -0.1, label.replace(" ", "\n", 1), ha="center", va="top", color=color)
-    panel.set(xlim=(-0.6, len(words) - 0.4), ylim=(-0.75, 1.45), yticks=[], xticks=[])
+    panel.set(xlim=(-0.6, len(labels) - 0.4), ylim=(-0.75, 1.45), yticks=[], xticks=[])
     panel.set_title(f"{title}: weights that {labels[he]} gives", loc="left", fontsize=9)
     panel.spines[["left", "bottom"]].set_visible(False)
 figures.show(figure, "04_two_relations")
