@@ -44,6 +44,7 @@ CHINESE = {
     "Scaled dot-product attention": "缩放点积注意力",
     "inside each head": "每个头里面",
     "Around the model": "模型之外",
+    "A click on a box opens its chapter": "点一个方框，打开那一章",
     "Attention of three words: scores, weights, weighted mean": (
         "三个词的注意力：分数、权重、加权平均"
     ),

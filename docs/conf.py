@@ -103,12 +103,29 @@ details {margin-bottom: 1.15rem}
     .bd-main .bd-content .bd-article-container {max-width: calc(100% - 11rem) !important}
 }
 .indextable {display: block; overflow-x: auto}
-.panels {display: block; overflow-x: auto}
+.panels, .sideways {display: block; overflow-x: auto}
 @media (max-width: 600px) {
     h1 {font-size: 1.9rem !important}
     .panels img {max-width: none; width: 600px}
+    .panels::before, .sideways::before {content: "↔"; display: block; position: sticky; left: 0}
     .prev-next-area a, .prev-next-info {min-width: 0 !important; max-width: 100% !important}
 }
+</style>"""
+# Each row of the sayings is a card: number, saying, verdict; what was measured; the chapter.
+CARDS = """<style>
+.bd-article table, .bd-article tbody {display: block; border: none}
+.bd-article table thead {display: none}
+.bd-article table tr {
+    display: grid; grid-template-columns: 2rem 1fr auto; gap: 0.4rem 0.8rem;
+    margin-bottom: 0.8rem; padding: 0.8rem;
+    border: 1px solid var(--pst-color-border) !important; border-radius: 8px
+}
+.bd-article table td {border: none !important; padding: 0 !important}
+.bd-article table td:nth-child(2) {font-weight: 600}
+.bd-article table td:nth-child(3) {color: var(--pst-color-accent); max-width: 9rem}
+.bd-article table td:nth-child(4), .bd-article table td:nth-child(5) {grid-column: 2 / 4}
+.bd-article table td:nth-child(5)::before {content: "→ "}
+.bd-article table td:nth-child(5) p {display: inline}
 </style>"""
 # Pages that link to a view of the dates model, if the site has it.
 TRIED = {
@@ -179,7 +196,8 @@ def chapter_of(page):
 
 def draw(app, page, template, context, doctree):
     """Drawings that follow light and dark; the map, each box a link, also opens in each chapter."""
-    context["metatags"] = context.get("metatags", "") + NARROW
+    cards = CARDS if page.startswith("chapters/sayings") else ""
+    context["metatags"] = context.get("metatags", "") + NARROW + cards
     if "body" not in context:
         return
     program, language = chapter_of(page)
@@ -223,7 +241,7 @@ def on_a_page(drawing):
     drawing = drawing.replace(
         "<svg ", '<svg style="max-width:100%;min-width:600px;height:auto" ', 1
     )
-    return f'<div style="overflow-x:auto;margin:1em 0">{drawing}</div>'
+    return f'<div class="sideways" style="margin:1em 0">{drawing}</div>'
 
 
 def way_to_the_notebook(page, language):

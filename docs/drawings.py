@@ -301,6 +301,8 @@ class Map(Drawing):
                 self.chinese[title] = short(chinese)
                 self.linked(number, lambda n=number, t=title, y=y: self.row(n, t, y))
                 y += 34
+        if self.links:
+            self.text(640, y, "A click on a box opens its chapter", 13, "faint", "start")
 
     def in_chinese(self, words):
         return self.chinese.get(words) or super().in_chinese(words)
