@@ -122,7 +122,7 @@ CARDS = """<style>
 }
 .bd-article table td {border: none !important; padding: 0 !important}
 .bd-article table td:nth-child(2) {font-weight: 600}
-.bd-article table td:nth-child(3) {color: var(--pst-color-accent); max-width: 9rem}
+.bd-article table td:nth-child(3) {color: var(--pst-color-accent); max-width: min(9rem, 28vw)}
 .bd-article table td:nth-child(4), .bd-article table td:nth-child(5) {grid-column: 2 / 4}
 .bd-article table td:nth-child(5)::before {content: "→ "}
 .bd-article table td:nth-child(5) p {display: inline}
