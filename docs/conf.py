@@ -87,7 +87,7 @@ html_favicon = html_logo = "icon.svg"
 html_sourcelink_suffix = ""
 # On a telephone long names break, formulas and tables scroll, and nothing pushes a page sideways.
 NARROW = """<style>
-h1, code, code .pre, .sig, .prev-next-title {
+h1, code, code .pre, .sig, .sig .pre, .prev-next-title {
     overflow-wrap: anywhere !important; white-space: normal !important
 }
 mjx-container:not([display]) {
@@ -97,8 +97,8 @@ mjx-container:not([display]) {
 details {margin-bottom: 1.15rem}
 .highlight-text pre {border-left: 3px solid var(--pst-color-border); font-size: 0.8em}
 @media (min-width: 1200px) {  /* 100 columns of code fit */
-    .highlight-python pre, .highlight-text pre {font-size: 0.76em}
-    .highlight-text pre {white-space: pre-wrap}  /* what a cell printed may be wider */
+    .highlight pre {font-size: 0.76em}
+    .highlight-none pre, .highlight-text pre {white-space: pre-wrap}  /* commands, outputs */
     .bd-sidebar-secondary {width: 11rem !important; flex: 0 0 11rem !important}
     .bd-main .bd-content .bd-article-container {max-width: calc(100% - 11rem) !important}
 }
