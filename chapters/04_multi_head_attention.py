@@ -29,8 +29,10 @@ rng = np.random.default_rng(4)
 # %% [markdown]
 # ## Heads are slices of one projection
 #
-# $$\mathrm{MultiHead}(Q, K, V) = \mathrm{Concat}(\mathrm{head}_1, \ldots, \mathrm{head}_h)\,W^O,
-# \qquad \mathrm{head}_i = \mathrm{Attention}(QW_i^Q, KW_i^K, VW_i^V)$$
+# $$\begin{aligned}
+# \mathrm{MultiHead}(Q, K, V) &= \mathrm{Concat}(\mathrm{head}_1, \ldots, \mathrm{head}_h)\,W^O \\
+# \mathrm{head}_i &= \mathrm{Attention}(QW_i^Q, KW_i^K, VW_i^V)
+# \end{aligned}$$
 #
 # The $Q$, $K$ and $V$ of this equation are what goes *in*, before any projection; with one sentence
 # all three are $X$. What chapter 3 called $Q = XW^Q$ is $QW_i^Q$ here. $h$ is the number of heads,

@@ -140,9 +140,10 @@ assert sizes[0] > 0.99 and sizes[1] < 0.6
 # %% [markdown]
 # ## Add, then norm
 #
-# $$\text{post-norm, the paper:}\quad x \leftarrow \mathrm{LayerNorm}(x + \mathrm{Sublayer}(x))
-# \qquad
-# \text{pre-norm:}\quad x \leftarrow x + \mathrm{Sublayer}(\mathrm{LayerNorm}(x))$$
+# $$\begin{aligned}
+# \text{post-norm, the paper:}\quad x &\leftarrow \mathrm{LayerNorm}(x + \mathrm{Sublayer}(x)) \\
+# \text{pre-norm:}\quad x &\leftarrow x + \mathrm{Sublayer}(\mathrm{LayerNorm}(x))
+# \end{aligned}$$
 #
 # A *sublayer* is an attention or a feed-forward network; the $x$ that is added is the *residual
 # path*. The sum needs both sides to be equally wide, so every sublayer of the paper ends in
