@@ -2,10 +2,10 @@
 
   pip install selenium && python .ci/browse_site.py runs/site [--pictures FOLDER]
 
-Every page must be without console errors and, on a phone of 390 pixels, without anything wider than
-the screen that does not scroll by itself; every link within the site must lead somewhere, and the
-search must find some words. Needs chromium (or Chrome) and its chromedriver. --pictures writes each
-page, whole, in both widths and themes.
+Every page must be without console errors, without code or formulas that a desktop of 1,280 pixels
+cuts off, and without anything wider than a phone of 390 pixels that does not scroll by itself;
+every link within the site must lead somewhere, and the search must find some words. Needs chromium
+(or Chrome) and its chromedriver. --pictures writes each page, whole, in both widths and themes.
 """
 
 import argparse
@@ -51,6 +51,13 @@ return [...document.querySelectorAll("main *, footer *")]
         && !scrolls(e))
     .map(e => `${e.tagName} ${e.className} ${(e.textContent || e.alt || "").trim().slice(0, 60)}`)
     .slice(0, 3);
+"""
+CUT_OFF = """
+const pre = [...document.querySelectorAll("main pre")]
+    .filter(e => e.getClientRects().length && e.scrollWidth > e.clientWidth + 2);
+const formulas = [...document.querySelectorAll("main mjx-container[display]")]
+    .filter(e => e.firstElementChild.getBoundingClientRect().width > e.clientWidth + 2);
+return [...pre, ...formulas].map(e => e.textContent.trim().slice(0, 60));
 """
 BROKEN_IMAGES = """
 return [...document.images].filter(e => e.currentSrc && e.complete && !e.naturalWidth
@@ -121,6 +128,9 @@ def look(driver, origin, page, device):
     if device == "phone":
         for element in driver.execute_script(TOO_WIDE):
             yield f"wider than the screen: {' '.join(element.split())}"
+    else:
+        for text in driver.execute_script(CUT_OFF):
+            yield f"cut off: {' '.join(text.split())}"
 
 
 def broken_links(folder, origin, links, targets):
