@@ -126,7 +126,8 @@ def jit(function: Callable, model: keras.Model, *static: str) -> Callable:
 class Programs:
     """Compiled programs of a model, for any number of threads: the 32 that were used last.
 
-    They are compiled again after LoRA or quantization, which give layers other weights.
+    Where there were 32, the others are made `for_few_texts`. All are compiled again after LoRA or
+    quantization, which give layers other weights.
 
     Args:
         model: keras.Model; the layers of another object cannot change in this way.
@@ -145,10 +146,14 @@ class Programs:
             adapted = [(layer.lora_enabled, layer.quantization_mode) for layer in self._layers]
             if adapted != self._adapted:
                 self._programs, self._adapted = {}, adapted
-            program = self._programs.pop(key, None) or make()
-            self._programs[key] = program  # the last one: the first one is dropped
-            if len(self._programs) > MOST_PROGRAMS:
-                del self._programs[next(iter(self._programs))]
+            program = self._programs.pop(key, None)
+            if program is None:
+                is_full = len(self._programs) >= MOST_PROGRAMS
+                with for_few_texts() if is_full else contextlib.nullcontext():
+                    program = make()  # TensorFlow never frees what XLA has compiled
+                if is_full:
+                    del self._programs[next(iter(self._programs))]
+            self._programs[key] = program  # the last one
             return program
 
 

@@ -397,11 +397,12 @@ def test_the_programs_that_were_used_last_are_kept(monkeypatch):
     monkeypatch.setattr(compilation, "MOST_PROGRAMS", 2)
     programs, made = backend.Programs(None), []
 
-    def get(key):
-        return programs.get(key, lambda: made.append(key) or key.upper())
+    def make(key):
+        made.append((key, compilation.serves_few_texts()))
+        return key.upper()
 
-    assert "".join(map(get, "abacab")) == "ABACAB"
-    assert "".join(made) == "abcb"  # b was dropped for c, though a is older
+    assert [programs.get(key, lambda key=key: make(key)) for key in "abacab"] == list("ABACAB")
+    assert made == [("a", F), ("b", F), ("c", T), ("b", T)]  # b was dropped for c: a was used later
 
 
 @pytest.fixture
