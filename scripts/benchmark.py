@@ -35,6 +35,7 @@ Measure this package, and compare it with other libraries.
   python scripts/benchmark.py profile
   KERAS_BACKEND=jax python scripts/benchmark.py compile --layers 1 3 6
   python scripts/benchmark.py memory --rows 64 256
+  python scripts/benchmark.py memory --rows 16 --updates 1000
   python scripts/benchmark.py start
   python scripts/benchmark.py first --backends jax torch
   python scripts/benchmark.py cost

@@ -1,10 +1,12 @@
 """Memory of a training step by formula and as measured; costs of a training."""
 
 import contextlib
+import itertools
 import multiprocessing
 import os
 import pathlib
 import re
+import time
 
 import keras
 import numpy as np
@@ -25,6 +27,10 @@ with Keras's own loss, without either.
 Each step runs in a process of its own. Measured is the peak of that process during its third step,
 less that of the same program with sizes near 1, so that neither the libraries nor the compiled
 program count. Needs Linux. With an accelerator it is the peak of its memory.
+
+With --updates N it is a long run instead, without and with R-Drop: N updates of batches in a random
+order of eight lengths, up to --length. The table shows the peak memory of the process and its
+processor seconds per update in each tenth of the run; both must stay the same.
 """
 COST_HELP = """\
 What the paper's trainings cost on paper: parameters, tokens, FLOPs, hours.
@@ -81,18 +87,60 @@ def peak_of_step(backend, dtype, contender, config, vocabulary_size, rows, lengt
     assert keras.backend.backend() == backend, "the process has another backend"
     keras.config.set_dtype_policy(dtype)
     model, loss = CONTENDERS[contender](config, vocabulary_size, *how)
-    model.compile(kt.paper_optimizer(1e-4), loss, jit_compile=kt.backend.prefers_jit())
-    rng = np.random.default_rng(0)
-    *inputs, labels = rng.integers(4, vocabulary_size, (3, rows, length)).astype("int32")
-    status = pathlib.Path("/proc/self/status")
+    batch = random_batch(np.random.default_rng(0), vocabulary_size, rows, length)
+    compile_model(model, loss)
     for step in range(3):
         if step == 2:
-            pathlib.Path("/proc/self/clear_refs").write_text("5")  # the peak is that of now
-        model.train_on_batch(dict(zip(INPUTS, inputs, strict=True)), labels)
-        keras.ops.convert_to_numpy(model.trainable_variables[-1])  # waits for the update
+            forget_peak()
+        model.train_on_batch(*batch)
+        wait_for_update(model)
+    return peak()
+
+
+def tenths_of_run(backend, dtype, config, vocabulary_size, rows, length, updates, r_drop):
+    """The peak memory in bytes and the processor seconds per update in each tenth of a run."""
+    assert keras.backend.backend() == backend, "the process has another backend"
+    keras.config.set_dtype_policy(dtype)
+    keras.utils.set_random_seed(0)
+    model, loss = ours_and_loss(config, vocabulary_size, False, 1)
+    model = training.RDrop(model) if r_drop else model
+    compile_model(model, loss)
+    rng, found = np.random.default_rng(0), []
+    lengths = [max(1, length * eighths // 8) for eighths in range(1, 9)]
+    for _ in range(10):
+        forget_peak()
+        start = time.process_time()
+        for drawn in rng.permutation(np.resize(lengths, updates // 10)):
+            model.train_on_batch(*random_batch(rng, vocabulary_size, rows, drawn))
+        wait_for_update(model)
+        found.append((peak(), (time.process_time() - start) / (updates // 10)))
+    return found
+
+
+def compile_model(model, loss):
+    model.compile(kt.paper_optimizer(1e-4), loss, jit_compile=kt.backend.prefers_jit())
+
+
+def random_batch(rng, vocabulary_size, rows, length):
+    *inputs, labels = rng.integers(4, vocabulary_size, (3, rows, length)).astype("int32")
+    return dict(zip(INPUTS, inputs, strict=True)), labels
+
+
+def wait_for_update(model):
+    keras.ops.convert_to_numpy(model.trainable_variables[-1])
+
+
+def forget_peak():
+    """From now on `peak` is that of what follows, except on an accelerator."""
+    pathlib.Path("/proc/self/clear_refs").write_text("5")
+
+
+def peak():
+    """The peak memory in bytes of this process, or of its accelerator."""
     if kt.backend.on_accelerator():
         return accelerator_peak()
-    return int(re.search(r"VmHWM:\s*(\d+) kB", status.read_text())[1]) * 1024
+    status = pathlib.Path("/proc/self/status").read_text()
+    return int(re.search(r"VmHWM:\s*(\d+) kB", status)[1]) * 1024
 
 
 def accelerator_peak():
@@ -110,17 +158,20 @@ def accelerator_peak():
     return tf.config.experimental.get_memory_info("GPU:0")["peak"]
 
 
-def in_new_process(*arguments):
+def in_new_process(function, *arguments):
     # Of a fixed size, or freed arrays would stay with the process.
     os.environ["MALLOC_MMAP_THRESHOLD_"] = "131072"
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(peak_of_step, (keras.backend.backend(), *arguments))
+        return pool.apply(function, (keras.backend.backend(), *arguments))
 
 
 def memory(args):
     if args.contender != "ours" and args.pieces > 1:
         raise SystemExit("--pieces needs --contender ours: KerasHub computes its logits at once.")
     config = kt.PRESETS[args.preset].replace(**sizes_given(args))
+    if args.updates is not None:
+        long_run(args, config)
+        return
     size, length, rows = args.vocabulary_size, args.length, []
     parameters = parameters_of(config, size)
     print(f"Training step, {stack_of(config, size)}: {parameters:,} parameters, {args.dtype}\n")
@@ -128,14 +179,14 @@ def memory(args):
     print("|---|---|---|---|---|")
     for rematerialized in (False, True) if args.contender == "ours" else (False,):
         how = (rematerialized, args.pieces)
-        program = in_new_process(args.dtype, args.contender, config.replace(**TINY), 16, 1, 4, *how)
+        of_tiny = config.replace(**TINY), 16, 1, 4
+        program = in_new_process(peak_of_step, args.dtype, args.contender, *of_tiny, *how)
         for number in args.rows:
             expected = weights_in_bytes(parameters) + activations_in_bytes(
                 config, size, number, length, length, *how
             )
-            measured = in_new_process(
-                args.dtype, args.contender, config, size, number, length, *how
-            )
+            sizes = config, size, number, length
+            measured = in_new_process(peak_of_step, args.dtype, args.contender, *sizes, *how)
             measured -= program
             row = {
                 "rows": number,
@@ -151,6 +202,25 @@ def memory(args):
                 f"{row['formula']:,.0f} | {row['measured']:,.0f} | {measured / expected:.2f} |",
                 flush=True,
             )
+    report(args, rows)
+
+
+def long_run(args, config):
+    """Memory and time in each tenth of a run, without and with R-Drop."""
+    if args.contender != "ours" or args.pieces > 1 or args.updates < 10:
+        raise SystemExit("--updates must be at least 10, without --contender and --pieces.")
+    size, rows, tenth = args.vocabulary_size, [], args.updates // 10
+    print(f"Training, {stack_of(config, size)}, {args.dtype}, up to {args.length} tokens\n")
+    print("| rows | R-Drop | updates | peak memory, MB | processor seconds per update |")
+    print("|---|---|---|---|---|")
+    for number, r_drop in itertools.product(args.rows, (False, True)):
+        sizes = config, size, number, args.length, args.updates
+        of_tenths = in_new_process(tenths_of_run, args.dtype, *sizes, r_drop)
+        for updates, (memory, seconds) in zip(itertools.count(tenth, tenth), of_tenths):
+            row = {"rows": number, "r_drop": r_drop, "updates": updates}
+            rows.append({**row, "memory": memory / 1e6, "seconds": seconds})
+            with_it = "yes" if r_drop else "no"
+            print(f"| {number} | {with_it} | {updates} | {memory / 1e6:,.0f} | {seconds:.4f} |")
     report(args, rows)
 
 
@@ -201,7 +271,7 @@ def cost(args):
 
 
 def add_command(commands, formatter):
-    one_line = "peak memory of a training step, by formula and measured"
+    one_line = "peak memory of a training step, by formula and measured, or over a long run"
     command = commands.add_parser("memory", help=one_line, description=MEMORY_HELP, **formatter)
     add = command.add_argument
     add("--preset", choices=kt.PRESETS, default="mini", help="sizes and dropout (default: mini)")
@@ -212,6 +282,8 @@ def add_command(commands, formatter):
     add("--length", type=int, default=32, metavar="N", help="tokens per side (default: 32)")
     pieces = "pieces in which logits are computed (default: 1)"
     add("--pieces", type=int, default=1, metavar="N", help=pieces)
+    updates = "updates of a long run to be measured instead (default: none)"
+    add("--updates", type=int, metavar="N", help=updates)
     whose = "whose layers (default: ours)"
     add("--contender", choices=CONTENDERS, default="ours", help=whose)
     add("--dtype", default="float32", help="dtype policy: float32 (default), mixed_bfloat16, ...")

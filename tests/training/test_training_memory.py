@@ -52,6 +52,23 @@ def trained(scope=None):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak is that of /proc")
+def test_each_tenth_of_a_long_run_has_batches_of_the_same_lengths(memory, monkeypatch):
+    drawn, random_batch = [], memory.random_batch
+
+    def recorded(*given):
+        drawn.append(given[-1])
+        return random_batch(*given)
+
+    monkeypatch.setattr(memory, "random_batch", recorded)
+    config = kt.TransformerConfig(**SMALL)
+    found = memory.tenths_of_run(backend.name(), "float32", config, VOCABULARY, 2, 8, 80, True)
+    assert len(found) == 10 and all(min(each) > 0 for each in found)
+    lengths = np.sort(np.reshape(drawn, (10, 8)))
+    np.testing.assert_array_equal(lengths, np.tile(np.arange(1, 9), (10, 1)))
+
+
+@pytest.mark.slow
 def test_blocks_that_are_computed_again_train_as_blocks_that_are_kept(memory, monkeypatch):
     calls, remat = [], keras.remat
     monkeypatch.setattr(keras, "remat", lambda function: calls.append(1) or remat(function))
