@@ -94,9 +94,9 @@ class Ids:
             return []
         return [*self.vocabulary["source"].encode(text), self.end]
 
-    def num_tokens(self, text):
-        """The number of tokens of a text to translate."""
-        return len(self.of_source(text))
+    def num_tokens(self, texts):
+        """The number of tokens of each text to translate."""
+        return [len(self.of_source(text)) for text in texts]
 
     def of_prompt(self, text):
         """The ids of a text to continue."""
@@ -161,7 +161,7 @@ def in_sentences(answer, num_tokens, settings, options):
         )
     Hypothesis = collections.namedtuple("Hypothesis", "text score finished")
     reading = Reading(
-        lambda texts: list(map(num_tokens, texts)),
+        num_tokens,
         settings.get("longest_input", np.inf),
         options.sentences,
         trained,
@@ -180,7 +180,7 @@ def in_sentences(answer, num_tokens, settings, options):
 
 
 def saved_model(folder, options):
-    """TensorFlow: text in, text out. It counts no tokens, so --sentences auto splits no text."""
+    """TensorFlow: text in, text out."""
     import tensorflow as tf
 
     tf.config.threading.set_intra_op_parallelism_threads(options.threads)
@@ -217,8 +217,14 @@ def saved_model(folder, options):
         (strings,) = outputs.values()
         return [string.decode() for string in strings]
 
+    def num_tokens(texts):
+        found = loaded.signatures["num_tokens"](texts=tf.constant(texts))
+        return found["num_tokens"].numpy().tolist()
+
     is_translator = name.startswith("translate")
-    return in_sentences(answer, lambda text: 0, {}, options) if is_translator else answer
+    return (
+        in_sentences(answer, num_tokens, settings_of(folder), options) if is_translator else answer
+    )
 
 
 def onnx(folder, options):
@@ -448,8 +454,8 @@ def marian(folder, options):
                 answers[n] = each
         return answers
 
-    def num_tokens(text):
-        return len(tokenizer(normalized(text, settings)).input_ids)
+    def num_tokens(texts):
+        return [len(tokenizer(normalized(text, settings)).input_ids) for text in texts]
 
     return in_sentences(answer, num_tokens, settings, options)
 

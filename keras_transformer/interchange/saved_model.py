@@ -15,7 +15,7 @@ from ..tokenizers.normal_forms import INVISIBLE
 from ..tokenizers.words import FIRST, MASK, MASKED, SEGMENTATIONS
 from . import graphs
 from .tracing import quiet, save, tf, traced
-from .vocabularies import sentencepiece_model
+from .vocabularies import SETTINGS, sentencepiece_model, settings_of, write_json
 
 tensorflow_text = Library("tensorflow_text", "The export to SavedModel", "tensorflow-text")
 
@@ -27,10 +27,10 @@ def write(task: Task, folder: pathlib.Path, quantization: str | None = None) -> 
     """Writes a task as a SavedModel with signatures for texts.
 
     A `Translator` has "translate", greedy, which is the default, and "translate_beam4" (or the
-    beams of its own config): texts to translations. A `TextGenerator` has "generate", greedy:
-    prompts and max_tokens to texts. A `Tagger` has "tag": texts to words and tags, padded with "".
-    A `Classifier` has "classify": texts to labels and to the probabilities of all labels. A
-    `MaskFiller` has "fill": texts to words and their probabilities.
+    beams of its own config): texts to translations; and "num_tokens", of texts. A `TextGenerator`
+    has "generate", greedy: prompts and max_tokens to texts. A `Tagger` has "tag": texts to words
+    and tags, padded with "". A `Classifier` has "classify": texts to labels and to the
+    probabilities of all labels. A `MaskFiller` has "fill": texts to words and their probabilities.
 
     Args:
         task: the task.
@@ -53,6 +53,8 @@ def write(task: Task, folder: pathlib.Path, quantization: str | None = None) -> 
         signatures = {name: traced(graph) for name, graph in functions.items()}
         signatures["serving_default"] = next(iter(signatures.values()))
         save(module, folder, signatures)
+    if isinstance(task, Translator):
+        write_json(folder / SETTINGS, settings_of(task))
 
 
 _TEXTS = {"texts": ((None,), "string")}
@@ -62,6 +64,10 @@ def _translation(translator, module):
     source = module.source = _tokenizer(translator.source_tokenizer, add_end=True)
     target = module.target = _tokenizer(translator.target_tokenizer)
     beams = graphs.beams_of(translator)
+
+    def num_tokens(texts):
+        texts = _normalized(texts, translator.normalization, translator.lowercase)
+        return {"num_tokens": source.tokenize(texts).row_lengths()}
 
     def translate(texts, search):
         texts = _normalized(texts, translator.normalization, translator.lowercase)
@@ -75,7 +81,8 @@ def _translation(translator, module):
         name: functools.partial(translate, search=graphs.translation(translator, number))
         for name, number in {"translate": 1, f"translate_beam{beams}": beams}.items()
     }
-    return {name: graphs.Graph(search, _TEXTS) for name, search in searches.items()}
+    found = {name: graphs.Graph(search, _TEXTS) for name, search in searches.items()}
+    return {**found, "num_tokens": graphs.Graph(num_tokens, _TEXTS)}
 
 
 def _generation(generator, module):

@@ -86,7 +86,7 @@ def answer(texts):
 
 options = argparse.Namespace(sentences=sys.argv[1], placeholders=None)
 settings = dict(trained_length=6, longest_input=20, placeholders=["url"])
-read = run_exported.in_sentences(answer, len, settings, options)
+read = run_exported.in_sentences(answer, lambda texts: list(map(len, texts)), settings, options)
 print(read(["Ab cd. See https://a.b/C.", "Ab.", "Long words, here they are."]))
 """
 
