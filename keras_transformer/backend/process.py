@@ -91,6 +91,22 @@ def _has_idle_cores():
     return name() == "jax"
 
 
+def prefers_continuous_batches() -> bool:
+    """Whether a sentence that has ended should give its row to another: with XLA on a CPU.
+
+    On PyTorch the Python of doing so costs more than the rows it saves. A GPU would start some
+    dozens of small kernels per sentence, and several devices would each have rows of their own.
+    Programs for few texts have no others that wait.
+    """
+    import keras
+
+    from .compilation import serves_few_texts
+
+    if name() == "torch":
+        return False
+    return not (on_accelerator() or keras.distribution.distribution() or serves_few_texts())
+
+
 def keep_freed_memory() -> None:
     """Lets this process keep the memory that it frees, for the arrays of its next steps.
 

@@ -15,6 +15,8 @@ from ..ids import PADDING
 
 LONGEST = 8192  # tokens of an input, if no learned positions limit it: memory grows as the square
 MOST_PAIRS = 2**24  # of tokens per batch, since each attends to each: 64 texts of 512
+MOST_WAITING = 2**15  # source tokens of a batch whose sentences take the rows of others
+MOST_ROUNDS = 16  # sentences per row of such a batch
 FEW_TOKENS = 512  # padding that costs less than one more batch of one more shape
 MOST_CELLS = 1024  # combinations of lengths to start merging from; more would take seconds
 COUNTED_TOGETHER = 2**20  # examples whose lengths are counted at a time
@@ -79,6 +81,7 @@ def group_by_length(
     batch_size: int,
     limit: float = np.inf,
     tokens_per_batch: int | None = None,
+    continuous: bool = False,
 ) -> Iterator[tuple[list[int], int, int]]:
     """Batches for inference, shortest first; a few short texts join the longer ones.
 
@@ -88,6 +91,8 @@ def group_by_length(
         batch_size: int, maximum number of texts per batch; of long ones there are fewer.
         limit: int, the longest input of the model.
         tokens_per_batch: int, maximum number of tokens per batch, padding included; None: no limit.
+        continuous: bool, whether a batch may have several texts per row, the longest first; see
+            `generation.Request.at_a_time`, which is then `rows_at_a_time`.
 
     Yields:
         numbers: list of int, the texts of one batch.
@@ -100,13 +105,25 @@ def group_by_length(
         if len(groups[shorter]) * (longer - shorter) <= FEW_TOKENS:
             groups[longer] = groups.pop(shorter) + groups[longer]
     for length, group in groups.items():
-        most = max(1, min(batch_size, MOST_PAIRS // length**2))
-        if tokens_per_batch is not None:
-            most = max(1, min(most, tokens_per_batch // length))
+        most = rows_at_a_time(length, batch_size, tokens_per_batch)
+        rounds = min(MOST_WAITING // (length * most), MOST_ROUNDS)
+        if continuous and rounds > 1 and len(group) > 2 * most:
+            parts = 2 * -(-len(group) // (2 * rounds * most))  # equal ones, for two at a time
+            for first in range(parts):
+                yield group[first::parts][::-1], rounds * most, length
+            continue
         for start in range(0, len(group), most):
             batch = group[start : start + most]
             rows = most if len(group) > most else next_power_of_two(len(batch), most)
             yield batch, rows, length
+
+
+def rows_at_a_time(length: int, batch_size: int, tokens_per_batch: int | None = None) -> int:
+    """The most rows of a given length, padding included; see `group_by_length`."""
+    most = min(batch_size, MOST_PAIRS // length**2)
+    if tokens_per_batch is not None:
+        most = min(most, tokens_per_batch // length)
+    return max(1, most)
 
 
 def assign_buckets(

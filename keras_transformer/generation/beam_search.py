@@ -39,7 +39,7 @@ class BeamState(NamedTuple):
     ancestors of a hypothesis are the slots of its tokens, and the mask of its self-attention.
     """
 
-    position: Tensor  # int32 scalar, of the tokens to be read next
+    position: Tensor  # int32, (batch,), of the tokens to be read next
     ids: Tensor  # int32, (batch, beams), those tokens
     decoded: Entries  # keys and values of the tokens read; see `Cache`
     tokens: Tensor  # int32, (batch, length, beams), the tokens in all slots
@@ -94,15 +94,14 @@ class BeamSearch:
         batch = ops.shape(ended)[0]
         impossible = ops.full((batch, self.beams), IMPOSSIBLE, "float32")
         first = ops.equal(ops.arange(self.beams), 0)  # all beams begin the same: only one counts
-        none = ops.zeros((batch, self.beams, length * self.beams), "bool")
         return BeamState(
-            position=ops.zeros((), "int32"),
+            position=ops.zeros((batch,), "int32"),
             ids=ops.full((batch, self.beams), START, "int32"),
             decoded=decoded,
             tokens=ops.full((batch, length, self.beams), PADDING, "int32"),
-            ancestors=none,
+            ancestors=ops.zeros((batch, self.beams, length * self.beams), "bool"),
             scores=ops.where(first, 0.0, impossible),
-            finished_ancestors=none,
+            finished_ancestors=ops.zeros((batch, self.beams, length * self.beams), "bool"),
             finished_scores=impossible,
             ended=ended,
         )
@@ -123,16 +122,18 @@ class BeamSearch:
 
     def attends_to(self, state):
         """bool, (batch, beams, slots): the ancestors of each hypothesis, and its own slot."""
-        own_slot = state.position * self.beams + ops.arange(self.beams, dtype="int32")
+        first = ops.reshape(state.position * self.beams, (-1, 1, 1))
+        own_slot = first + ops.reshape(ops.arange(self.beams, dtype="int32"), (-1, 1))
         slots = ops.arange(ops.shape(state.ancestors)[-1], dtype="int32")
-        own = ops.equal(ops.expand_dims(own_slot, 1), slots)  # (beams, slots)
+        own = ops.equal(own_slot, slots)  # (batch, beams, slots)
         return state.ancestors | (own & ~ops.reshape(state.ended, (-1, 1, 1)))
 
     def advance(self, state, ancestors, logits, decoded, constraints, alpha):
         """The state after one more token of every live hypothesis; see `GreedySearch.advance`."""
         position = state.position
         positions = ops.arange(ops.shape(state.tokens)[1], dtype="int32")
-        here = ops.expand_dims(ops.equal(positions, position), -1)  # (length, 1)
+        here = ops.equal(positions, ops.expand_dims(position, 1))  # (batch, length)
+        here = ops.expand_dims(here, -1)
         tokens = ops.where(here, ops.expand_dims(state.ids, 1), state.tokens)
 
         def written():
@@ -166,6 +167,7 @@ class BeamSearch:
         first = ops.arange(scores.shape[1]) < self.beams
         finish = ops.equal(ids, END) & first & possible
         penalty = length_penalty(ops.cast(state.position + 1, "float32"), alpha)
+        penalty = ops.expand_dims(penalty, 1)
         new_scores = ops.where(finish, scores / penalty, IMPOSSIBLE)
 
         all_scores = ops.concatenate([state.finished_scores, new_scores], axis=1)

@@ -31,7 +31,8 @@ class GenerationConfig(Configuration):
         length_penalty: Exponent of the length penalty, from 0 to 10; larger favors longer answers.
         min_length_ratio: Fewest tokens of an answer per source token, END counted in neither.
         max_length_ratio: Most tokens of an answer per source token, plus 16.
-        batch_size: Most texts per batch. On a CPU, TensorFlow and JAX decode two batches at a time.
+        batch_size: Most texts that are decoded together. On a CPU, TensorFlow and JAX decode two
+            batches at a time, and a translation that has ended makes room for the next.
         tokens_per_batch: Most source tokens per batch, padding included; None: no limit.
         no_repeat_ngram_size: Size of the n-grams of tokens that no answer repeats; 0: none.
         repetition_penalty: Penalty of tokens that an answer has already; 1: none.

@@ -38,7 +38,7 @@ def top_tokens(logits, k, position, constraints, normalizer=0.0):
     Args:
         logits: float32, (batch, hypotheses, vocabulary size).
         k: int, tokens per sentence.
-        position: int scalar.
+        position: int, (batch,).
         constraints: `Constraints`.
         normalizer: float32, (batch, hypotheses), subtracted from the logits of each hypothesis.
 
@@ -97,7 +97,7 @@ def constrain(logits, ids, position, constraints):
     Args:
         logits: float32, (batch, ...).
         ids: int32, broadcastable to the logits.
-        position: int scalar.
+        position: int, (batch,).
         constraints: `Constraints`.
 
     Returns:
@@ -113,7 +113,19 @@ def constrain(logits, ids, position, constraints):
         too_short = per_sentence(position < constraints.min_length)
         forbidden = forbidden | (too_short & ops.equal(ids, END))
     if constraints.prefix is not None:
-        forced = per_sentence(ops.take(constraints.prefix, position, axis=1))
+        forced = per_sentence(at_position(constraints.prefix, position))
         free = ops.equal(forced, PADDING)
         forbidden = ops.where(free, forbidden, ops.not_equal(forced, ids))  # even END, too early
     return ops.where(forbidden, IMPOSSIBLE, logits)
+
+
+def at_position(x, position):
+    """x[b, ..., position[b]].
+
+    Args:
+        x: (batch, ..., length).
+        position: int, (batch,); where x ends before it, the result is 0.
+    """
+    position = ops.reshape(position, (-1, *[1] * (len(x.shape) - 1)))
+    here = ops.equal(ops.arange(ops.shape(x)[-1], dtype="int32"), position)
+    return ops.sum(ops.where(here, x, ops.zeros_like(x)), axis=-1)

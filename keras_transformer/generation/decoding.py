@@ -21,6 +21,7 @@ from ..losses import token_cross_entropy
 from .beam_search import BeamSearch, BeamState, Hypotheses
 from .configuration import UNCHANGED
 from .constraints import Constraints
+from .continuous import ContinuousSearch, ring
 from .requests import FIRST_LENGTH, Batch, Request, checked_batch
 from .sampling import GreedySearch, Sampling
 
@@ -171,6 +172,11 @@ class Decoding:
         search = BeamSearch(beams, length_penalty, n_best, UNCHANGED.replace(**changes))
         return self._answer_one(search, source_ids, max_length, min_length, prefix)
 
+    @property
+    def continuous(self) -> bool:
+        """Whether requests of several sentences per row are faster; see `Request.at_a_time`."""
+        return backend.prefers_continuous_batches()
+
     def decode(self, requests: Iterable[Request]) -> Iterator[Any]:
         """Answers requests in their order, on a CPU with XLA two at a time.
 
@@ -188,6 +194,10 @@ class Decoding:
 
     def _answer(self, search_and_batch):
         search, batch = search_and_batch
+        if batch.at_a_time < len(batch.constraints.max_length):
+            found = self._compiled(search).continuous.run(batch)
+            found = keras.tree.map_structure(ops.convert_to_numpy, found)
+            return search.collect(found, batch.length)
         stops = [min(FIRST_LENGTH, batch.room)]
         while stops[-1] < batch.room:
             stops.append(min(2 * stops[-1], batch.room))
@@ -310,6 +320,7 @@ class _CompiledSearch:
         self._recorded_answers = backend.trace(search.answers)
         self._compiled_begin = backend.jit(self._begin, model, "length")
         self._compiled_resume = backend.jit(self._resume, model)
+        self.continuous = ContinuousSearch(model, search, self._recorded_read, self._step)
 
     def run(self, batch: Batch, stops: Iterable[int]):
         """Decodes up to one position after the other, or until all sentences have ended.
@@ -360,7 +371,7 @@ class _CompiledSearch:
 
         def unfinished(*state):
             state = kind(*state)
-            return (state.position < stop) & ~ops.all(state.ended)
+            return (ops.max(state.position) < stop) & ~ops.all(state.ended)
 
         def step(*state):
             state = self._recorded_step(kind(*state), memory, constraints, parameters)
@@ -373,14 +384,28 @@ class _CompiledSearch:
         memory = self.model.encode(source_ids)
         return memory, self.model.cache_memory(memory)
 
-    def _step(self, state, memory, constraints, parameters):
-        """The state after one call of the decoder."""
+    def _step(self, state, memory, constraints, parameters, turn=None):
+        """The state after one call of the decoder.
+
+        Args:
+            state: of the search.
+            memory: from `_read_source`.
+            constraints: `Constraints`.
+            parameters: of the search.
+            turn: int scalar, see `ContinuousSearch`; None: all rows are at the same position.
+        """
         memory, of_memory = memory
         width = self.search.width
-        positions = ops.broadcast_to(state.position, (width,))
-        cache = Cache(state.decoded, of_memory, state.position * width, positions)
-        mask = self.search.attends_to(state)
-        logits = self.model.decode(state.ids, memory, attention_mask=mask, cache=cache)
+        mask = seen = self.search.attends_to(state)
+        if turn is None:
+            slot = ops.max(state.position)
+            positions = ops.broadcast_to(slot, (width,))
+        else:
+            slot = turn % self.search.length(state)
+            positions = ops.expand_dims(state.position, 1) + ops.zeros((width,), "int32")
+            seen = ring(mask, state.position, turn)
+        cache = Cache(state.decoded, of_memory, slot * width, positions)
+        logits = self.model.decode(state.ids, memory, attention_mask=seen, cache=cache)
         return self.search.advance(state, mask, logits, cache.decoded, constraints, parameters)
 
     def _with_room(self, state, stop, room):

@@ -5,7 +5,7 @@ from keras import ops
 
 from ..ids import PADDING
 from .configuration import UNCHANGED
-from .constraints import IMPOSSIBLE, constrain
+from .constraints import IMPOSSIBLE, at_position, constrain
 
 
 def processed(logits, written, position, constraints, config):
@@ -15,7 +15,7 @@ def processed(logits, written, position, constraints, config):
         logits: float32, (batch, hypotheses, vocabulary size).
         written: function that returns int32, (batch, hypotheses, length), the tokens of the
             hypotheses before `position`, padded with 0.
-        position: int scalar.
+        position: int, (batch,).
         constraints: `Constraints`, with the penalty.
         config: `LogitsConfig`.
 
@@ -49,7 +49,7 @@ def _unwanted(written, position, config):
     if size:
         repeated = ops.not_equal(written, PADDING)
         for back in range(1, size):
-            last = ops.take(padded, position + width - back, axis=-1)
+            last = at_position(padded, position + width - back)
             earlier = padded[..., width - back : -back]  # the token `back` before each one
             repeated = repeated & ops.equal(earlier, ops.expand_dims(last, -1))
         found.append(ops.where(repeated, written, PADDING))
@@ -59,7 +59,7 @@ def _unwanted(written, position, config):
         table = np.array(rows, "int32")
         matches = ops.ones_like(written[..., :1], "bool")
         for back in range(1, width + 1):
-            last = ops.take(padded, position + width - back, axis=-1)
+            last = at_position(padded, position + width - back)
             fits = ops.equal(ops.expand_dims(last, -1), table[:, back])
             matches = matches & ops.logical_or(fits, table[:, back] == PADDING)
         found.append(ops.where(matches, table[:, 0], PADDING))

@@ -25,6 +25,9 @@ class Request(NamedTuple):
             power of two, so that there are few shapes to compile.
         min_length: int, or (batch,), the fewest tokens before END; None: 0.
         prefix: int, (batch, length), the beginning of each answer, padded with 0; None: none.
+        at_a_time: int, rows that are decoded at a time, a divisor of the batch: when one has ended,
+            the next of the other sentences takes its row. None: all rows; so it is where there is
+            no source.
     """
 
     search: Any
@@ -32,6 +35,11 @@ class Request(NamedTuple):
     max_length: backend.Tensor
     min_length: backend.Tensor = None
     prefix: backend.Tensor = None
+    at_a_time: int | None = None
+
+    def stepwise(self) -> dict[str, Any]:
+        """The arguments of `Decoding.stream` and of `Decoding.beam_states`."""
+        return {name: value for name, value in self._asdict().items() if name != "at_a_time"}
 
 
 class Batch(NamedTuple):
@@ -43,6 +51,7 @@ class Batch(NamedTuple):
         parameters: tensors that the search depends on; None: nothing.
         room: int, the most positions that a cache may have.
         length: int, of the answers.
+        at_a_time: int, rows that are decoded at a time.
     """
 
     source_ids: backend.Tensor
@@ -50,6 +59,7 @@ class Batch(NamedTuple):
     parameters: Any
     room: int
     length: int
+    at_a_time: int
 
 
 def checked_batch(request: Request, model: Any) -> Batch:
@@ -84,12 +94,16 @@ def checked_batch(request: Request, model: Any) -> Batch:
     penalties = config.penalties(rows)
     if source_ids is not None:
         source_ids = id_matrix("source_ids", source_ids, model.source_vocabulary_size)
+    at_a_time = (source_ids is not None and request.at_a_time) or rows
+    expected = "at_a_time must divide the number of sentences"
+    check(rows % at_a_time == 0, expected, at_a_time=at_a_time, sentences=rows)
     return Batch(
         source_ids=backend.split_rows(source_ids),
         constraints=backend.split_rows(Constraints(max_length, min_length, prefix, penalties)),
         parameters=backend.to_arguments(request.search.parameters(rows, room)),
         room=room,
         length=longest,
+        at_a_time=at_a_time,
     )
 
 

@@ -16,14 +16,14 @@ from ..checks import check
 from ..ids import END, PADDING, START
 from ..layers.cache import Entries
 from .configuration import UNCHANGED, LogitsConfig, SamplingConfig
-from .constraints import IMPOSSIBLE, top_tokens
+from .constraints import IMPOSSIBLE, at_position, top_tokens
 from .logits import processed
 
 
 class GreedyState(NamedTuple):
     """The state of greedy decoding or sampling."""
 
-    position: Tensor  # int32 scalar, of the token to be read next
+    position: Tensor  # int32, (batch,), of the token to be read next
     ids: Tensor  # int32, (batch, 1), that token
     decoded: Entries  # keys and values of the tokens read, one slot per position; see `Cache`
     answers: Tensor  # int32, (batch, length), the tokens written
@@ -60,7 +60,7 @@ class GreedySearch:
         """
         batch = ops.shape(ended)[0]
         return GreedyState(
-            position=ops.zeros((), "int32"),
+            position=ops.zeros((batch,), "int32"),
             ids=ops.full((batch, 1), START, "int32"),
             decoded=decoded,
             answers=ops.full((batch, length), PADDING, "int32"),
@@ -77,9 +77,9 @@ class GreedySearch:
         return state._replace(decoded=decoded, answers=answers)
 
     def attends_to(self, state):
-        """bool, (1, 1, slots): every slot up to the position of the token that is read."""
-        slots = ops.arange(ops.shape(state.answers)[1], dtype="int32")
-        return ops.reshape(slots <= state.position, (1, 1, -1))
+        """bool, (batch, 1, length): every position up to that of the token that is read."""
+        positions = ops.arange(ops.shape(state.answers)[1], dtype="int32")
+        return positions <= ops.reshape(state.position, (-1, 1, 1))
 
     def advance(self, state, attention_mask, logits, decoded, constraints, parameters):
         """The state after one more token of every sentence.
@@ -92,13 +92,14 @@ class GreedySearch:
             constraints: `Constraints`.
             parameters: from `parameters`, as tensors.
         """
-        position, slots = state.position, ops.arange(ops.shape(state.answers)[1], dtype="int32")
+        position = state.position
+        positions = ops.arange(ops.shape(state.answers)[1], dtype="int32")
         _, logits = processed(
             logits, lambda: ops.expand_dims(state.answers, 1), position, constraints, self.logits
         )
         ids = self.choose(logits, position, constraints, parameters)
         ids = ops.where(ops.expand_dims(state.ended, 1), PADDING, ids)
-        answers = ops.where(ops.equal(slots, position), ids, state.answers)
+        answers = ops.where(ops.equal(positions, ops.expand_dims(position, 1)), ids, state.answers)
         last = ops.equal(ids[:, 0], END) | (position + 1 >= constraints.max_length)
         ended = state.ended | last
         return GreedyState(position + 1, ids, decoded, answers, ended)
@@ -172,7 +173,7 @@ def _draw(logits, position, parameters):
     nucleus = ops.cumsum(p, axis=-1) - p < parameters.top_p
     p = ops.where(nucleus, p, 0.0)
     cumulative = ops.cumsum(p, axis=-1)
-    uniform = ops.expand_dims(ops.take(parameters.uniforms, position, axis=1), 1)
+    uniform = ops.expand_dims(at_position(parameters.uniforms, position), 1)
     below = (cumulative <= uniform * cumulative[:, -1:]) & (p > 0)
     index = ops.sum(ops.cast(below, "int32"), axis=-1, keepdims=True)
     last = ops.sum(ops.cast(p > 0, "int32"), axis=-1, keepdims=True) - 1  # if it rounds up to 1

@@ -102,6 +102,8 @@ class CTranslate2Decoding(Decoding):
         self._tokens = _tokens(getattr(task, "target_tokenizer", None) or task.tokenizer)
         self._ids = {token: number for number, token in enumerate(self._tokens)}
 
+    continuous = False  # CTranslate2 drops the sentences of a batch that have ended
+
     def decode(self, requests: Iterable[Request]) -> Iterator[Any]:
         """Answers the requests of a task in their order, several at a time."""
         requests = map(_with_a_limit_per_row, requests)

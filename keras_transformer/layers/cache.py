@@ -25,7 +25,7 @@ class Cache:
             key_dim, slots), and values, (batch, num_heads, slots, key_dim): see `empty`.
         memory: dict from the path of a cross-attention layer to the same: see `of_memory`.
         slot: int scalar, the first slot that the next tokens are written to.
-        positions: int, (length,), where the next tokens stand.
+        positions: int, (length,) or (batch, length), where the next tokens stand.
 
     Raises:
         ValueError: The cache has no such slots, where the value of `slot` is known.
@@ -37,7 +37,7 @@ class Cache:
         self.positions = positions
         sizes = (values.shape[2] for _, values in self.decoded.values())  # None in some graphs
         num_slots = min((size for size in sizes if size is not None), default=None)
-        self._slots = slot_indices(slot, positions.shape[0], num_slots)
+        self._slots = slot_indices(slot, positions.shape[-1], num_slots)
 
     def keys_and_values(self, attention: Any, value: Tensor) -> tuple[Tensor, Tensor]:
         """All that an attention layer attends to.

@@ -30,10 +30,11 @@ def sinusoids(length: int | Tensor, d_model: int) -> Tensor:
 
 
 def _sinusoids_at(positions, d_model):
-    """The rows of `sinusoids` at the given positions, float32, (length, d_model)."""
+    """The rows of `sinusoids` at the given positions, float32, (..., length, d_model)."""
     angle = _angles(positions, d_model)
     interleaved = ops.stack([ops.sin(angle), ops.cos(angle)], axis=-1)
-    return ops.reshape(interleaved, (-1, 2 * angle.shape[-1]))[:, :d_model]
+    shape = (*ops.shape(angle)[:-1], 2 * angle.shape[-1])
+    return ops.reshape(interleaved, shape)[..., :d_model]
 
 
 def apply_rotary_embedding(x: Tensor, positions: Tensor = None) -> Tensor:
@@ -43,7 +44,7 @@ def apply_rotary_embedding(x: Tensor, positions: Tensor = None) -> Tensor:
 
     Args:
         x: float, (..., length, d), queries or keys; d is even.
-        positions: int, (length,); None: 0, 1, ..., length - 1.
+        positions: int, (length,), or (batch, length) of x with heads; None: 0, 1, ..., length - 1.
 
     Returns:
         float, (..., length, d). The angles are float32, whatever the compute dtype.
@@ -53,7 +54,7 @@ def apply_rotary_embedding(x: Tensor, positions: Tensor = None) -> Tensor:
     x = ops.convert_to_tensor(x)
     *others, d = ops.shape(x)
     positions = ops.arange(others[-1]) if positions is None else positions
-    angle = _angles(positions, d)  # (length, d / 2)
+    angle = ops.expand_dims(_angles(positions, d), -3)  # (..., 1 for all heads, length, d / 2)
     cos, sin = (ops.cast(f(angle), x.dtype) for f in (ops.cos, ops.sin))
     pairs = ops.reshape(x, (*others, d // 2, 2))
     swapped = ops.flip(pairs, axis=-1)
@@ -62,9 +63,9 @@ def apply_rotary_embedding(x: Tensor, positions: Tensor = None) -> Tensor:
 
 
 def _angles(positions, width):
-    """position / 10000^(2i / width), float32, (length, ceil(width / 2))."""
-    frequencies = 10000.0 ** (-np.arange(0, width, 2) / width)
-    return ops.outer(ops.cast(positions, "float32"), frequencies.astype("float32"))
+    """position / 10000^(2i / width), float32, (..., length, ceil(width / 2))."""
+    frequencies = (10000.0 ** (-np.arange(0, width, 2) / width)).astype("float32")
+    return ops.multiply(ops.expand_dims(ops.cast(positions, "float32"), -1), frequencies)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -73,7 +74,8 @@ class PositionalEncoding(keras.layers.Layer):
 
     Call arguments:
         x: float, (batch, length, d_model), token embeddings.
-        positions: int, (length,), where the tokens stand; None: 0, 1, ..., length - 1.
+        positions: int, (length,) or (batch, length), where the tokens stand; None: 0, 1, ...,
+            length - 1.
 
     Returns:
         float, (batch, length, d_model).
@@ -104,7 +106,8 @@ class LearnedPositionalEncoding(keras.layers.Layer):
 
     Call arguments:
         x: float, (batch, length, d_model), length at most `max_length`.
-        positions: int, (length,), where the tokens stand; None: 0, 1, ..., length - 1.
+        positions: int, (length,) or (batch, length), where the tokens stand; None: 0, 1, ...,
+            length - 1.
 
     Returns:
         float, (batch, length, d_model).

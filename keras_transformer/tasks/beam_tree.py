@@ -43,7 +43,7 @@ def beam_tree(states: Iterable[BeamState]) -> list[list[Branch]]:
     """
     tree, finished = [], set()
     for state in states:
-        beams, position = state.ids.shape[1], int(state.position) - 1
+        beams, position = state.ids.shape[1], int(state.position[0]) - 1
         slots = slice(position * beams, (position + 1) * beams)  # of the tokens read last
 
         def parent(ancestors, slots=slots):

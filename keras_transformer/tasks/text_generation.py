@@ -207,7 +207,7 @@ class TextGenerator(WritingTask):
                 return
             known = len(continuation.context(self.longest_input))
             request = self._request([continuation], 1, search, window)
-            stream = self._decoding.stream(**request._asdict())
+            stream = self._decoding.stream(**request.stepwise())
             for ids in itertools.islice(stream, known, None):
                 continuation.ids.append(int(ids[0]))
                 yield continuation.ids[-1]

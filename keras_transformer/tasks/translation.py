@@ -9,7 +9,7 @@ import numpy as np
 
 from ..checks import TextError, check, check_at_least, check_optional
 from ..data.languages import language_tag, tagged, targets_of
-from ..data.lengths import group_by_length, pad
+from ..data.lengths import group_by_length, pad, rows_at_a_time
 from ..data.placeholders import KINDS, placeholder_pattern
 from ..data.sentences import WHEN_TO_SPLIT, join_pieces
 from ..generation import BeamSearch, GreedySearch, Request, Sampling, length_penalty
@@ -372,7 +372,7 @@ class Translator(WritingTask):
                 search = Sampling([(seed, *place)], **sampling, logits=logits)
             texts, prefixes = self.tagged([sentence], to), None if prefix is None else [prefix]
             requests = self._requests(lambda numbers, rows: search, texts, prefixes, config, encode)
-            streams = [self._decoding.stream(**request._asdict()) for _, request in requests]
+            streams = [self._decoding.stream(**request.stepwise()) for _, request in requests]
             written = ((int(ids[0]) for ids in stream) for stream in streams)
             pieces = (whole_characters(ids, self.target_tokenizer) for ids in written)
             return itertools.chain.from_iterable(pieces)
@@ -462,7 +462,7 @@ class Translator(WritingTask):
         texts = self.normalized([text])
         encode = self.source_tokenizer.encode
         requests = self._requests(lambda numbers, rows: search, texts, None, config, encode)
-        states = (self._decoding.beam_states(**request._asdict()) for _, request in requests)
+        states = (self._decoding.beam_states(**request.stepwise()) for _, request in requests)
         return beam_tree(itertools.chain.from_iterable(states))
 
     def logits_config(self, config: GenerationConfig | None = None) -> LogitsConfig:
@@ -530,7 +530,9 @@ class Translator(WritingTask):
         min_length, max_length = config.length_limits(lengths, self.longest_input, prefixes)
         not_blank = [number for number, text in enumerate(texts) if text.strip()]
         sizes = config.batch_size, self.longest_input, config.tokens_per_batch
-        for numbers, rows, length in group_by_length(not_blank, lengths, *sizes):
+        continuous = self._decoding.continuous
+        for numbers, rows, length in group_by_length(not_blank, lengths, *sizes, continuous):
+            most = rows_at_a_time(length, config.batch_size, config.tokens_per_batch)
             spare = (0, rows - len(numbers))
             yield (
                 numbers,
@@ -540,6 +542,7 @@ class Translator(WritingTask):
                     np.pad(max_length[numbers], spare),
                     np.pad(min_length[numbers], spare),
                     None if prefixes is None else pad([prefixes[n] for n in numbers], rows),
+                    at_a_time=min(most, rows),
                 ),
             )
 

@@ -16,6 +16,7 @@ from keras_transformer.data.lengths import (
     group_by_length,
     next_power_of_two,
     pad,
+    rows_at_a_time,
 )
 from keras_transformer.ids import END, PADDING, START
 
@@ -751,6 +752,23 @@ def test_texts_of_similar_lengths_are_grouped_in_few_shapes():
     assert sorted(n for numbers, *_ in batches for n in numbers) == list(range(271))
     ((numbers, rows, length),) = group_by_length([5, 2, 9], range(10), 64)
     assert (numbers, rows, length) == ([2, 5, 9], 4, 16)
+
+
+def test_many_texts_wait_for_the_rows_of_others_longest_first():
+    lengths = [9 + n % 8 for n in range(2100)]
+    parts = list(group_by_length(range(2100), lengths, 64, continuous=True))
+    assert [(len(numbers), *shape) for numbers, *shape in parts] == [(525, 1024, 16)] * 4
+    assert sorted(n for numbers, *_ in parts for n in numbers) == list(range(2100))
+    for numbers, *_ in parts:
+        of_part = [lengths[n] for n in numbers]
+        assert of_part == sorted(of_part, reverse=True) and len(set(of_part)) == 8
+    assert rows_at_a_time(16, 64) == 64 and rows_at_a_time(16, 64, 100) == 6
+
+    few, long = [5] * 128, [500] * 200
+    for lengths in (few, long):
+        numbers = range(len(lengths))
+        alone = list(group_by_length(numbers, lengths, 64))
+        assert list(group_by_length(numbers, lengths, 64, continuous=True)) == alone
 
 
 def test_a_budget_of_tokens_bounds_the_rows_at_inference():

@@ -10,6 +10,7 @@ import pytest
 
 import keras_transformer as kt
 import reference_search
+from keras_transformer.generation import BeamSearch, Request
 from keras_transformer.ids import END, PADDING
 
 VOCABULARY = 9
@@ -109,19 +110,19 @@ def reference_results(case, beams, n_best, length_penalty):
     return results
 
 
-def search_all(decoding, rows, beams, n_best, length_penalty):
-    """`Decoding.beam_search` of all rows at once."""
+def search_all(decoding, rows, beams, n_best, length_penalty, at_a_time=None):
+    """`Decoding.beam_search` of all rows at once, or of a few while the others wait."""
     longest_prefix = max(len(row.prefix) for row in rows)
     prefix = [row.prefix + (PADDING,) * (longest_prefix - len(row.prefix)) for row in rows]
-    return decoding.beam_search(
+    request = Request(
+        BeamSearch(beams, length_penalty, n_best),
         None if rows[0].source is None else np.array([row.source for row in rows]),
         np.array([row.max_length for row in rows]),
-        beams=beams,
-        length_penalty=length_penalty,
-        n_best=n_best,
         min_length=np.array([row.min_length for row in rows]),
         prefix=np.array(prefix, "int32").reshape(len(rows), longest_prefix),
+        at_a_time=at_a_time,
     )
+    return next(decoding.decode([request]))
 
 
 def has_a_tie(trace, beams):
@@ -145,9 +146,9 @@ def assert_equal(found, n, hypotheses, n_best):
     assert found.finished[n].tolist() == [finished for _, _, finished in hypotheses]
 
 
-def check_equal(case, beams, n_best, length_penalty):
+def check_equal(case, beams, n_best, length_penalty, at_a_time=None):
     results = reference_results(case, beams, n_best, length_penalty)
-    found = search_all(case.decoding, case.rows, beams, n_best, length_penalty)
+    found = search_all(case.decoding, case.rows, beams, n_best, length_penalty, at_a_time)
     compared = 0
     for n, (hypotheses, trace) in enumerate(results):
         if not has_a_tie(trace, beams):
@@ -163,6 +164,13 @@ def check_equal(case, beams, n_best, length_penalty):
 )
 def test_a_compiled_search_equals_the_reference(case, beams, n_best, length_penalty):
     check_equal(case, beams, n_best, length_penalty)
+
+
+@pytest.mark.parametrize("case", ["encoder_decoder"], indirect=True)
+@pytest.mark.parametrize("beams, n_best", [(1, 1), (3, 3)])
+def test_a_search_that_takes_the_row_of_another_equals_the_reference(case, beams, n_best):
+    assert len(case.rows) == 18
+    check_equal(case, beams, n_best, length_penalty=0.6, at_a_time=3)
 
 
 @pytest.mark.slow

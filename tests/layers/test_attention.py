@@ -291,6 +291,20 @@ def test_rotary_weights_depend_on_distances_and_not_on_places(numpy, normal, rot
     assert np.abs(output(0, 11) - expected).max() > 0.01
 
 
+def test_rows_have_rotary_positions_of_their_own(numpy, normal, rotary):
+    query, value = normal(2, 4, 8), keras.ops.convert_to_tensor(normal(2, 5, 6, seed=1))
+    keys, values = rotary.keys_and_values(value)
+    memory = {rotary.path: (keras.ops.swapaxes(keys, -1, -2), values)}
+    positions = np.array([[0, 1, 2, 3], [9, 4, 5, 7]])
+
+    def output(positions):
+        return numpy(rotary(query, value, cache=Cache({}, memory, slot=0, positions=positions)))
+
+    for row in range(2):
+        np.testing.assert_allclose(output(positions)[row], output(positions[row])[row], atol=1e-5)
+    assert np.abs(output(positions)[1] - output(positions[0])[1]).max() > 0.01
+
+
 def test_a_rotary_head_of_odd_width_is_an_error(normal):
     x = normal(1, 2, 6)
     with pytest.raises(ValueError, match="width of a head must be even; received 3"):

@@ -101,6 +101,15 @@ def test_tokens_may_stand_at_any_positions(numpy, normal, learned):
             np.testing.assert_allclose(output, x + table[positions], atol=1e-5)
 
 
+def test_rows_have_positions_of_their_own(numpy, normal, learned):
+    x, positions = normal(2, 3, 8), np.array([[2, 0, 3], [1, 3, 1]])
+    for layer in (PositionalEncoding(), learned):
+        alone = [numpy(layer(x[n : n + 1], positions=positions[n])) for n in range(2)]
+        np.testing.assert_allclose(
+            numpy(layer(x, positions=positions)), np.concatenate(alone), atol=1e-6
+        )
+
+
 def test_an_input_longer_than_the_learned_positions_is_an_error_that_names_both_lengths(normal):
     layer = LearnedPositionalEncoding(max_length=4)
     with pytest.raises(ValueError, match="input must fit max_length=4: .*; received tokens=5"):

@@ -676,9 +676,10 @@ def test_a_score_needs_one_translation_per_text(translator):
 @pytest.mark.slow
 def test_a_thousand_lengths_need_few_shapes_and_a_long_text_makes_no_short_one_longer(translator):
     shapes = set()
+    options = None, translator.config, translator.source_tokenizer.encode
     for length in range(1, 1001):
         texts = ["x" * length, *["y" * 5] * 63][: 1 + length % 64]
-        requests = translator._requests(lambda *batch: None, texts, None, translator.config)
+        requests = translator._requests(lambda *batch: None, texts, *options)
         for _, request in requests:
             source_ids, longest = request.source_ids, request.max_length.max()
             shapes.add((*source_ids.shape, int(longest - 1).bit_length()))
@@ -689,10 +690,10 @@ def test_a_thousand_lengths_need_few_shapes_and_a_long_text_makes_no_short_one_l
 
 def test_rows_that_only_fill_a_batch_have_no_tokens_to_write(translator):
     texts = ["May 5, 2019"] * 5
-    batches = translator._requests(lambda *batch: batch, texts, ["2"] * 5, translator.config)
-    ((numbers, request),) = batches
+    options = ["2"] * 5, translator.config, translator.source_tokenizer.encode
+    ((numbers, request),) = translator._requests(lambda *batch: batch, texts, *options)
     assert numbers == [0, 1, 2, 3, 4] and request.search == (numbers, 8)
-    assert {len(rows) for rows in request[1:]} == {8}
+    assert {len(rows) for rows in request[1:-1]} == {8} and request.at_a_time == 8
     assert (request.max_length[5:] == 0).all() and (request.max_length[:5] == 40).all()
     assert not request.source_ids[5:].any() and not request.prefix[5:].any()
 
