@@ -271,7 +271,8 @@ assert min(right["one_hidden_before"], right["one_hidden_after"]) > 0.9
 # %%
 # extra code – where 他 looks in the first nine words of the sentence; the others are far away
 weights = {name: ops.convert_to_numpy(heads)[0, :, he] for name, heads in look(sentence).items()}
-labels = [figures.glossed(word, gloss) for word, gloss in zip(words, glosses, strict=True)][:9]
+labels = [figures.glossed(word, gloss) for word, gloss in zip(words, glosses, strict=True)]
+shown = labels[:9]
 groups = {
     "one head": [("one", 0, figures.ORANGE)],
     "two heads": [("two", 0, figures.BLUE), ("two", 1, figures.GREEN)],
@@ -279,7 +280,7 @@ groups = {
 figure, panels = figures.panels(1, 2, width=7.5, height=1.8)
 for panel, (title, drawn) in zip(panels[:, 0], groups.items(), strict=True):
     for name, head, color in drawn:
-        for place, weight in enumerate(weights[name][head, : len(labels)]):
+        for place, weight in enumerate(weights[name][head, : len(shown)]):
             if weight > 0.03 and place != he:  # an arc as thick as its weight
                 half, turn = (place - he) / 2, np.linspace(0, np.pi, 50)
                 height = 0.35 + 0.5 * abs(half) ** 0.5
@@ -289,10 +290,10 @@ for panel, (title, drawn) in zip(panels[:, 0], groups.items(), strict=True):
                 panel.text(
                     he + half, height + 0.1, f"{weight:.2f}", ha="center", color=color, bbox=back
                 )
-    for place, label in enumerate(labels):
+    for place, label in enumerate(shown):
         color = figures.BLACK if place == he else "0.45"
         panel.text(place, -0.1, label.replace(" ", "\n", 1), ha="center", va="top", color=color)
-    panel.set(xlim=(-0.6, len(labels) - 0.4), ylim=(-0.75, 1.45), yticks=[], xticks=[])
+    panel.set(xlim=(-0.6, len(shown) - 0.4), ylim=(-0.75, 1.45), yticks=[], xticks=[])
     panel.set_title(f"{title}: weights that {labels[he]} gives", loc="left", fontsize=9)
     panel.spines[["left", "bottom"]].set_visible(False)
 figures.show(figure, "04_two_relations")

@@ -15,7 +15,8 @@ from ..ids import PADDING
 
 LONGEST = 8192  # tokens of an input, if no learned positions limit it: memory grows as the square
 MOST_PAIRS = 2**24  # of tokens per batch, since each attends to each: 64 texts of 512
-MOST_WAITING = 2**15  # source tokens of a batch whose sentences take the rows of others
+MOST_ROWS = 32  # of a batch whose sentences take the rows of others: 64 were slower
+MOST_WAITING = 2**15  # source tokens of such a batch
 MOST_ROUNDS = 16  # sentences per row of such a batch
 FEW_TOKENS = 512  # padding that costs less than one more batch of one more shape
 MOST_CELLS = 1024  # combinations of lengths to start merging from; more would take seconds

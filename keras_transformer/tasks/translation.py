@@ -9,7 +9,7 @@ import numpy as np
 
 from ..checks import TextError, check, check_at_least, check_optional
 from ..data.languages import language_tag, tagged, targets_of
-from ..data.lengths import group_by_length, pad, rows_at_a_time
+from ..data.lengths import MOST_ROWS, group_by_length, pad, rows_at_a_time
 from ..data.placeholders import KINDS, placeholder_pattern
 from ..data.sentences import WHEN_TO_SPLIT, join_pieces
 from ..generation import BeamSearch, GreedySearch, Request, Sampling, length_penalty
@@ -529,10 +529,11 @@ class Translator(WritingTask):
         lengths = [len(sequence) for sequence in ids]
         min_length, max_length = config.length_limits(lengths, self.longest_input, prefixes)
         not_blank = [number for number, text in enumerate(texts) if text.strip()]
-        sizes = config.batch_size, self.longest_input, config.tokens_per_batch
         continuous = self._decoding.continuous
+        batch_size = min(config.batch_size, MOST_ROWS) if continuous else config.batch_size
+        sizes = batch_size, self.longest_input, config.tokens_per_batch
         for numbers, rows, length in group_by_length(not_blank, lengths, *sizes, continuous):
-            most = rows_at_a_time(length, config.batch_size, config.tokens_per_batch)
+            most = rows_at_a_time(length, batch_size, config.tokens_per_batch)
             spare = (0, rows - len(numbers))
             yield (
                 numbers,
