@@ -591,7 +591,8 @@ def test_scores_are_those_of_the_translations_and_of_the_references(
     sources, references = (path.read_text("utf-8").splitlines() for path in sides)
     assert translations == translator.translate(sources, beams=2)
     bleu = evaluation.bleu(translations, references, tokenize="char")
-    assert (scores["bleu"], scores["bleu_signature"]) == bleu and "tok:char" in bleu.signature
+    assert scores["bleu"] == bleu.value and scores["bleu_signature"] == bleu.signature
+    assert "tok:char" in bleu.signature
     assert scores["chrf"] == evaluation.chrf(translations, references).value
     log_p = sum(translator.score(sources, references, length_penalty=0.0))
     tokens = sum(len(text) + 1 for text in references)  # a character is a token here
