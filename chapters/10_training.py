@@ -90,9 +90,9 @@ assert (inputs["target_ids"][:, 0] == kt.START).all()
 
 # %% [markdown]
 # So it is given the *true* beginning, whatever it would have written: teacher forcing (教师强制,
-# 000). Article 002 says "Decoder 必须要一个一个地解码" (the decoder has to decode one by one). In
-# use it has to; in training one pass does for all positions, thanks to the look-ahead mask: chapter
-# 6 has compared the two.
+# 000). One often reads "Decoder 必须要一个一个地解码" (the decoder has to decode one by one;
+# article 002). In use it has to; in training one pass does for all positions, thanks to the
+# look-ahead mask: chapter 6 has compared the two.
 
 # %% [markdown]
 # ## The loss, with label smoothing

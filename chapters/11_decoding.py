@@ -103,8 +103,8 @@ assert all(abs(learned[text] - true[text]) < 0.04 for text in true) and learned[
 # %% [markdown]
 # ## Greedy: the best next token, repeatedly
 #
-# Article 002: the encoder reads its input at once, the decoder "必须要一个一个地解码" (must decode
-# one by one). Let's do just that: read what is written so far, keep the logits at its end, append
+# The encoder reads its input at once, the decoder "必须要一个一个地解码" (must decode one by one;
+# article 002). Let's do just that: read what is written so far, keep the logits at its end, append
 # the best token. (Padding on the right makes it one shape; the look-ahead mask hides it.)
 
 # %%
@@ -148,10 +148,11 @@ print(f"{len(keys)} tokens read; the difference is {np.abs(outputs - all_at_once
 np.testing.assert_allclose(outputs, all_at_once, atol=1e-5)
 
 # %% [markdown]
-# There is no mask in this loop. Article 002 says that the mask hides "尚未解码的部分" (the part not
-# yet decoded); while decoding there is no such part. With two layers it matters nevertheless. Layer
-# 2 keeps keys and values of what layer 1 has put out at the old positions, and without the mask
-# each new token would change that. The look-ahead mask is what makes a cache right:
+# There is no mask in this loop. One reads that the mask hides "尚未解码的部分" (the part not yet
+# decoded; article 002); while decoding there is no such part. With two layers it matters
+# nevertheless. Layer 2 keeps keys and values of what layer 1 has put out at the old positions, and
+# without the mask each new token would change that. The look-ahead mask is what makes a cache
+# right:
 
 # %%
 another_last = x.copy()

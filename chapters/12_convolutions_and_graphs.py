@@ -131,12 +131,12 @@ panels[4].set_ylabel(f"differ by at most {errors[-1]:.1g}")
 figures.show(figure, "12_heads")
 
 # %% [markdown]
-# So article 000 is right: "CNN可以看作是一种特殊的Transformer" (a CNN can be seen as a special
-# Transformer). It continues: "把CNN的卷积核看作是一种特殊的注意力机制" (the kernel as a special
-# attention). Here we must be careful: the kernel is not the weights, it is $W^V W^O$. Weights are
-# positive and sum to 1: given a constant input, one head returns that constant (times its $W^V
-# W^O$). It can blur. The kernel (-1, 0, 1) is a difference, and of a constant it returns 0: that
-# takes two heads.
+# So what one often reads is right: "CNN可以看作是一种特殊的Transformer" (a CNN can be seen as a
+# special Transformer; article 000). It continues: "把CNN的卷积核看作是一种特殊的注意力机制" (the
+# kernel as a special attention). Here we must be careful: the kernel is not the weights, it is $W^V
+# W^O$. Weights are positive and sum to 1: given a constant input, one head returns that constant
+# (times its $W^V W^O$). It can blur. The kernel (-1, 0, 1) is a difference, and of a constant it
+# returns 0: that takes two heads.
 
 # %%
 left, right = hard[0], hard[2]
@@ -238,9 +238,9 @@ assert linear < 1e-5 and curved > 0.01
 # %% [markdown]
 # ## A graph convolution is attention with a mask
 #
-# Article 000 quotes on graphs: "message passing and convolution are operations to aggregate and
-# process the information of an element's neighbors in order to update the element's value". Let's
-# pass messages as it says, over each node's neighbors and the node itself; then as
+# A sentence on graphs (from article 000): "message passing and convolution are operations to
+# aggregate and process the information of an element's neighbors in order to update the element's
+# value". Let's pass messages as it says, over each node's neighbors and the node itself; then as
 # $D^{-1}\tilde{A}XW$, where $\tilde{A}$ is the adjacency matrix $A$ with an edge from each node to
 # itself (`loops` in the code) and $D$ the diagonal matrix of its row sums; then as attention whose
 # queries are all zero, with `loops` as its mask.

@@ -216,10 +216,10 @@ figures.show(figure, "13_small_data")
 # %% [markdown]
 # Every network learns its training examples by heart, but for the CNN in *far*, which is slow with
 # 200 examples and has not learned 800 when its time is up. So what is missing in the picture is not
-# training but generalization. Article 004 says that MLPs overfit and CNNs generalize better. In
-# *near* that is so: the CNN needs 50 examples, the MLP 800. But the Transformer is no better there
-# than the MLP, and in *far* the order is another: the Transformer needs 200 examples, the MLP 800,
-# and the CNN stays at chance with any number.
+# training but generalization. One often reads that MLPs overfit and CNNs generalize better (article
+# 004). In *near* that is so: the CNN needs 50 examples, the MLP 800. But the Transformer is no
+# better there than the MLP, and in *far* the order is another: the Transformer needs 200 examples,
+# the MLP 800, and the CNN stays at chance with any number.
 
 # %%
 least = {key: table.min(axis=0) for key, table in found.items()}  # of the three draws
@@ -260,8 +260,8 @@ assert share.max() > 0.5
 #
 # ## The best of both?
 #
-# Article 004 concludes that the two complement each other (互补), so that one fuses them and gets
-# something better. Let's put a convolution in front of the Transformer's block, make the block
+# One reads that the two complement each other (互补), so that one fuses them and gets something
+# better (article 004). Let's put a convolution in front of the Transformer's block, make the block
 # smaller so that the size is the same, and give it 200 examples of each task.
 #
 # *Predict before you run:* does it learn *near* from as few as the CNN, and *far* from as few as

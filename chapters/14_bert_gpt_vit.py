@@ -346,9 +346,9 @@ assert moved.tolist() == [0, 1, 2, 3, 4]
 # %% [markdown]
 # ## Which half of the Transformer?
 #
-# Article 002 calls the Transformer "本质上是一个 Encoder-Decoder 模型" (in essence an
-# encoder-decoder model), and BERT and GPT-2 "based on" it. Each is one half. BERT is called
-# encoder-only and GPT decoder-only, but a decoder without an encoder has nothing for its
+# One often reads that the Transformer is "本质上是一个 Encoder-Decoder 模型" (in essence an
+# encoder-decoder model), and BERT and GPT-2 "based on" it (article 002). Each is one half. BERT is
+# called encoder-only and GPT decoder-only, but a decoder without an encoder has nothing for its
 # cross-attention to read. Chapter 9 has silenced that: what remains is the encoder block with a
 # mask, up to rounding.
 #
@@ -507,7 +507,7 @@ for (name, others), millions in zip(real.items(), (110, 124, 86), strict=True):
 #
 # ## Exercises
 #
-# 1. Article 002 says that self-attention "不能提供位置信息" (cannot give positions). Take the
+# 1. One reads that self-attention "不能提供位置信息" (cannot give positions; article 002). Take the
 #    positions from GPT: does it still know the order of what it has read? And with one block?
 # 2. BERT fills in a blank at a glance. Can GPT also fill it in, looking left only?
 # 3. ViT-B/32 has patches of 32 × 32. Has it more parameters than ViT-B/16, or fewer? How many

@@ -148,8 +148,8 @@ figure = plots.plot_confusion(scores.confusion, list(scores.tags))
 figures.show(figure, "15_confusion")
 
 # %% [markdown]
-# Article 001's sentence comes out right: the two *saw* have one spelling and one embedding, and two
-# tags. What is left of the mistakes, the confusion matrix shows.
+# The sentence of chapter 1 comes out right: the two *saw* have one spelling and one embedding, and
+# two tags. What is left of the mistakes, the confusion matrix shows.
 #
 # ## N to 1: one label for a text
 #
