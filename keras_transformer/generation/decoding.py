@@ -194,15 +194,15 @@ class Decoding:
 
     def _answer(self, search_and_batch):
         search, batch = search_and_batch
+        compiled = self._compiled(search)
         if batch.at_a_time < len(batch.constraints.max_length):
-            found = self._compiled(search).continuous.run(batch)
-            found = keras.tree.map_structure(ops.convert_to_numpy, found)
-            return search.collect(found, batch.length)
-        stops = [min(FIRST_LENGTH, batch.room)]
-        while stops[-1] < batch.room:
-            stops.append(min(2 * stops[-1], batch.room))
-        for _, answers in self._compiled(search).run(batch, stops):
-            found = answers  # the last ones are whole
+            found = compiled.continuous.run(batch)
+        else:
+            stops = [min(FIRST_LENGTH, batch.room)]
+            while stops[-1] < batch.room:
+                stops.append(min(2 * stops[-1], batch.room))
+            for _, answers in compiled.run(batch, stops):
+                found = answers  # the last ones are whole
         found = keras.tree.map_structure(ops.convert_to_numpy, found)
         return search.collect(found, batch.length)
 

@@ -85,6 +85,8 @@ class CTranslate2Decoding(Decoding):
         ValueError: CTranslate2 cannot hold the task.
     """
 
+    continuous = False  # CTranslate2 drops the sentences of a batch that have ended
+
     def __init__(self, task: Any, products: str = "float32", strict: bool = True):
         super().__init__(task.model)
         package = '"keras3-transformer[fast]"'
@@ -101,8 +103,6 @@ class CTranslate2Decoding(Decoding):
             self._source_tokens = _tokens(task.source_tokenizer)
         self._tokens = _tokens(getattr(task, "target_tokenizer", None) or task.tokenizer)
         self._ids = {token: number for number, token in enumerate(self._tokens)}
-
-    continuous = False  # CTranslate2 drops the sentences of a batch that have ended
 
     def decode(self, requests: Iterable[Request]) -> Iterator[Any]:
         """Answers the requests of a task in their order, several at a time."""

@@ -43,7 +43,7 @@ def settings_of(task: Task) -> dict[str, Any]:
     special = dict(padding=PADDING, unknown=UNKNOWN)
     settings: dict[str, Any] = {"task": type(task).__name__}
     if isinstance(task, Translator):
-        settings |= dict(text_form(task), lowercase=task.lowercase)
+        settings |= dict(text_form(task), **training_data_of(task), lowercase=task.lowercase)
         settings |= dict(task.config.to_dict(), longest_input=task.longest_input)
         settings |= dict(special_ids=dict(special, start=START, end=END))
     elif isinstance(task, TextGenerator):
@@ -63,18 +63,20 @@ def settings_of(task: Task) -> dict[str, Any]:
     return settings
 
 
-def text_form(task: Task | WordVocabulary) -> dict[str, Any]:
-    """The form of every text, and what a translator knows of its training data.
-
-    Its form is a normal form, and a pattern of the characters to be removed.
-    """
+def text_form(task: Task | WordVocabulary) -> dict[str, str | None]:
+    """The form of every text: a normal form, and a pattern of the characters to be removed."""
     form = task.normalization
-    known = dict(normalization=form, invisible=INVISIBLE if form else None)
-    if isinstance(task, Translator):
-        given: Any = dict(directions=list(task.directions), placeholders=list(task.placeholders))
-        given["trained_length"] = task.trained_length
-        known |= {name: value for name, value in given.items() if value}
-    return known
+    return dict(normalization=form, invisible=INVISIBLE if form else None)
+
+
+def training_data_of(translator: Translator) -> dict[str, Any]:
+    """The properties of the training data on which the reading of texts depends."""
+    known = dict(
+        directions=list(translator.directions),
+        placeholders=list(translator.placeholders),
+        trained_length=translator.trained_length,
+    )
+    return {name: value for name, value in known.items() if value}
 
 
 def sentencepiece_model(tokenizer: Tokenizer, engine: str) -> bytes:

@@ -68,10 +68,9 @@ class Models:
                 return batcher
         expected = " or ".join(kinds) or "model"
         known = ", ".join(each.name for each in of_kind) or "none"
-        for other in self.of_kind():
-            if name == other.name:
-                problem = f"{name} is a {other.kind}; expected a {expected}, one of: {known}."
-                raise Refused(422, problem)
+        if other := self.batchers.get(name or ""):
+            problem = f"{name} is a {other.kind}; expected a {expected}, one of: {known}."
+            raise Refused(422, problem)
         named = "" if name is None else f" {name!r:.60}"
         raise Refused(404, f"There is no {expected}{named} here; expected one of: {known}.")
 

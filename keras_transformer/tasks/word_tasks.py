@@ -259,17 +259,17 @@ class MaskFiller(WordTask):
             answers.append([Prediction(self.vocabulary.words[n], float(p[n])) for n in best])
         return answers
 
+    def split(self, text: str) -> list[str]:
+        """The words of a text, each [MASK] among them."""
+        before, *after = map(self.vocabulary.split, text.split(MASKED))
+        return [*before, *(word for words in after for word in (MASKED, *words))]
+
     def _around_mask(self, number, text):
         """The words of a text with one [MASK]."""
         words = self.split(text)
         if (masks := words.count(MASKED)) != 1:
             raise TextError(number, f"must have one {MASKED}; received {masks} in {text!r:.60}.")
         return words
-
-    def split(self, text: str) -> list[str]:
-        """The words of a text, each [MASK] among them."""
-        before, *after = map(self.vocabulary.split, text.split(MASKED))
-        return [*before, *(word for words in after for word in (MASKED, *words))]
 
 
 def label_probabilities(model: WordModel, inputs: dict) -> backend.Tensor:

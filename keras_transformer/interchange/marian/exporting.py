@@ -16,7 +16,13 @@ from ..files import (
     float32_array,
 )
 from ..safetensors import save_weights
-from ..vocabularies import SETTINGS, sentencepiece_model, text_form, write_json
+from ..vocabularies import (
+    SETTINGS,
+    sentencepiece_model,
+    text_form,
+    training_data_of,
+    write_json,
+)
 from .vocabulary import END_TOKEN, PADDING_TOKEN, SOURCE, TARGET, UNKNOWN_TOKEN, VOCABULARY
 from .weights import (
     FIXED,
@@ -117,7 +123,7 @@ def write(translator: Translator, folder: pathlib.Path, quantization: str | None
         "separate_vocabs": False,
     }
     write_json(folder / "tokenizer_config.json", settings)
-    write_json(folder / SETTINGS, text_form(translator))
+    write_json(folder / SETTINGS, text_form(translator) | training_data_of(translator))
     ours = {each.path: float32_array(each) for each in translator.transformer.weights}
     weights = {each.theirs: each.to_theirs(ours[each.ours]) for each in marian_weights(config)}
     weights[THEIR_EMBEDDINGS[0]] = in_halves(ours[EMBEDDINGS][rows], 1)
