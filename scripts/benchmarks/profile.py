@@ -30,7 +30,10 @@ multiply matrices: the least that a step of these sizes needs. New pages are mem
 requests from the system, which --keep-memory avoids.
 """
 PRODUCTS = {
-    "tensorflow": ("MatMul", "_FusedMatMul", "BatchMatMulV2"),
+    "tensorflow": (
+        *("MatMul", "_FusedMatMul", "BatchMatMulV2"),
+        *("_MklMatMul", "_MklNativeFusedMatMul", "_MklBatchMatMulV2"),  # by oneDNN
+    ),
     "jax": ("dot", "ynn_fusion", "onednn_matmul"),  # by XLA itself, XNNPACK's successor, oneDNN
     "torch": ("aten::mm", "aten::addmm", "aten::bmm", "aten::_scaled_dot_product"),
 }

@@ -31,19 +31,14 @@ Seconds of a command in a new process and, in brackets, of the processor, median
 
   import keras   python -c "import keras"
   help           keras-transformer translate --help
+  load           python -c "import keras_transformer as kt; kt.load('dates')"
   first answer   keras-transformer translate dates "May 3, 2021", with no compiled program kept
   second answer  the same again, with the programs that JAX kept of the first
 
 The files are in the cache of the system: the first round is not counted.
 """
 CONSOLE = "from keras_transformer.cli import main; main()"
-TRANSLATION = (CONSOLE, "translate", "dates", "May 3, 2021")
-FIRST = {
-    "import keras": ("import keras",),
-    "help": (CONSOLE, "translate", "--help"),
-    "first answer": TRANSLATION,
-    "second answer": TRANSLATION,
-}
+LOAD = "import sys; import keras_transformer as kt; kt.load(sys.argv[1])"
 IMPORTS = {name: ["-c", f"import {name}"] for name in ("keras", "keras_transformer")}
 SCRIPT = pathlib.Path(__file__).parents[1] / "train_translation.py"
 REACHED = {  # patterns in the output of the script
@@ -104,16 +99,24 @@ def seconds_of(code, *arguments, **variables):
 
 
 def first(args):
+    translation = (CONSOLE, "translate", args.model, args.text)
+    commands = {
+        "import keras": ("import keras",),
+        "help": (CONSOLE, "translate", "--help"),
+        "load": (LOAD, args.model),
+        "first answer": translation,
+        "second answer": translation,
+    }
     quiet, rows = check_quiet(), []
-    print(f"| backend | {' | '.join(FIRST)} |\n|---{'|---' * len(FIRST)}|")
+    print(f"| backend | {' | '.join(commands)} |\n|---{'|---' * len(commands)}|")
     for name in args.backends:
         rounds = []
         for _ in range(1 + args.rounds):
             with tempfile.TemporaryDirectory() as folder:
                 variables = {"KERAS_BACKEND": name, "KERAS_TRANSFORMER_CACHE": folder}
-                rounds.append([seconds_of(*each, **variables) for each in FIRST.values()])
+                rounds.append([seconds_of(*each, **variables) for each in commands.values()])
         medians = np.median(rounds[1:], axis=0).tolist()
-        rows.append({"backend": name, **dict(zip(FIRST, medians, strict=True))})
+        rows.append({"backend": name, **dict(zip(commands, medians, strict=True))})
         columns = (f"{seconds:.1f} ({processor:.1f})" for seconds, processor in medians)
         print(f"| {name} | {' | '.join(columns)} |", flush=True)
     report(args, rows, two_threads_over_one=quiet)
@@ -125,6 +128,8 @@ def add_command(commands, formatter):
     add = command.add_argument
     backends = ["tensorflow", "jax", "torch"]
     add("--backends", nargs="+", choices=backends, default=backends, help="(default: all)")
+    add("--model", default="dates", help="translator: file, run folder or name (default: dates)")
+    add("--text", default="May 3, 2021", help="to translate (default: May 3, 2021)")
     add("--rounds", type=int, default=5, metavar="N", help="rounds that count (default: 5)")
     add("--json", metavar="FILE", help="JSON file for the rows and their circumstances")
     command.set_defaults(run=first)
