@@ -36,8 +36,7 @@ if keras.backend.backend() != "tensorflow":
     # keras.utils.set_random_seed imports TensorFlow where it is installed: 2 s, and its log
     sys.modules.setdefault("tensorflow", None)
 logging.getLogger("tensorflow").setLevel(logging.ERROR)  # it warns when it traces several shapes
-backend.keep_freed_memory()
-backend.leave_pipelines_untuned()
+backend.speed_up_training()
 backend.set_num_threads(1)  # the models of the chapters are so small that two take longer
 
 

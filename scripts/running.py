@@ -289,8 +289,7 @@ def set_up(options: Options) -> None:
         check_tensorboard()
     if options.run.deterministic:
         backend.make_deterministic()
-    backend.keep_freed_memory()
-    backend.leave_pipelines_untuned()
+    backend.speed_up_training()
     if options.run.threads:
         backend.set_num_threads(options.run.threads)
     if options.run.compilation_cache:

@@ -359,7 +359,7 @@ def inside(monkeypatch, run_main):
     """Runs the command line of a script in this process: starting another would take seconds."""
     monkeypatch.syspath_prepend(str(pathlib.Path(__file__).parents[1] / "scripts"))
     monkeypatch.setattr(backend, "set_num_threads", lambda number: None)  # too late for that
-    monkeypatch.setattr(backend, "keep_freed_memory", lambda: None)  # for the whole process
+    monkeypatch.setattr(backend, "speed_up_training", lambda: None)  # for the whole process
     restore_determinism(monkeypatch)
 
     def call(command, stdin=b""):

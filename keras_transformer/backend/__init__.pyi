@@ -47,6 +47,7 @@ from .process import (
     seed_dropout,
     set_dropout_state,
     set_num_threads,
+    speed_up_training,
 )
 from .recording import (
     trace,
@@ -94,6 +95,7 @@ __all__ = [
     "set_num_threads",
     "shape_of",
     "slot_indices",
+    "speed_up_training",
     "split_rows",
     "to_arguments",
     "to_tensors",

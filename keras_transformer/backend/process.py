@@ -107,6 +107,15 @@ def prefers_continuous_batches() -> bool:
     return not (on_accelerator() or keras.distribution.distribution() or serves_few_texts())
 
 
+def speed_up_training() -> None:
+    """Calls `keep_freed_memory` and `leave_pipelines_untuned`, as the training scripts do.
+
+    It is for the whole process, and comes before the first operation.
+    """
+    keep_freed_memory()
+    leave_pipelines_untuned()
+
+
 def keep_freed_memory() -> None:
     """Lets this process keep the memory that it frees, for the arrays of its next steps.
 

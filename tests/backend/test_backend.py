@@ -547,6 +547,32 @@ def test_memory_that_was_freed_is_not_asked_for_again_page_by_page(thread, name)
     assert pages(function, "keep_freed_memory()") < 100 < 1_000 < pages(function)
 
 
+SPED_UP = """
+import ctypes, resource
+import numpy as np
+from keras.src.trainers.data_adapters import get_data_adapter
+from keras_transformer import backend
+
+def measure():
+    pages()
+    if backend.name() == "tensorflow":
+        options = get_data_adapter(np.zeros((6, 2))).get_tf_dataset().options()
+        print(options.autotune.enabled)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries cannot be told so")
+def test_one_call_keeps_memory_and_leaves_pipelines_untuned_but_no_import_does():
+    program = [SPED_UP, PAGES, "measure()", "backend.speed_up_training()", "measure()"]
+    command = [sys.executable, "-c", "\n".join(program)]
+    found = subprocess.run(command, capture_output=True, check=True, text=True).stdout.split()
+    before, after = found[: len(found) // 2], found[len(found) // 2 :]
+    assert int(after[0]) < 100 < 1_000 < int(before[0])
+    if backend.name() == "tensorflow":
+        assert before[1] != "False" and after[1] == "False"
+
+
 KEEP = """
 import sys
 import jax

@@ -96,7 +96,7 @@ def test_options_of_the_training_scripts(folder, monkeypatch, capsys, numbers):
         raise Accepted
 
     monkeypatch.setattr(backend, "set_num_threads", lambda number: None)  # too late for that
-    monkeypatch.setattr(backend, "keep_freed_memory", lambda: None)  # for the whole process
+    monkeypatch.setattr(backend, "speed_up_training", lambda: None)  # for the whole process
     monkeypatch.setattr(backend, "make_deterministic", lambda: None)
     codes = set()
     for number in numbers:
@@ -176,7 +176,7 @@ def test_a_text_that_the_model_cannot_read_is_refused_before_the_run_begins(
         raise Accepted
 
     options, option, lines, limit = TEXTS[script]
-    monkeypatch.setattr(backend, "keep_freed_memory", lambda: None)
+    monkeypatch.setattr(backend, "speed_up_training", lambda: None)
     monkeypatch.setattr(backend, "set_num_threads", lambda number: None)
     module = importlib.import_module(script)
     monkeypatch.setattr(module.training.Run, "begin", accepted)
