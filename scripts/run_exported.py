@@ -14,6 +14,7 @@ import argparse
 import collections
 import functools
 import json
+import logging
 import pathlib
 import re
 import sys
@@ -144,8 +145,25 @@ def pad(sequences):
     return rows
 
 
+def in_batches(answer):
+    """A function of any number of texts from one of a batch; batches are of similar lengths."""
+
+    def answers_of(texts):
+        order = sorted(range(len(texts)), key=lambda n: len(texts[n]))
+        answers = [None] * len(texts)
+        for start in range(0, len(order), BATCH_SIZE):
+            numbers = order[start : start + BATCH_SIZE]
+            found = answer([texts[n] for n in numbers])
+            for n, each in zip(numbers, found, strict=True):
+                answers[n] = each
+        return answers
+
+    return answers_of
+
+
 def in_sentences(answer, num_tokens, settings, options):
     """A function that translates texts as this package does: by sentences, with placeholders."""
+    answer = in_batches(answer)
     trained, kinds = settings.get("trained_length"), options.placeholders
     kinds = settings.get("placeholders", ()) if kinds is None else kinds
     splits = options.sentences == "always" or (options.sentences == "auto" and trained)
@@ -170,7 +188,7 @@ def in_sentences(answer, num_tokens, settings, options):
     )
 
     def translate(texts, places):
-        return [[Hypothesis(text, None, True)] for text in answers_of(answer, texts)]
+        return [[Hypothesis(text, None, True)] for text in answer(texts)]
 
     def answer_paragraphs(texts):
         empty = [Hypothesis("", None, True)]
@@ -221,10 +239,9 @@ def saved_model(folder, options):
         found = loaded.signatures["num_tokens"](texts=tf.constant(texts))
         return found["num_tokens"].numpy().tolist()
 
-    is_translator = name.startswith("translate")
-    return (
-        in_sentences(answer, num_tokens, settings_of(folder), options) if is_translator else answer
-    )
+    if name.startswith("translate"):
+        return in_sentences(answer, num_tokens, settings_of(folder), options)
+    return in_batches(answer)
 
 
 def onnx(folder, options):
@@ -347,7 +364,7 @@ def by_ids(ids, run, options):
             p = run("probabilities", **inputs)["probabilities"]
             return labelled(ids, sentences, p)
 
-    return answer
+    return in_batches(answer)
 
 
 def labelled(ids, sentences, p):
@@ -394,7 +411,7 @@ def ctranslate2(folder, options):
                 answers.append(ids.continued(text, prompt_ids + found.sequences_ids[0]))
             return answers
 
-        return answer
+        return in_batches(answer)
     translator = ctranslate2.Translator(str(folder), **threads)
     target = ids.vocabulary["target"]
     settings = {name: ids.settings[name] for name in OF_LOGITS if name in ids.settings}
@@ -487,18 +504,6 @@ def one_line(answer):
     return LINE_ENDS.sub(lambda end: end[0].encode("unicode_escape").decode(), text)
 
 
-def answers_of(answer, texts):
-    """The answers in order; batches are of similar lengths."""
-    order = sorted(range(len(texts)), key=lambda n: len(texts[n]))
-    answers = [None] * len(texts)
-    for start in range(0, len(order), BATCH_SIZE):
-        numbers = order[start : start + BATCH_SIZE]
-        found = answer([texts[n] for n in numbers])
-        for n, each in zip(numbers, found, strict=True):
-            answers[n] = each
-    return answers
-
-
 def main():
     formatter = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=formatter)
@@ -520,9 +525,12 @@ def main():
     if options.json and folder.resolve() in pathlib.Path(options.json).resolve().parents:
         sys.exit(f"--json must not be in the exported model; received {options.json}.")
     answer = engine_of(folder)(folder, options)
-    answers_of(answer, texts[: 2 * BATCH_SIZE])  # the first calls prepare
+    if options.json:  # the first calls prepare; notes are those of all texts, below
+        logging.disable()
+        answer(texts[: 2 * BATCH_SIZE])
+        logging.disable(logging.NOTSET)
     start = time.perf_counter()
-    answers = answers_of(answer, texts)
+    answers = answer(texts)
     seconds = time.perf_counter() - start
     assert "keras" not in sys.modules or "tensorflow_text" in sys.modules  # it imports Keras
     if options.json:

@@ -73,8 +73,8 @@ def run_here(exported, monkeypatch):
         defaults |= dict(sentences="auto", placeholders=None)
         options = argparse.Namespace(**{**defaults, **options})
         folder = exported(task, format, quantization)
-        answer = run_exported.engine_of(folder)(folder, options)
-        return json.loads(json.dumps(run_exported.answers_of(answer, texts)))
+        answer = run_exported.engine_of(folder)(folder, options)(texts)
+        return json.loads(json.dumps(answer))
 
     return run_here
 

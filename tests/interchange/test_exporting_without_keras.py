@@ -113,6 +113,38 @@ def test_sentences_and_placeholders_need_no_keras(tmp_path, sentences, asked):
     assert done.stdout.splitlines() == [str(asked), str(answers)]
 
 
+LOSES = """
+import run_exported
+
+def engine(folder, options):
+    settings = dict(placeholders=["url"])
+    answer = lambda texts: [text.replace("⟦0⟧", "") for text in texts]
+    return run_exported.in_sentences(answer, lambda texts: [1] * len(texts), settings, options)
+
+run_exported.engine_of = lambda folder: engine
+run_exported.main()
+"""
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("options", [[], ["--json", "answers.json"]], ids=["", "json"])
+def test_the_note_about_placeholders_is_printed_once_per_file(tmp_path, options):
+    (tmp_path / "keras.py").write_text("raise ImportError('keras is hidden')")
+    path = os.pathsep.join(map(str, (tmp_path, RUN.parent, RUN.parents[1])))
+    done = subprocess.run(
+        [sys.executable, "-c", LOSES, "folder", *options],
+        input="See https://a.b/C now.\n" * 200,
+        env={**os.environ, "PYTHONPATH": path, "PYTHONIOENCODING": "utf-8"},
+        cwd=tmp_path,
+        encoding="utf-8",
+        capture_output=True,
+    )
+    note = "Of 200 sentences 200 were translated in pieces, for their placeholders to be kept.\n"
+    assert (done.returncode, done.stderr) == (0, note)
+    answers = json.loads((tmp_path / options[1]).read_text())["answers"] if options else None
+    assert (answers or done.stdout.splitlines()) == ["See https://a.b/C now."] * 200
+
+
 @pytest.mark.once
 def test_without_this_package_sentences_are_refused_with_the_cure(hidden):
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (hidden, RUN.parent)))}
