@@ -83,7 +83,7 @@ def group_by_length(
     limit: float = np.inf,
     tokens_per_batch: int | None = None,
     continuous: bool = False,
-) -> Iterator[tuple[list[int], int, int]]:
+) -> Iterator[tuple[list[int], int, int, int]]:
     """Batches for inference, shortest first; a few short texts join the longer ones.
 
     Args:
@@ -92,12 +92,12 @@ def group_by_length(
         batch_size: int, maximum number of texts per batch; of long ones there are fewer.
         limit: int, the longest input of the model.
         tokens_per_batch: int, maximum number of tokens per batch, padding included; None: no limit.
-        continuous: bool, whether a batch may have several texts per row, the longest first; see
-            `generation.Request.at_a_time`, which is then `rows_at_a_time`.
+        continuous: bool, whether a batch may have several texts per row, the longest first.
 
     Yields:
         numbers: list of int, the texts of one batch.
         rows, length: int, the shape to pad them to.
+        at_a_time: int, see `generation.Request`; it is `rows` unless there are several per row.
     """
     groups = {}
     for number in sorted(numbers, key=lengths.__getitem__):
@@ -106,25 +106,20 @@ def group_by_length(
         if len(groups[shorter]) * (longer - shorter) <= FEW_TOKENS:
             groups[longer] = groups.pop(shorter) + groups[longer]
     for length, group in groups.items():
-        most = rows_at_a_time(length, batch_size, tokens_per_batch)
+        most = min(batch_size, MOST_PAIRS // length**2)
+        if tokens_per_batch is not None:
+            most = min(most, tokens_per_batch // length)
+        most = max(1, most)
         rounds = min(MOST_WAITING // (length * most), MOST_ROUNDS)
         if continuous and rounds > 1 and len(group) > 2 * most:
             parts = 2 * -(-len(group) // (2 * rounds * most))  # equal ones, for two at a time
             for first in range(parts):
-                yield group[first::parts][::-1], rounds * most, length
+                yield group[first::parts][::-1], rounds * most, length, most
             continue
         for start in range(0, len(group), most):
             batch = group[start : start + most]
             rows = most if len(group) > most else next_power_of_two(len(batch), most)
-            yield batch, rows, length
-
-
-def rows_at_a_time(length: int, batch_size: int, tokens_per_batch: int | None = None) -> int:
-    """The most rows of a given length, padding included; see `group_by_length`."""
-    most = min(batch_size, MOST_PAIRS // length**2)
-    if tokens_per_batch is not None:
-        most = min(most, tokens_per_batch // length)
-    return max(1, most)
+            yield batch, rows, length, rows
 
 
 def assign_buckets(

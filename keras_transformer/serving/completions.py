@@ -63,7 +63,8 @@ def router_of(models: Models) -> APIRouter:
                         yield whole | {"choices": [choice(new, 0, None)]}
                     if end.found:
                         break
-                reason = _reason(batcher, end, text, request.max_tokens)
+                (tokens,) = batcher.task.num_tokens([text])
+                reason = _reason(batcher, end, tokens, request.max_tokens)
                 yield whole | {"choices": [choice(end.rest(), 0, reason)]}
 
             return await stream(chunks())
@@ -74,8 +75,9 @@ def router_of(models: Models) -> APIRouter:
         for index, (text, prompt) in enumerate(zip(written, before, strict=True)):
             end = Stops(stops)
             text = end.add(text[len(prompt) :]) + end.rest()
-            new += batcher.task.num_tokens([text])[0] - 1
-            reason = _reason(batcher, end, text, request.max_tokens)
+            (tokens,) = batcher.task.num_tokens([text])
+            new += tokens - 1
+            reason = _reason(batcher, end, tokens, request.max_tokens)
             choices.append(choice(prompt + text if request.echo else text, index, reason))
         read = sum(batcher.task.num_tokens(prompts)) - len(prompts)
         usage = {"prompt_tokens": read, "completion_tokens": new, "total_tokens": read + new}
@@ -88,7 +90,7 @@ def _model(name):
     return {"id": name, "object": "model", "created": 0, "owned_by": "keras_transformer"}
 
 
-def _reason(batcher, stops, text, max_tokens):
+def _reason(batcher, stops, tokens, max_tokens):
     """The reason for which an answer ended: "length", or "stop" for END or one of `stops`."""
-    whole = not batcher.task.append_end or batcher.task.num_tokens([text])[0] > max_tokens
+    whole = not batcher.task.append_end or tokens > max_tokens
     return "length" if whole and not stops.found else "stop"

@@ -214,7 +214,7 @@ class WritingTask(Task):
         lengths = [max(map(len, row)) for row in zip(*columns, strict=True)]
 
         def score(batch):
-            numbers, rows, length = batch
+            numbers, rows, length, _ = batch
             padded = [pad([column[n] for n in numbers], rows, length) for column in columns]
             source_ids = None if sources is None else padded[0]
             return zip(numbers, self._decoding.score(source_ids, padded[-1]), strict=False)

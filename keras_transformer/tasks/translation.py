@@ -9,7 +9,7 @@ import numpy as np
 
 from ..checks import TextError, check, check_at_least, check_optional
 from ..data.languages import language_tag, tagged, targets_of
-from ..data.lengths import MOST_ROWS, group_by_length, pad, rows_at_a_time
+from ..data.lengths import MOST_ROWS, group_by_length, pad
 from ..data.placeholders import KINDS, placeholder_pattern
 from ..data.sentences import WHEN_TO_SPLIT, join_pieces
 from ..generation import BeamSearch, GreedySearch, Request, Sampling, length_penalty
@@ -532,8 +532,8 @@ class Translator(WritingTask):
         continuous = self._decoding.continuous
         batch_size = min(config.batch_size, MOST_ROWS) if continuous else config.batch_size
         sizes = batch_size, self.longest_input, config.tokens_per_batch
-        for numbers, rows, length in group_by_length(not_blank, lengths, *sizes, continuous):
-            most = rows_at_a_time(length, batch_size, config.tokens_per_batch)
+        batches = group_by_length(not_blank, lengths, *sizes, continuous)
+        for numbers, rows, length, at_a_time in batches:
             spare = (0, rows - len(numbers))
             yield (
                 numbers,
@@ -543,7 +543,7 @@ class Translator(WritingTask):
                     np.pad(max_length[numbers], spare),
                     np.pad(min_length[numbers], spare),
                     None if prefixes is None else pad([prefixes[n] for n in numbers], rows),
-                    at_a_time=min(most, rows),
+                    at_a_time=at_a_time,
                 ),
             )
 

@@ -92,7 +92,7 @@ class WordTask(Task):
             "probabilities",
             lambda: backend.jit(lambda inputs: label_probabilities(model, inputs), model),
         )
-        for numbers, rows, length in batches:
+        for numbers, rows, length, _ in batches:
             inputs = {
                 "word_ids": pad([words[n] for n in numbers], rows, length),
                 "character_ids": pad([characters[n] for n in numbers], rows, length),

@@ -16,7 +16,6 @@ from keras_transformer.data.lengths import (
     group_by_length,
     next_power_of_two,
     pad,
-    rows_at_a_time,
 )
 from keras_transformer.ids import END, PADDING, START
 
@@ -746,23 +745,23 @@ def test_texts_of_similar_lengths_are_grouped_in_few_shapes():
     lengths = [40] * 70 + [3] * 200 + [20]
     batches = list(group_by_length(range(271), lengths, 64))
     # 200 texts of length 16 stay apart; one of length 32 joins those of 48: 16 tokens of padding.
-    assert [(len(numbers), rows, length) for numbers, rows, length in batches] == [
+    assert [(len(numbers), rows, length) for numbers, rows, length, _ in batches] == [
         (64, 64, 16), (64, 64, 16), (64, 64, 16), (8, 64, 16), (64, 64, 48), (7, 64, 48)
     ]  # fmt: skip
     assert sorted(n for numbers, *_ in batches for n in numbers) == list(range(271))
-    ((numbers, rows, length),) = group_by_length([5, 2, 9], range(10), 64)
-    assert (numbers, rows, length) == ([2, 5, 9], 4, 16)
+    assert list(group_by_length([5, 2, 9], range(10), 64)) == [([2, 5, 9], 4, 16, 4)]
 
 
 def test_many_texts_wait_for_the_rows_of_others_longest_first():
     lengths = [9 + n % 8 for n in range(2100)]
     parts = list(group_by_length(range(2100), lengths, 64, continuous=True))
-    assert [(len(numbers), *shape) for numbers, *shape in parts] == [(525, 1024, 16)] * 4
+    assert [(len(numbers), *shape) for numbers, *shape in parts] == [(525, 1024, 16, 64)] * 4
     assert sorted(n for numbers, *_ in parts for n in numbers) == list(range(2100))
     for numbers, *_ in parts:
         of_part = [lengths[n] for n in numbers]
         assert of_part == sorted(of_part, reverse=True) and len(set(of_part)) == 8
-    assert rows_at_a_time(16, 64) == 64 and rows_at_a_time(16, 64, 100) == 6
+    few_tokens = group_by_length(range(2100), lengths, 64, tokens_per_batch=100, continuous=True)
+    assert {tuple(shape) for _, *shape in few_tokens} == {(96, 16, 6)}
 
     few, long = [5] * 128, [500] * 200
     for lengths in (few, long):
@@ -773,7 +772,7 @@ def test_many_texts_wait_for_the_rows_of_others_longest_first():
 
 def test_a_budget_of_tokens_bounds_the_rows_at_inference():
     batches = list(group_by_length(range(9), [30] * 8 + [500], 64, limit=400, tokens_per_batch=96))
-    assert [(len(n), rows, length) for n, rows, length in batches] == [
+    assert [(len(n), rows, length) for n, rows, length, _ in batches] == [
         (3, 3, 32), (3, 3, 32), (2, 3, 32), (1, 1, 400)
     ]  # fmt: skip
 
