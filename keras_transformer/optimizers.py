@@ -107,7 +107,8 @@ def create_optimizer(
 ) -> keras.optimizers.Optimizer:
     """An optimizer by name; its weight decay is for kernels alone.
 
-    Biases, layer normalizations, embeddings and learned positions do not decay.
+    Biases, layer normalizations, embeddings and learned positions do not decay. Keras does not save
+    that with a compiled model: compile a loaded one again.
 
     Args:
         optimizer: "adam", that of the paper, without weight decay; "adamw", the same with it;

@@ -127,10 +127,17 @@ class TerminateOnNonFinite(keras.callbacks.Callback):
 
 
 def _mean_gradient(optimizer):
-    """The norm of Adam's running mean of the gradients."""
-    means = [v for v in optimizer.variables if v.path.endswith("_momentum")]
-    squares = (np.square(keras.ops.convert_to_numpy(v).astype("float64")).sum() for v in means)
-    return math.sqrt(sum(squares))
+    """The norm of the optimizer's running mean of the gradients."""
+    optimizer = getattr(optimizer, "inner_optimizer", optimizer)  # within loss scaling
+    is_muon = isinstance(optimizer, keras.optimizers.Muon)
+    paths, squares = {variable.path for variable in optimizer.variables}, 0.0
+    for variable in optimizer.variables:
+        if variable.path.endswith("_momentum"):
+            mean = keras.ops.convert_to_numpy(variable).astype("float64")
+            if is_muon and variable.path.replace("_momentum", "_velocity") not in paths:
+                mean *= 1 - optimizer.momentum  # a sum, with the weights 1, 0.95, 0.95^2, ...
+            squares += np.square(mean).sum()
+    return math.sqrt(squares)
 
 
 class ValidationScore(keras.callbacks.Callback):

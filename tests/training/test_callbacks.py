@@ -16,6 +16,7 @@ from keras_transformer.training import (
     ResumableCSVLogger,
     ResumableEarlyStopping,
     Run,
+    TerminateOnNonFinite,
     ValidationScore,
     average_checkpoints,
     checkpoints,
@@ -50,6 +51,30 @@ def fitted(model, batches, folder, epochs, **kwargs):
     for span in checkpoint.restore(model, epochs):
         model.fit(batches, **span, shuffle=False, verbose=0, callbacks=[checkpoint])
     return checkpoint
+
+
+# Errors
+
+NEW = {"adam": (0.1, 0.1), "adamw": (0.1, 0.1), "lion": (0.01, 0.01), "muon": (0.05, 0.1)}
+
+
+@pytest.mark.parametrize("scaled", [False, True], ids=["", "loss_scale"])
+@pytest.mark.parametrize("name", NEW)
+def test_an_error_names_the_norm_of_the_running_mean_of_the_gradients(name, scaled):
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
+    optimizer = kt.training.create_optimizer(name, 0.001)
+    optimizer.build(model.trainable_variables)
+    optimizer.apply([keras.ops.full(v.shape, 4.0) for v in model.trainable_variables])
+    model.compile(keras.optimizers.LossScaleOptimizer(optimizer) if scaled else optimizer, "mse")
+    callback = TerminateOnNonFinite()
+    callback.set_model(model)
+    callback.on_epoch_begin(0)
+    with pytest.raises(FloatingPointError, match="norm of the mean gradient ") as error:
+        callback.on_train_batch_end(0, {"loss": float("nan")})
+    of_kernel, of_bias = NEW[name]  # the weight of the newest gradient
+    expected = 4.0 * (6 * of_kernel**2 + 3 * of_bias**2) ** 0.5
+    found = str(error.value).split("gradient ")[1].split(")")[0]
+    assert float(found) == pytest.approx(expected, rel=0.01)
 
 
 # Checkpoints
