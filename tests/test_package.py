@@ -87,6 +87,28 @@ def test_the_library_use_in_readme_and_docs_runs(tmp_path, monkeypatch, capsys):
     assert kt.check_file(tmp_path / "more-dates.keras").task == "Translator"
 
 
+@pytest.mark.once
+@pytest.mark.parametrize("page", ["training.md", "training.zh-CN.md"])
+def test_the_curves_in_docs_are_those_of_all_runs_against_the_seconds_of_training(
+    tmp_path, monkeypatch, page
+):
+    from matplotlib import pyplot as plt
+
+    for name, rows in (("a", ["0,3.0,10.0,2.5", "1,2.0,20.0,1.5"]), ("b", ["0,3.5,40.0,3.5"])):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        text = "\n".join(["epoch,loss,seconds,val_loss", *rows, ""])
+        (tmp_path / "runs" / name / "history.csv").write_text(text, "utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text("utf-8"), re.S)
+    (code,) = [block for block in blocks if "history.csv" in block]
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, page, "exec"), {})
+    lines = [line.get_xydata().tolist() for line in plt.gca().get_lines()]
+    labels = [line.get_label() for line in plt.gca().get_lines()]
+    plt.close()
+    assert labels == ["a", "b"] and (tmp_path / "curves.png").exists()
+    assert lines == [[[10.0, 2.5], [30.0, 1.5]], [[40.0, 3.5]]]
+
+
 UNCHANGED = """
 import os, pkgutil, signal, sys, threading, warnings
 import keras

@@ -19,7 +19,9 @@ from ..checks import check, check_at_least
 class Progress(keras.callbacks.Callback):
     """Logs real target tokens per second, and shows the minutes left in the progress bar.
 
-    The estimate covers the remaining epochs of this call of `fit`, at the speed of the current one.
+    The log of an epoch also has its seconds, without validation; of one that was resumed within, as
+    many as it takes at the speed of its rest. The estimate covers the remaining epochs of this call
+    of `fit`, at the speed of the current one.
 
     Args:
         batches: `TranslationBatches`, or anything with a length and `num_tokens` per epoch.
@@ -43,6 +45,7 @@ class Progress(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         logs["tokens_per_second"] = self.rate
+        logs["seconds"] = self.batches.num_tokens / self.rate
 
 
 class ResumableCSVLogger(keras.callbacks.CSVLogger):
@@ -78,6 +81,11 @@ class ResumableCSVLogger(keras.callbacks.CSVLogger):
             rename_damaged(path)
         elif self._writes and len(rows) > len(self.past):
             write_text(path, "\n".join([*lines[: 1 + len(self.past)], ""]))
+
+    def on_train_begin(self, logs=None):
+        super().on_train_begin(logs)
+        if self.past:  # perhaps of an older version, which logged less
+            self.keys = [name for name in self.past[0] if name not in ("epoch", None)]
 
     def on_epoch_end(self, epoch, logs=None):
         if self._writes:

@@ -87,7 +87,7 @@ def left(folder):
     with h5py.File(content) as file:
         file.visititems(lambda name, x: weights.update({name: _bytes(x)}))
     with open(folder / "history.csv", newline="", encoding="utf-8") as file:
-        rows = [{**row, "tokens_per_second": None} for row in csv.DictReader(file)]
+        rows = [{**row, "tokens_per_second": None, "seconds": None} for row in csv.DictReader(file)]
     return weights, rows, json.loads((folder / "scores.json").read_text("utf-8"))
 
 

@@ -80,10 +80,13 @@ def bits(model):
     return [keras.ops.convert_to_numpy(variable).tobytes() for variable in variables]
 
 
+TIMES = ("tokens_per_second", "seconds")
+
+
 def history(folder):
     with open(folder / "history.csv", newline="", encoding="utf-8") as file:
         return [
-            {name: value for name, value in row.items() if name != "tokens_per_second"}
+            {name: value for name, value in row.items() if name not in TIMES}
             for row in csv.DictReader(file)
         ]
 

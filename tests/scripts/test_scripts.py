@@ -89,10 +89,13 @@ def weights_of(output):
     return keras.saving.load_model(output / "model.keras").get_weights()
 
 
+TIMES = ("tokens_per_second", "seconds")
+
+
 def history_of(output):
     with open(output / "history.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    return [{k: v for k, v in row.items() if k != "tokens_per_second"} for row in rows]
+    return [{k: v for k, v in row.items() if k not in TIMES} for row in rows]
 
 
 @pytest.mark.slow

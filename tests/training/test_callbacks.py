@@ -244,6 +244,17 @@ def test_rows_of_a_killed_epoch_are_dropped_and_the_others_are_known(tmp_path):
     assert ResumableCSVLogger(tmp_path / "new.csv").past == []
 
 
+def test_a_log_keeps_its_columns_where_a_resumed_run_logs_more(tmp_path):
+    path = tmp_path / "history.csv"
+    path.write_text("epoch,loss,val_loss\n0,3.0,4.0\n", "utf-8")
+    log = ResumableCSVLogger(path, initial_epoch=1)
+    log.set_model(keras.Sequential())
+    log.on_train_begin()
+    log.on_epoch_end(1, {"loss": 2.0, "seconds": 9.0, "val_loss": 3.0})
+    log.on_train_end()
+    assert path.read_text("utf-8") == "epoch,loss,val_loss\n0,3.0,4.0\n1,2.0,3.0\n"
+
+
 @pytest.mark.parametrize("content", ["", "\n", "0,3.0\n"], ids=["empty", "blank", "headless"])
 def test_a_log_without_a_header_is_not_a_log(tmp_path, content):
     # An empty file is what keras.callbacks.CSVLogger leaves of a run killed in its first epoch.
@@ -322,7 +333,7 @@ def test_progress_counts_real_tokens_and_the_minutes_of_all_epochs(batches, monk
     assert logs == pytest.approx({"tokens_per_second": 24.0, "minutes_left": 11 * 2 / 60})
     logs = {}
     progress.on_epoch_end(1, logs)
-    assert logs == {"tokens_per_second": 24.0}
+    assert logs == {"tokens_per_second": 24.0, "seconds": 6.0}
 
 
 def test_progress_of_a_rest_of_an_epoch_counts_that_rest(batches, monkeypatch):
@@ -334,6 +345,8 @@ def test_progress_of_a_rest_of_an_epoch_counts_that_rest(batches, monkeypatch):
     logs = {}
     progress.on_train_batch_end(0, logs)
     assert logs["minutes_left"] == pytest.approx(2 / 60)
+    progress.on_epoch_end(4, logs)
+    assert logs["seconds"] == pytest.approx(3 * 2)  # of the whole epoch, as fast as this rest
 
 
 # Early stopping
