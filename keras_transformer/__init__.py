@@ -30,7 +30,7 @@ def _register():
         from .models import language_model, transformer, word_models
         from .tasks import text_generation, translation, word_tasks
         from .tokenizers import byte_level, sentencepiece
-        from .training import chunked_logits, r_drop
+        from .training import chunked_logits, r_drop, simcut
 
 
 _register()

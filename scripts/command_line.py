@@ -24,7 +24,7 @@ from options import ALTERNATIVES, DATA, OF_TAGS, PairOptions, TrainingOptions, f
 SEARCH = ("beams", "length_penalty")  # a model file provides them, and they may change
 # Options newer than some runs, and what these do without them.
 IN_OLDER_RUNS = {n: getattr(TransformerConfig, n) for n in ADDED_OPTIONS}
-NEWER = ("num_buckets", "optimizer", "weight_decay", "decay_share")
+NEWER = ("num_buckets", "optimizer", "weight_decay", "decay_share", "simcut", "cutoff")
 IN_OLDER_RUNS |= {n: getattr(TrainingOptions, n) for n in NEWER}
 IN_OLDER_RUNS |= {"callback": (), "quoted": False, "clean": False, "reserve": (), "engine": "keras"}
 IN_OLDER_RUNS |= {n: getattr(PairOptions, n) for n in ("placeholders", "language_tags", *OF_TAGS)}

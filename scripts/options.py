@@ -123,6 +123,8 @@ class TrainingOptions(Group):
         weight_decay: Share of each kernel that an update subtracts, times the learning rate;
             biases, norms, embeddings and positions do not decay.
         decay_share: Share of the updates in which --schedule wsd decays.
+        simcut: SimCut: weight of the divergence from a pass with tokens cut off (paper: 3).
+        cutoff: Probability that --simcut cuts off a token, that is, sets its embedding to zero.
         num_buckets: Length buckets, that is shapes of batches. More buckets mean less padding, but
             JAX compiles each shape.
         ema: Momentum of an exponential moving average of the weights, which is saved.
@@ -145,6 +147,8 @@ class TrainingOptions(Group):
     ema: Annotated[float | None, check_rates] = None
     average: From0 = 0
     r_drop: Annotated[float | None, check_from_0] = None
+    simcut: Annotated[float | None, check_from_0] = None
+    cutoff: Annotated[float, check_rates] = 0.05
     patience: OptionalFrom1 = None
     checkpoint_every: OptionalFrom1 = None
 
@@ -419,12 +423,18 @@ MIX = ("mix_in", *(f"mix_{side}" for side in SIDES))
 UNTAGGED = ("dataset", "prepared", "diversify", *MIX)
 UNTAGGED += tuple(f"{x}{side}" for x in ("", "valid_", "test_") for side in SIDES[:2])
 # Of each pair, the one on the command line replaces the other one of the recipe.
-ALTERNATIVES = {"batch_size": None, "tokens_per_batch": None}, {"ema": None, "average": 0}
+ALTERNATIVES = (
+    {"batch_size": None, "tokens_per_batch": None},
+    {"ema": None, "average": 0},
+    {"r_drop": None, "simcut": None},
+)
 # Options that exclude each other, and why.
 EXCLUSIVE = (
     ("batch_size", "tokens_per_batch", "each limits a batch"),
     ("ema", "average", "each replaces the weights"),
     ("logits_in_pieces", "r_drop", "each has a training step of its own"),
+    ("logits_in_pieces", "simcut", "each has a training step of its own"),
+    ("r_drop", "simcut", "each has a training step of its own"),
     ("diversify", "init_from", "the teachers are trained from scratch"),
     *((name, "language_tags", "each file of pairs has a direction") for name in UNTAGGED),
     ("placeholders", "language_tags", "a tag is not masked"),
@@ -514,6 +524,7 @@ class Options(Group):
             (["tokenize"], "a BLEU score; of dates, exact matches count", scored),
             (["weight_decay"], "--optimizer adamw, lion or muon", given["optimizer"] != "adam"),
             (["decay_share"], "--schedule wsd", given["schedule"] == "wsd"),
+            (["cutoff"], "--simcut", given["simcut"]),
             (DEPTHS, "a translation; others have --num-layers", self.TASK == "Translator"),
             (["window"], "a text without --lines", not (given["lines"] or prepared)),
             (LEARNED, TO_LEARN, not (initial or prepared)),

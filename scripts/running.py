@@ -276,9 +276,11 @@ def find_callback(name: str) -> Callable[[], keras.callbacks.Callback]:
 
 
 def for_training(options: Options, model: keras.Model) -> keras.Model:
-    """The model to compile: `model`, or one around it for --r-drop or --logits-in-pieces."""
+    """The model to compile: `model`, or one around it that an option asks for."""
     if options.training.r_drop:
         return training.RDrop(model, options.training.r_drop)
+    if options.training.simcut:
+        return training.SimCut(model, options.training.simcut, options.training.cutoff)
     pieces = options.flat().get("logits_in_pieces")
     return training.ChunkedLogits(model, pieces) if pieces else model
 

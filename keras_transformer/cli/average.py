@@ -57,7 +57,12 @@ def _trained_model(task, folder):
     from .. import training
 
     arguments = training.run.read_settings(folder / "settings.json")["arguments"]
-    for name, wrapped in (("r_drop", "RDrop"), ("logits_in_pieces", "ChunkedLogits")):
+    wrapped = {
+        "r_drop": training.RDrop,
+        "simcut": training.SimCut,
+        "logits_in_pieces": training.ChunkedLogits,
+    }
+    for name, model_of in wrapped.items():
         if arguments.get(name):
-            return getattr(training, wrapped)(task.model, arguments[name])
+            return model_of(task.model, arguments[name])
     return task.model

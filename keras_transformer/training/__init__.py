@@ -18,3 +18,4 @@ from .fine_tuning import enable_lora, freeze
 from .interruptions import SaveOnInterrupt
 from .r_drop import RDrop, symmetric_kl_divergence
 from .run import Run
+from .simcut import SimCut, kl_divergence

@@ -8,7 +8,7 @@ import keras
 from .. import backend
 from ..models.configuration import TransformerConfig
 from .chunked_logits import ChunkedLogits
-from .r_drop import RDrop
+from .wrapped import TwoPasses
 
 FLOAT = 4  # bytes
 SECONDS_PER_SHAPE, PER_BLOCK = 4.0, 0.4  # to compile a step on JAX, on two cores: docs/memory.md
@@ -80,7 +80,7 @@ def memory_of_step(model: keras.Model, shape: tuple[int, ...]) -> int:
     """The memory that a training step takes, by the formula of docs/memory.md.
 
     Args:
-        model: compiled `Transformer` or `LanguageModel`, or `RDrop` or `ChunkedLogits` of one.
+        model: compiled `Transformer` or `LanguageModel`, or a `WrappedModel` of one.
         shape: (rows, source length, target length), or (rows, length); of `batches.shapes`.
 
     Returns:
@@ -90,7 +90,7 @@ def memory_of_step(model: keras.Model, shape: tuple[int, ...]) -> int:
     transformer = getattr(model, "transformer", model)
     rows, *lengths = shape
     source, target = lengths if len(lengths) == 2 else (0, *lengths)
-    passes = 2 if isinstance(model, RDrop) else 1
+    passes = 2 if isinstance(model, TwoPasses) else 1
     activations = activations_in_bytes(
         transformer.config,
         transformer.target_vocabulary_size,

@@ -1,11 +1,12 @@
 """R-Drop: two passes with different dropout should agree."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
 from ..backend import Tensor
-from ..checks import check_from_0
-from .wrapped import PrecomputedLoss, WrappedModel
+from .wrapped import TwoPasses
 
 
 def symmetric_kl_divergence(logits: Tensor) -> Tensor:
@@ -25,7 +26,7 @@ def symmetric_kl_divergence(logits: Tensor) -> Tensor:
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class RDrop(WrappedModel):
+class RDrop(TwoPasses):
     """Trains a model on each batch twice, with two draws of dropout whose predictions should agree.
 
     The loss is the mean of the losses of both passes plus alpha / 2 times their
@@ -58,31 +59,9 @@ class RDrop(WrappedModel):
 
     OPTIONS = ("alpha",)
 
-    def __init__(self, transformer: keras.Model, alpha: float = 5.0, **kwargs):
-        super().__init__(transformer, **kwargs)
-        check_from_0(alpha=alpha)
-        self.alpha = alpha
+    def __init__(self, transformer: keras.Model, alpha: float = 5.0, **kwargs: Any):
+        super().__init__(transformer, alpha, **kwargs)
 
-    def call(self, inputs: dict[str, Tensor], training: bool = False):
-        if not training:
-            return self.transformer(inputs, training=False)
-        twice = {name: ops.concatenate([ids, ids]) for name, ids in inputs.items()}
-        logits = self.transformer(twice, training=True)
-        return ops.reshape(logits, (2, -1, *ops.shape(logits)[1:]))
-
-    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
-        if not training:
-            return super().compute_loss(x, y, y_pred, sample_weight, training)
-
-        def twice(each):
-            return None if each is None else ops.concatenate([each, each])
-
-        logits = ops.reshape(y_pred, (-1, *ops.shape(y_pred)[2:]))
-        loss = super().compute_loss(x, twice(y), logits, twice(sample_weight), training)
-        divergence = ops.reshape(symmetric_kl_divergence(y_pred), ops.shape(y))  # also (batch, 1)
-        return loss + self.alpha / 2 * PrecomputedLoss("divergence")(y, divergence, sample_weight)
-
-    def compute_metrics(self, x, y, y_pred, sample_weight=None):
-        both_passes = len(y_pred.shape) > len(self.transformer.output_shape)  # in training
-        first = y_pred[0] if both_passes else y_pred
-        return super().compute_metrics(x, y, first, sample_weight)
+    def divergence(self, logits: Tensor) -> Tensor:
+        """Half of `symmetric_kl_divergence`, as the loss is half of that of the paper."""
+        return symmetric_kl_divergence(logits) / 2

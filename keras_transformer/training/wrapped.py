@@ -3,8 +3,10 @@
 from typing import Any, ClassVar
 
 import keras
+from keras import ops
 
 from ..backend import Tensor
+from ..checks import check_from_0
 from ..losses import TokenLoss
 
 
@@ -54,3 +56,64 @@ class WrappedModel(keras.Model):
             config.pop("transformer"), custom_objects=custom_objects
         )
         return cls(transformer, **config)
+
+
+class TwoPasses(WrappedModel):
+    """Trains a model on two passes over each batch, whose predictions should agree.
+
+    A subclass computes the logits of both passes at once, and their divergence.
+
+    Args:
+        transformer: keras.Model from a dict of ids to logits, such as a `Transformer`.
+        alpha: float from 0, weight of the divergence.
+        **kwargs: of keras.Model; the dtype is that of `transformer` unless given.
+
+    Call arguments:
+        inputs: dict of int arrays, the ids that `transformer` takes.
+
+    Returns:
+        float32: logits; in training those of both passes, (2, batch, length, vocabulary size)
+            or of a classifier (2, batch, labels).
+
+    Raises:
+        ValueError: If `alpha` is negative.
+    """
+
+    LABELED = 2  # passes whose predictions are compared with the labels, from the first
+
+    def __init__(self, transformer: keras.Model, alpha: float, **kwargs: Any):
+        super().__init__(transformer, **kwargs)
+        check_from_0(alpha=alpha)
+        self.alpha = alpha
+
+    def logits_of_both(self, inputs: dict[str, Tensor]) -> Tensor:
+        """Logits in training of a batch that holds every row twice: first pass, second pass."""
+        return self.transformer(inputs, training=True)
+
+    def divergence(self, logits: Tensor) -> Tensor:
+        """Nats per token by which two passes differ; `logits` as `call` returns them."""
+        raise NotImplementedError
+
+    def call(self, inputs: dict[str, Tensor], training: bool = False):
+        if not training:
+            return self.transformer(inputs, training=False)
+        twice = {name: ops.concatenate([ids, ids]) for name, ids in inputs.items()}
+        logits = self.logits_of_both(twice)
+        return ops.reshape(logits, (2, -1, *ops.shape(logits)[1:]))
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        if not training:
+            return super().compute_loss(x, y, y_pred, sample_weight, training)
+
+        def labeled(each):
+            return None if each is None else ops.concatenate([each] * self.LABELED)
+
+        logits = ops.reshape(y_pred[: self.LABELED], (-1, *ops.shape(y_pred)[2:]))
+        loss = super().compute_loss(x, labeled(y), logits, labeled(sample_weight), training)
+        divergence = ops.reshape(self.divergence(y_pred), ops.shape(y))  # also (batch, 1)
+        return loss + self.alpha * PrecomputedLoss("divergence")(y, divergence, sample_weight)
+
+    def compute_metrics(self, x, y, y_pred, sample_weight=None):
+        both_passes = len(y_pred.shape) > len(self.transformer.output_shape)  # in training
+        first = y_pred[0] if both_passes else y_pred
+        return super().compute_metrics(x, y, first, sample_weight)

@@ -789,7 +789,11 @@ def test_scores_on_a_full_disk_are_printed_before_one_sentence(
 # average
 
 
-WITHIN = {"r_drop": training.RDrop, "logits_in_pieces": training.ChunkedLogits}
+WITHIN = {
+    "r_drop": training.RDrop,
+    "simcut": training.SimCut,
+    "logits_in_pieces": training.ChunkedLogits,
+}
 
 
 def run_folder(folder, task, **options):
@@ -821,6 +825,7 @@ def trainable_weights(path):
         pytest.param("translator", {"r_drop": 5.0}, marks=pytest.mark.slow),
         ("tagger", {}),
         pytest.param("classifier", {"r_drop": 1.0}, marks=pytest.mark.slow),
+        pytest.param("translator", {"simcut": 3.0}, marks=pytest.mark.slow),
         pytest.param("generator", {"logits_in_pieces": 3}, marks=pytest.mark.slow),
         pytest.param("filler", {}, marks=pytest.mark.slow),
     ],

@@ -378,6 +378,7 @@ WITHOUT_A_CASE = {
     metrics.TokenMean,
     training.ChunkedLogits,
     training.RDrop,
+    training.SimCut,
     backend.FunctionalModel,
     backend.Linear,
     backend.RematerializedLayer,
@@ -403,8 +404,8 @@ def test_every_public_class_of_these_modules_is_registered_and_has_a_case_below(
         and not name.startswith("_")
     }
     assert public - WITHOUT_A_CASE == set(NON_DEFAULT)
-    others = training.ChunkedLogits, training.RDrop, backend.Linear, backend.FunctionalModel
-    for cls in {*NON_DEFAULT, *others}:
+    wrapped = training.ChunkedLogits, training.RDrop, training.SimCut
+    for cls in {*NON_DEFAULT, *wrapped, backend.Linear, backend.FunctionalModel}:
         assert keras.saving.get_registered_name(cls) == f"keras_transformer>{cls.__name__}"
 
 

@@ -39,6 +39,7 @@ MISSPELT = {
     "generator": lambda g: kt.TextGenerator(g["language_model"], g["tokenizer"], windw=3),
     "tagger": lambda g: kt.Tagger(g["tagging_model"], g["words"], ["a", "b"], batchsize=3),
     "r_drop": lambda g: kt.training.RDrop(g["transformer"], alfa=1),
+    "simcut": lambda g: kt.training.SimCut(g["transformer"], alfa=1),
 }
 
 

@@ -38,10 +38,10 @@ def texts():
     return np.random.default_rng(0).integers(4, 20, (60, 6)).tolist()
 
 
-def compiled(optimizer="adam", r_drop=False, learning_rate=0.01, steps_per_execution=1, **options):
+def compiled(optimizer="adam", within=None, learning_rate=0.01, steps_per_execution=1, **options):
     keras.utils.set_random_seed(3)
     model = kt.LanguageModel(20, **SIZES)
-    model = training.RDrop(model) if r_drop else model
+    model = within(model) if within else model
     model.compile(
         kt.training.create_optimizer(optimizer, learning_rate, **options),
         kt.TokenCrossEntropy(0.1),
@@ -135,12 +135,15 @@ def whole(tmp_path_factory):
         {},
         pytest.param(
             {
-                "r_drop": True,
+                "within": training.RDrop,
                 "gradient_accumulation_steps": 3,
                 "use_ema": True,
                 "ema_momentum": 0.9,
             },
             marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            {"within": training.SimCut, "gradient_accumulation_steps": 2}, marks=pytest.mark.slow
         ),
         {"optimizer": OF_BACKEND[backend.name()]},
         *(

@@ -185,6 +185,22 @@ def test_one_kind_of_batch_and_one_kind_of_mean_replaces_the_other(parsed):
         parsed("--batch-size", "2", "--tokens-per-batch", "20")
 
 
+def test_simcut_replaces_the_r_drop_of_a_recipe_and_is_the_model_that_is_trained(
+    recipes, running, parsed
+):
+    words = "--recipe", "treebank"
+    assert parsed(*words, recipes=recipes.TAGGING).training.r_drop == 1
+    options = parsed(*words, "--simcut", "3", "--cutoff", "0.1", recipes=recipes.TAGGING)
+    assert (options.training.r_drop, options.training.simcut) == (None, 3)
+    sizes = dict(num_layers=1, d_model=8, num_heads=2, d_ff=16)
+    model = running.for_training(options, kt.TaggingModel(9, 9, 5, **sizes))
+    assert (type(model), model.alpha, model.cutoff) == (kt.training.SimCut, 3, 0.1)
+    with pytest.raises(ValueError, match="--r-drop or --simcut, not both"):
+        parsed("--simcut", "3", "--r-drop", "1")
+    with pytest.raises(ValueError, match="--logits-in-pieces or --simcut, not both"):
+        parsed("--simcut", "3", "--logits-in-pieces", "2")
+
+
 def test_more_buckets_are_more_shapes_with_less_padding(parsed):
     generator = np.random.default_rng(0)
     texts = [[7] * length for length in generator.integers(1, 90, 300)]
@@ -219,6 +235,8 @@ def test_more_buckets_are_more_shapes_with_less_padding(parsed):
         ("decoder_layers", 0, "decoder_layers must be an integer of at least 1"),
         ("clip_norm", -1, "clip_norm must be above 0"),
         ("r_drop", -1, "r_drop must be at least 0"),
+        ("simcut", -1, "simcut must be at least 0"),
+        ("cutoff", 1, r"cutoff must be in \[0, 1\)"),
         ("seed", -1, "seed must be an integer of at least 0"),
         ("threads", 0, "threads must be an integer of at least 1"),
         ("num_heads", 7, "num_heads must divide d_model; received num_heads=7, d_model=64"),
@@ -299,6 +317,7 @@ UNUSED = [
     ("TRANSLATION", "--prepared a --placeholders url", "a vocabulary to learn"),
     ("TRANSLATION", "--weight-decay 0.1", "--optimizer adamw, lion or muon"),
     ("TRANSLATION", "--decay-share 0.1", "--schedule wsd"),
+    ("TRANSLATION", "--cutoff 0.1", "--simcut"),
     ("TAGGING", "--encoder-layers 2", "a translation; others have --num-layers"),
     ("TRANSLATION", "--language-tags", "--pairs"),
     ("TRANSLATION", "--pairs en-de.tsv --both-directions", "--language-tags"),
@@ -462,6 +481,7 @@ def test_a_run_of_before_an_option_was_added_is_resumed_with_its_default(parsed,
     assert (flat.pop("encoder_layers"), flat.pop("decoder_layers")) == (None, None)
     assert flat.pop("optimizer") == "adam"
     assert flat.pop("weight_decay") and flat.pop("decay_share")  # not used
+    assert flat.pop("simcut") is None and flat.pop("cutoff") == 0.05
     flat |= {"steps_per_execution": 1, "data_dir": None}  # options of that time, not used
     Run(tmp_path).begin(flat, data=[])
     assert parsed("--resume", "--output", tmp_path) == started.replace(resume=True)

@@ -106,6 +106,7 @@ CASES = {
     "classification": (lambda: kt.ClassificationModel(11, 9, 5, **SIZES), WORDS),
     "nested": (nested, IDS),
     "r_drop": (lambda: training.RDrop(language()), IDS),
+    "simcut": (lambda: training.SimCut(language(), cutoff=0.3), IDS),
     "pieces": (lambda: training.ChunkedLogits(language(), pieces=3), IDS),
     "lora": (with_lora, IDS),
     "int8_lora": (lambda: quantized("int8", 2), IDS),
