@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> None:
     names = f"{options.source} and {options.reference}"
     pairs = data.iterate_files(options.source, options.reference)
     sources, references = collect_complete(data.Examples, pairs, names, drop=False)
-    translator = load_task(options.model, "Translator", options.engine)
+    translator = load_task(options.model, "Translator", options.engine, options.ensemble)
     try:
         texts = translator.tagged(sources, options.to)
         complete = [n for n, pair in enumerate(zip(sources, references, strict=True)) if all(pair)]

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from .. import interchange, tasks
 from ..atomic import check_files
+from ..checks import check
 from ..tasks import addresses, pretrained, saved_files
 from .starting import import_keras
 
@@ -34,18 +35,26 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
     add("--engine", choices=interchange.ENGINES, default="keras", metavar="NAME", help=text)
 
 
-def load_task(path: str | os.PathLike, kind: str = "Task", engine: str = "keras") -> "tasks.Task":
+def load_task(
+    path: str | os.PathLike,
+    kind: str = "Task",
+    engine: str = "keras",
+    ensemble: Sequence[str | os.PathLike] = (),
+) -> "tasks.Task":
     """Loads a task, or ends the process with one sentence.
 
     Args:
         path: the file, its address, or a name in `keras_transformer.tasks.pretrained`.
         kind: "Task", or the name of the subclass that the file must hold.
         engine: what decodes, see `interchange.set_engine`.
+        ensemble: other translators that decode together with this one.
 
     Raises:
         ImportError, ValueError: the engine is not installed, or cannot hold the task.
         SystemExit: the file is missing, damaged or foreign, or holds another task.
     """
+    of_keras = not (ensemble and engine.startswith("ctranslate2"))
+    check(of_keras, "Keras alone decodes an --ensemble, so leave out --engine", engine=engine)
     cure = f"Train one with keras-transformer train{TRAINED[kind]}."
     import_keras()
     try:
@@ -54,6 +63,12 @@ def load_task(path: str | os.PathLike, kind: str = "Task", engine: str = "keras"
         sys.exit(f"{error}" if addresses.is_address(path) else f"{error} {cure}")
     if not isinstance(task, getattr(tasks, kind)):
         sys.exit(f"Expected a {kind}; {path} holds a {type(task).__name__}. {cure}")
+    if ensemble:
+        others = [load_task(each, kind) for each in ensemble]
+        try:
+            task = tasks.Translator.ensemble([task, *others])
+        except ValueError as error:
+            sys.exit(f"--ensemble {' '.join(map(str, ensemble))}: {error}")
     if engine != "keras":
         interchange.set_engine(task, engine)
     return task
@@ -90,4 +105,6 @@ def check_outputs(
     """
     read = {f"--{name}": getattr(options, name) for name in inputs}
     read["the model"] = pretrained.find(options.model)
+    ensemble = getattr(options, "ensemble", ())
+    read |= {f"--ensemble {each}": pretrained.find(each) for each in ensemble}
     check_files({f"--{name}": getattr(options, name) for name in outputs}, read)

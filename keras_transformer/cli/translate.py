@@ -5,6 +5,7 @@ r"""Translate with a saved model: one line of input, one line of output.
   keras-transformer translate runs/en-de/model.keras --beams 4 --n-best 3 --scores < test.en
   keras-transformer translate runs/en-de/model.keras "A dog runs." --attention dog.png
   keras-transformer translate runs/many/model.keras --to fr "A dog runs."
+  keras-transformer translate runs/1/model.keras "A dog runs." --ensemble runs/2/model.keras
 
 Without TEXT it reads the standard input, or at a terminal asks for one sentence after another.
 Lines that wait are translated together, and each translation is written at once, so that another
@@ -62,6 +63,8 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
     """Adds those of the search, which `evaluate` shares."""
     add = parser.add_argument
     add("--to", metavar="LANGUAGE", help="target language, of a model with language tags")
+    others = "models of the same vocabulary that decode together with MODEL: the mean of all"
+    add("--ensemble", nargs="+", default=[], metavar="MODEL", help=f"{others} probabilities")
     saved = "(default: as saved in the model)"
     add("--beams", type=int, metavar="K", help=f"beam width; 1: greedy decoding {saved}")
     penalty = "exponent of the length penalty ((5 + length) / 6)^A; 0: none"
@@ -118,7 +121,7 @@ def _check_attention(options):
 def run(options: argparse.Namespace) -> None:
     """Prints translations, or one and its picture."""
     _check_attention(options)
-    translator = load_task(options.model, "Translator", options.engine)
+    translator = load_task(options.model, "Translator", options.engine, options.ensemble)
     if options.attention is not None:
         print(one_line(_draw_attention(translator, options)))
         return

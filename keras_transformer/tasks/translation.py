@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
+from ..backend import twin
 from ..checks import TextError, check, check_at_least, check_optional
 from ..data.languages import language_tag, tagged, targets_of
 from ..data.lengths import MOST_ROWS, group_by_length, pad
 from ..data.placeholders import KINDS, placeholder_pattern
 from ..data.sentences import WHEN_TO_SPLIT, join_pieces
-from ..generation import BeamSearch, GreedySearch, Request, Sampling, length_penalty
+from ..generation import BeamSearch, Ensemble, GreedySearch, Request, Sampling, length_penalty
 from ..generation.configuration import OF_LOGITS, GenerationConfig, LogitsConfig, SamplingConfig
 from ..ids import END
 from ..models import Transformer
@@ -24,6 +25,7 @@ from .paragraphs import Reading, translate_paragraphs
 from .task import WritingTask, whole_characters
 
 OF_BEAMS = ("beams", "length_penalty")  # fields of `GenerationConfig`
+OF_TEXTS = ("normalization", "lowercase", "directions", "placeholders")
 OF_SEARCH = ("beams", "min_length_ratio", "max_length_ratio", *OF_LOGITS)
 
 
@@ -106,6 +108,33 @@ class Translator(WritingTask):
         self.trained_length = trained_length
         self.placeholders = tuple(placeholders)
         self.config = (config or GenerationConfig()).replace(**changes)
+
+    @staticmethod
+    def ensemble(translators: Iterable["Translator"]) -> "Translator":
+        """A translator that decodes with several models at once; see `generation.Ensemble`.
+
+            translator = Translator.ensemble(map(keras_transformer.load, files))
+
+        Args:
+            translators: list of at least two `Translator` that read and write the same ids. The
+                defaults of the search are those of the first one.
+
+        Returns:
+            `Translator`, which is not saved.
+
+        Raises:
+            ValueError: There is one translator, or another object; or they differ in a tokenizer,
+                the form of texts, the directions or the placeholders.
+        """
+        every = list(translators)
+        for number, each in enumerate(every, 1):
+            expected = f"Number {number} of an ensemble must be a Translator"
+            check(isinstance(each, Translator), expected, type=type(each).__name__)
+            for name in ("source_tokenizer", "target_tokenizer", *OF_TEXTS):
+                first, own = (_compared(getattr(x, name)) for x in (every[0], each))
+                expected = f"Translator {number} of an ensemble must have the {name} of the first"
+                check(own == first, expected, **{name: getattr(each, name)})
+        return twin(every[0], transformer=Ensemble(each.transformer for each in every))
 
     @property
     def model(self) -> Transformer:
@@ -428,6 +457,8 @@ class Translator(WritingTask):
             ValueError: An argument is not text, or has more tokens than the transformer has
                 learned positions.
         """
+        one = not isinstance(self.transformer, Ensemble)
+        check(one, "Attention maps show one model", model=type(self.transformer).__name__)
         if translation is None:
             (translation,) = self.translate([text])
         (source,) = self._encode([text])
@@ -578,3 +609,10 @@ class Translator(WritingTask):
         model = self.transformer
         self._check_tokenizer(self.source_tokenizer, model.source_vocabulary_size)
         self._check_tokenizer(self.target_tokenizer, model.target_vocabulary_size)
+
+
+def _compared(value):
+    """A tokenizer as its class and tokens; any other value itself."""
+    if isinstance(value, Tokenizer):
+        return type(value), value.tokens(range(value.vocabulary_size()))
+    return value

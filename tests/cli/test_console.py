@@ -463,6 +463,62 @@ def test_translations_that_were_cut_off_are_counted_at_the_end(
     assert not command("translate", models["translator"], "May", "July").stderr
 
 
+@pytest.fixture
+def second(translator, randomize, tmp_path):
+    """A translator like the first, with other weights, and its file."""
+    model = randomize(translator.model.copy(), seed=1)
+    second = kt.Translator(model, translator.source_tokenizer)
+    second.save(tmp_path / "second.keras")
+    return second, tmp_path / "second.keras"
+
+
+def test_an_ensemble_translates_and_is_evaluated(
+    command, models, translator, second, sides, tmp_path
+):
+    other, path = second
+    both = kt.Translator.ensemble([translator, other])
+    words = ["May 3, 2021", "--scores", "--ensemble", path]
+    result = command("translate", models["translator"], *words)
+    (found,) = both.translate(["May 3, 2021"], return_scores=True)
+    score = float(result.stdout.split("\t")[0].rstrip("*"))
+    assert score == pytest.approx(found.score, abs=1e-3), result.stderr
+
+    scores = tmp_path / "scores.json"
+    result = evaluate(command, models["translator"], sides, "--ensemble", path, "--json", scores)
+    sources, references = (side.read_text("utf-8").splitlines() for side in sides)
+    log_p = [
+        sum(each.score(sources, references, length_penalty=0.0)) for each in (both, translator)
+    ]
+    tokens = sum(len(text) + 1 for text in references)
+    expected, alone = np.exp(-np.array(log_p) / tokens)
+    perplexity = json.loads(scores.read_text())["perplexity"]
+    assert perplexity == pytest.approx(expected, rel=1e-4) and perplexity < 0.9 * alone
+
+
+@pytest.mark.parametrize(
+    "options, expected",
+    [
+        (["--engine", "ctranslate2"], "Keras alone decodes an --ensemble, so leave out --engine"),
+        (["--attention", "a.png"], "Attention maps show one model"),
+        (["--attention", "second.keras"], "second.keras"),
+    ],
+)
+def test_an_ensemble_refuses_what_one_model_is_for(
+    command, models, second, tmp_path, monkeypatch, options, expected
+):
+    monkeypatch.chdir(tmp_path)
+    words = ["May", "--ensemble", "second.keras", *options]
+    assert_one_sentence(command("translate", models["translator"], *words), expected)
+
+
+def test_a_model_of_another_vocabulary_or_task_is_named_in_an_ensemble(command, models):
+    result = command("translate", models["translator"], "May", "--ensemble", "dates")
+    expected = "--ensemble dates: Translator 2 of an ensemble must have the source_tokenizer of"
+    assert_one_sentence(result, expected)
+    result = command("translate", models["translator"], "May", "--ensemble", models["tagger"])
+    assert_one_sentence(result, "tagger.keras holds a Tagger")
+
+
 def test_options_against_loops_reach_the_search(command, models, translator, monkeypatch):
     given = []
     monkeypatch.setattr(translator, "translate", lambda _, **options: given.append(options) or [])

@@ -10,8 +10,9 @@ import pytest
 
 import keras_transformer as kt
 import reference_search
-from keras_transformer.generation import BeamSearch, Request
+from keras_transformer.generation import BeamSearch, Ensemble, Request
 from keras_transformer.ids import END, PADDING
+from reference_search import model_log_probabilities
 
 VOCABULARY = 9
 SIZES = dict(num_layers=1, d_model=8, num_heads=2, d_ff=16, dropout=0.0)
@@ -67,9 +68,21 @@ def encoder_decoder():
 
 
 @pytest.fixture(scope="module")
+def ensemble(encoder_decoder):
+    other = with_random_weights(kt.Transformer(VOCABULARY, **SIZES), seed=18)
+    return Ensemble([encoder_decoder, other])
+
+
+@pytest.fixture(scope="module")
 def decoder_only():
     model = kt.LanguageModel(VOCABULARY, **SIZES, rotary=True)
     return with_random_weights(model, 11, model.decoder.blocks[-1].feed_forward_add_norm.norm)
+
+
+def mean_log_probabilities(ensemble, source, length):
+    """Of the mean of the probabilities of the models, each asked alone."""
+    functions = [model_log_probabilities(model, source, length) for model in ensemble.models]
+    return lambda ids: np.log(np.mean([np.exp(function(ids)) for function in functions], axis=0))
 
 
 class Case(NamedTuple):
@@ -83,9 +96,10 @@ class Case(NamedTuple):
 @pytest.fixture(scope="module", params=["encoder_decoder", "decoder_only"])
 def case(request):
     model = request.getfixturevalue(request.param)
-    rows = TRANSLATIONS if request.param == "encoder_decoder" else CONTINUATIONS
+    rows = CONTINUATIONS if request.param == "decoder_only" else TRANSLATIONS
+    log_p = model_log_probabilities if request.param != "ensemble" else mean_log_probabilities
     functions = {
-        source: functools.cache(reference_search.model_log_probabilities(model, source, LONGEST))
+        source: functools.cache(log_p(model, source, LONGEST))
         for source in {row.source for row in rows}
     }
     return Case(kt.Decoding(model), rows, [functions[row.source] for row in rows])
@@ -173,6 +187,12 @@ def test_a_search_that_takes_the_row_of_another_equals_the_reference(case, beams
     check_equal(case, beams, n_best, length_penalty=0.6, at_a_time=3)
 
 
+@pytest.mark.parametrize("case", ["ensemble"], indirect=True)
+@pytest.mark.parametrize("beams, n_best, at_a_time", [(1, 1, None), (3, 3, None), (3, 3, 3)])
+def test_a_search_with_an_ensemble_equals_the_reference(case, beams, n_best, at_a_time):
+    check_equal(case, beams, n_best, length_penalty=0.6, at_a_time=at_a_time)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("beams, n_best", OTHER_WIDTHS)
 def test_a_compiled_search_equals_the_reference_for_every_n_best(case, beams, n_best):
@@ -226,9 +246,7 @@ def test_neighbors_and_rows_that_fill_the_batch_change_nothing(case):
 def test_a_search_past_its_first_cache_equals_the_reference(encoder_decoder):
     """The limit of one row is beyond the first cache; another row ended long before."""
     length, source, short = 40, SOURCES[0], SOURCES[1]
-    function = functools.cache(
-        reference_search.model_log_probabilities(encoder_decoder, source, length)
-    )
+    function = functools.cache(model_log_probabilities(encoder_decoder, source, length))
     trace = []
     hypotheses = reference_search.beam_search(
         function, length, beams=3, n_best=3, min_length=length - 3, trace=trace
