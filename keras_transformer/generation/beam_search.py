@@ -35,14 +35,15 @@ class Hypotheses(NamedTuple):
 class BeamState(NamedTuple):
     """The state of a beam search. Caches are never reordered.
 
-    The token at position t of beam k stays in the slot it was written to, t * beams + k. The
-    ancestors of a hypothesis are the slots of its tokens, and the mask of its self-attention.
+    The token at position t of beam k stays in the slot it was written to, t * beams + k, or that
+    of the turn instead of t (`ContinuousSearch`). The ancestors of a hypothesis are the slots of
+    its tokens, and the mask of its self-attention.
     """
 
     position: Tensor  # int32, (batch,), of the tokens to be read next
     ids: Tensor  # int32, (batch, beams), those tokens
     decoded: Entries  # keys and values of the tokens read; see `Cache`
-    tokens: Tensor  # int32, (batch, length, beams), the tokens in all slots
+    tokens: Tensor  # int32, (batch, length, beams), the tokens at all positions
     ancestors: Tensor  # bool, (batch, beams, length * beams), of the live hypotheses
     scores: Tensor  # float32, (batch, beams), their log-probabilities, falling
     finished_ancestors: Tensor  # bool, (batch, beams, length * beams); END follows
@@ -120,15 +121,23 @@ class BeamSearch:
             finished_ancestors=ops.pad(state.finished_ancestors, slots),
         )
 
-    def attends_to(self, state):
+    def rolled(self, state, first):
+        """The state with slot `first` of each row as its first one; see `ContinuousSearch`."""
+        return state._replace(
+            ancestors=_rolled(state.ancestors, first),
+            finished_ancestors=_rolled(state.finished_ancestors, first),
+        )
+
+    def attends_to(self, state, turn=None):
         """bool, (batch, beams, slots): the ancestors of each hypothesis, and its own slot."""
-        first = ops.reshape(state.position * self.beams, (-1, 1, 1))
+        slot = state.position if turn is None else turn % self.length(state)
+        first = ops.reshape(slot * self.beams, (-1, 1, 1))
         own_slot = first + ops.reshape(ops.arange(self.beams, dtype="int32"), (-1, 1))
         slots = ops.arange(ops.shape(state.ancestors)[-1], dtype="int32")
-        own = ops.equal(own_slot, slots)  # (batch, beams, slots)
+        own = ops.equal(own_slot, slots)  # (batch or 1, beams, slots)
         return state.ancestors | (own & ~ops.reshape(state.ended, (-1, 1, 1)))
 
-    def advance(self, state, ancestors, logits, decoded, constraints, alpha):
+    def advance(self, state, ancestors, logits, decoded, constraints, alpha, turn=None):
         """The state after one more token of every live hypothesis; see `GreedySearch.advance`."""
         position = state.position
         positions = ops.arange(ops.shape(state.tokens)[1], dtype="int32")
@@ -137,7 +146,8 @@ class BeamSearch:
         tokens = ops.where(here, ops.expand_dims(state.ids, 1), state.tokens)
 
         def written():
-            return self._along(tokens, ancestors)[0]
+            by_position = ancestors if turn is None else _rolled(ancestors, turn - position)
+            return self._along(tokens, by_position)[0]
 
         logits, allowed = processed(logits, written, position, constraints, self.logits)
         extensions = self._extensions(state, logits, allowed, constraints)
@@ -160,7 +170,7 @@ class BeamSearch:
     def _finish(self, state, ancestors, extensions, alpha):
         """The finished hypotheses, with the extensions that end among the first `beams`.
 
-        No slice is taken of what a top_k returns: XLA would then sort all that it ranked.
+        No slice is taken of what a top_k returns, nor in `_ended`: XLA would then sort it all.
         """
         scores, parents, ids = extensions
         possible = (scores > IMPOSSIBLE / 2) & ~ops.expand_dims(state.ended, 1)
@@ -192,9 +202,11 @@ class BeamSearch:
     def _ended(self, state, scores, finished_scores, finish, constraints, alpha):
         """bool, (batch,): where no live hypothesis can still come among the n_best."""
         longest = length_penalty(ops.cast(constraints.max_length, "float32"), alpha)
-        best_possible = scores[:, 0] / longest  # if no further token costs anything
+        best_possible = ops.max(scores, axis=1) / longest  # if no further token costs anything
         ended = state.ended | (state.position + 1 >= constraints.max_length)
-        ended = ended | (finished_scores[:, self.n_best - 1] >= best_possible)
+        is_wanted = ops.arange(self.beams) < self.n_best
+        worst = ops.min(ops.where(is_wanted, finished_scores, float("inf")), axis=1)
+        ended = ended | (worst >= best_possible)
         if self.beams == 1:  # greedy decoding: it ends with its first END
             ended = ended | ops.any(finish, axis=1)
         return ended
@@ -254,6 +266,16 @@ class BeamSearch:
         slots = ops.reshape(ancestors, (-1, self.beams, ops.shape(tokens)[1], self.beams))
         ids = ops.sum(ops.where(slots, ops.expand_dims(tokens, 1), PADDING), axis=-1)
         return ops.concatenate([ids[..., 1:], ops.zeros_like(ids[..., :1])], axis=-1), slots
+
+
+def _rolled(mask, first):
+    """A mask of slots, (batch, beams, length * beams), from slot `first` on, (batch,), around."""
+    beams, slots = mask.shape[1], ops.shape(mask)[2]
+    length = slots // beams
+    order = (ops.expand_dims(first, 1) + ops.arange(length, dtype="int32")) % length
+    order = ops.reshape(order, (-1, 1, length, 1))
+    by_slot = ops.reshape(mask, (-1, beams, length, beams))
+    return ops.reshape(ops.take_along_axis(by_slot, order, axis=2), (-1, beams, slots))
 
 
 def _rows(x, indices):

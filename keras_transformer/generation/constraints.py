@@ -65,7 +65,12 @@ def _blockwise_top_tokens(logits, k, block, position, constraints, normalizer):
     batch, blocks = ops.shape(logits)[0], size // block
     ids = np.arange(size, dtype="int32").reshape(blocks, block)
     logits = ops.reshape(logits, (batch, hypotheses, blocks, block))
-    maxima = ops.max(constrain(logits, ids, position, constraints), axis=-1)
+    if constraints.prefix is None:  # then all that is not allowed is in the first block
+        allowed = constrain(logits[:, :, :1], ids[:1], position, constraints)
+        maxima = ops.max(logits, axis=-1)
+        maxima = ops.concatenate([ops.max(allowed, axis=-1), maxima[:, :, 1:]], axis=-1)
+    else:
+        maxima = ops.max(constrain(logits, ids, position, constraints), axis=-1)
     maxima = maxima - ops.expand_dims(normalizer, -1)
     _, best_blocks = _top_k(ops.reshape(maxima, (batch, hypotheses * blocks)), k)
 

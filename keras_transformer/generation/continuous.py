@@ -134,7 +134,7 @@ class ContinuousSearch:
                 return ops.any(ended) & ~must_read(each.taken, progress.read)
 
             def swap(*changing):
-                given = progress.waiting, constraints.max_length, last
+                given = progress.waiting, constraints.max_length, last, progress.turn + 1
                 return tuple(self._swap(Progress(*changing), *given))
 
             changed = Progress(*ops.while_loop(can_swap, swap, tuple(changing)))
@@ -153,7 +153,7 @@ class ContinuousSearch:
         progress = Progress(*ops.while_loop(unfinished, go_on, tuple(progress)))
         return progress, self._answers(progress.answers, parameters)
 
-    def _swap_one(self, progress, waiting, max_length, last):
+    def _swap_one(self, progress, waiting, max_length, last, turn):
         """The progress with the answer of one row that has ended kept, and a new sentence there."""
         rows, number = ops.shape(progress.sentences)[0], ops.shape(max_length)[0]
         state = progress.state
@@ -173,7 +173,9 @@ class ContinuousSearch:
         first = ops.zeros_like(row)
         ended = ~is_one | (ops.take(max_length, new, axis=0) < 1)
         empty = self.search.begin(ended, (), self.search.length(state))
-        answers = put(progress.answers, state, row, at=old)
+        one = keras.tree.map_structure(lambda x: ops.take(x, row, axis=0), state)
+        answer = self.search.rolled(one, turn - one.position)  # the slots are positions again
+        answers = put(progress.answers, answer, first, at=old)
         return progress._replace(
             taken=progress.taken + ops.cast(is_one, "int32"),
             sentences=put(progress.sentences, ops.where(is_one, new, number), first, at=row),
@@ -187,36 +189,19 @@ class ContinuousSearch:
         state, width = progress.state, self.search.width
         length = self.search.length(state)
         longer = min(2 * length, room)
-        back = -(int(progress.turn) % length) * width
+        turn = int(progress.turn) % length
+        back = -turn * width
         decoded = {
             path: (ops.roll(keys, back, axis=3), ops.roll(values, back, axis=2))
             for path, (keys, values) in state.decoded.items()
         }
         empty = self.model.empty_cache(len(state.ids), longer * width)
+        state = self.search.rolled(state, ops.full_like(state.position, turn))
         return progress._replace(
             turn=backend.to_arguments(np.int32(length)),
             state=self.search.grow(state, longer - length, Cache.grow(decoded, empty)),
             answers=self.search.grow(progress.answers, longer - length, ()),
         )
-
-
-def ring(mask: Tensor, position: Tensor, turn: Tensor) -> Tensor:
-    """A mask of positions as one of the slots that hold them, of which `turn` is written next.
-
-    Args:
-        mask: bool, (rows, width, length * width).
-        position: int, (rows,).
-        turn: int scalar.
-
-    Returns:
-        bool, (rows, width, length * width).
-    """
-    width, slots = mask.shape[1], ops.shape(mask)[2]
-    length = slots // width
-    held = ops.expand_dims(position - turn, 1) + ops.arange(length, dtype="int32")
-    held = ops.reshape(held % length, (-1, 1, length, 1))
-    by_position = ops.reshape(mask, (-1, width, length, width))
-    return ops.reshape(ops.take_along_axis(by_position, held, axis=2), (-1, width, slots))
 
 
 def _rows(x, numbers):

@@ -21,7 +21,7 @@ from ..losses import token_cross_entropy
 from .beam_search import BeamSearch, BeamState, Hypotheses
 from .configuration import UNCHANGED
 from .constraints import Constraints
-from .continuous import ContinuousSearch, ring
+from .continuous import ContinuousSearch
 from .requests import FIRST_LENGTH, Batch, Request, checked_batch
 from .sampling import GreedySearch, Sampling
 
@@ -396,17 +396,17 @@ class _CompiledSearch:
         """
         memory, of_memory = memory
         width = self.search.width
-        mask = seen = self.search.attends_to(state)
+        mask = self.search.attends_to(state, turn)
         if turn is None:
             slot = ops.max(state.position)
             positions = ops.broadcast_to(slot, (width,))
         else:
             slot = turn % self.search.length(state)
             positions = ops.expand_dims(state.position, 1) + ops.zeros((width,), "int32")
-            seen = ring(mask, state.position, turn)
         cache = Cache(state.decoded, of_memory, slot * width, positions)
-        logits = self.model.decode(state.ids, memory, attention_mask=seen, cache=cache)
-        return self.search.advance(state, mask, logits, cache.decoded, constraints, parameters)
+        logits = self.model.decode(state.ids, memory, attention_mask=mask, cache=cache)
+        given = constraints, parameters, turn
+        return self.search.advance(state, mask, logits, cache.decoded, *given)
 
     def _with_room(self, state, stop, room):
         """The state with a slot for every position before `stop`: in a cache twice as long."""

@@ -76,12 +76,23 @@ class GreedySearch:
         answers = ops.pad(state.answers, ((0, 0), (0, more)))
         return state._replace(decoded=decoded, answers=answers)
 
-    def attends_to(self, state):
-        """bool, (batch, 1, length): every position up to that of the token that is read."""
-        positions = ops.arange(ops.shape(state.answers)[1], dtype="int32")
-        return positions <= ops.reshape(state.position, (-1, 1, 1))
+    def rolled(self, state, first):
+        """The state with slot `first` of each row as its first one; see `ContinuousSearch`."""
+        return state
 
-    def advance(self, state, attention_mask, logits, decoded, constraints, parameters):
+    def attends_to(self, state, turn=None):
+        """bool, (batch, 1, length): the slots up to that of the token that is read.
+
+        Args:
+            state: `GreedyState`.
+            turn: int scalar, see `ContinuousSearch`; None: the slots are the positions.
+        """
+        length = ops.shape(state.answers)[1]
+        slots = ops.arange(length, dtype="int32")
+        back = slots if turn is None else (turn - slots) % length
+        return back <= ops.reshape(state.position, (-1, 1, 1))
+
+    def advance(self, state, attention_mask, logits, decoded, constraints, parameters, turn=None):
         """The state after one more token of every sentence.
 
         Args:
@@ -91,6 +102,7 @@ class GreedySearch:
             decoded: with the keys and values of `state.ids`.
             constraints: `Constraints`.
             parameters: from `parameters`, as tensors.
+            turn: as of `attends_to`.
         """
         position = state.position
         positions = ops.arange(ops.shape(state.answers)[1], dtype="int32")

@@ -90,10 +90,10 @@ def given(request, monkeypatch):
     return sources_and_limits(request.param)
 
 
-def answers(peak, search, given, at_a_time=ROWS, **options):
+def answers(peak, search, given, at_a_time=ROWS, model=Adding, **options):
     sources, limits = given
     request = Request(search, sources, limits, **options, at_a_time=at_a_time)
-    (found,) = kt.Decoding(Adding(peak)).decode([request])
+    (found,) = kt.Decoding(model(peak)).decode([request])
     return found
 
 
@@ -108,6 +108,24 @@ def test_the_best_of_several_beams_is_found_in_every_row(given):
     np.testing.assert_array_equal(found.ids[:, 0], plain_loop(*given))
     np.testing.assert_allclose(found.scores[:SENTENCES], 0, atol=1e-4)
     assert not found.ids[SENTENCES:].any()
+
+
+class Tilted(Adding):
+    """`Adding`, whose other tokens differ in their logits, so that no two hypotheses tie."""
+
+    def decode(self, *args, **kwargs):
+        tilt = np.random.default_rng(0).normal(size=SIZE).astype("float32")
+        return super().decode(*args, **kwargs) + ops.convert_to_tensor(tilt)
+
+
+@pytest.mark.slow
+def test_beams_avoid_what_their_own_row_has_written(given):
+    logits = UNCHANGED.replace(repetition_penalty=2.0, no_repeat_ngram_size=2)
+    search = BeamSearch(3, logits=logits)
+    found = answers(3.0, search, given, model=Tilted)
+    alone = answers(3.0, search, given, model=Tilted, at_a_time=None)
+    np.testing.assert_array_equal(found.ids, alone.ids)
+    assert (found.ids[:, 0] != plain_loop(*given)).any()
 
 
 def test_each_row_has_its_own_random_numbers_limits_prefix_and_penalty(given):
