@@ -442,19 +442,21 @@ def test_a_search_continues_while_a_live_hypothesis_can_still_win():
     assert best(beams=1, length_penalty=1.0) == [kt.END, 0]  # one beam is greedy
 
 
+@pytest.mark.parametrize("forced", [True, False])
 @pytest.mark.parametrize("size", [5, 40, 8000, 7919])  # fewer than k; few; in blocks; a prime
-def test_the_best_tokens_are_found_by_blocks_too(size):
+def test_the_best_tokens_are_found_by_blocks_too(size, forced):
     rng = np.random.default_rng(0)
     logits = rng.normal(size=(3, 2, size)).astype("float32")
-    logits[:, :, : kt.END + 1] += 9  # the best are not allowed
+    logits[:, :, [*NEVER_WRITTEN, kt.END]] += 9  # the best are not allowed
     normalizer = rng.normal(size=(3, 2)).astype("float32")
-    prefix = np.array([[0, 0, 0], [0, 0, size - 1], [0, 4, 0]], "int32")
+    prefix = np.array([[0, 0, 0], [0, 0, size - 1], [0, 4, 0]], "int32") if forced else None
     allowed = constraints.Constraints(np.full(3, 9), np.array([9, 2, 2]), prefix)
     given = backend.to_tensors((logits, allowed, normalizer))
     best, which = map(array, constraints.top_tokens(given[0], 8, 2, *given[1:]))
     logits[:, :, list(NEVER_WRITTEN)] = IMPOSSIBLE
     logits[0, :, kt.END] = IMPOSSIBLE  # too short
-    logits[1, :, :-1] = IMPOSSIBLE  # another token is forced
+    if forced:
+        logits[1, :, :-1] = IMPOSSIBLE  # another token is forced
     expected = (logits - normalizer[..., None]).reshape(3, -1)
     order = np.argsort(-expected, axis=-1, kind="stable")[:, :8]
     ranked = np.take_along_axis(expected, order, axis=-1)
