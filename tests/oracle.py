@@ -289,6 +289,16 @@ def label_smoothed_cross_entropy(logits, labels, smoothing=0.0):
     return nats[labels != PADDING].mean()
 
 
+def numerical_gradient(function, x, step=1e-5):
+    """d function / d x by central differences, of a function of one array to a number."""
+    gradient = np.zeros(x.shape)
+    for at in np.ndindex(x.shape):
+        change = np.zeros(x.shape)
+        change[at] = step
+        gradient[at] = (function(x + change) - function(x - change)) / (2 * step)
+    return gradient
+
+
 def learning_rate(step, d_model, warmup):
     """Equation 3, d_model^-0.5 min(step^-0.5, step warmup^-1.5); steps count from 1."""
     step = np.asarray(step, dtype="float64")

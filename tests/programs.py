@@ -1,6 +1,7 @@
-"""Programs that tests run: a file as a module, code on another backend, writes to a full disk."""
+"""Programs that tests run: a file as a module, code on another backend; a full disk, a history."""
 
 import contextlib
+import csv
 import importlib.util
 import json
 import os
@@ -34,6 +35,14 @@ def on_backend(backend, code, question, folder):
     )
     assert result.returncode == 0, result.stderr
     return json.loads(result.stdout.splitlines()[-1])
+
+
+def history_of(folder):
+    """The rows of a run's history.csv, without the columns that measure its time."""
+    with open(folder / "history.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    times = "tokens_per_second", "seconds"
+    return [{name: x for name, x in row.items() if name not in times} for row in rows]
 
 
 @contextlib.contextmanager

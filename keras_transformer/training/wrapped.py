@@ -59,24 +59,9 @@ class WrappedModel(keras.Model):
 
 
 class TwoPasses(WrappedModel):
-    """Trains a model on two passes over each batch, whose predictions should agree.
+    """Base of `RDrop` and `SimCut`: two passes over each batch, whose predictions should agree.
 
-    A subclass computes the logits of both passes at once, and their divergence.
-
-    Args:
-        transformer: keras.Model from a dict of ids to logits, such as a `Transformer`.
-        alpha: float from 0, weight of the divergence.
-        **kwargs: of keras.Model; the dtype is that of `transformer` unless given.
-
-    Call arguments:
-        inputs: dict of int arrays, the ids that `transformer` takes.
-
-    Returns:
-        float32: logits; in training those of both passes, (2, batch, length, vocabulary size)
-            or of a classifier (2, batch, labels).
-
-    Raises:
-        ValueError: If `alpha` is negative.
+    A subclass defines their divergence, and may compute the logits of both in another way.
     """
 
     LABELED = 2  # passes whose predictions are compared with the labels, from the first

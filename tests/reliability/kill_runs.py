@@ -11,7 +11,6 @@ same bits. It takes half a minute per kill on two cores, so the gate does not ru
 """
 
 import argparse
-import csv
 import io
 import itertools
 import json
@@ -27,6 +26,10 @@ import time
 import zipfile
 
 import h5py
+
+sys.path.append(str(pathlib.Path(__file__).parents[1]))
+
+from programs import history_of
 
 SCRIPTS = pathlib.Path(__file__).parents[2] / "scripts"
 SMALL = "--num-layers 1 --d-model 16 --num-heads 2 --d-ff 32 --dropout 0.1 --epochs 3".split()
@@ -86,9 +89,7 @@ def left(folder):
         content = io.BytesIO(archive.read("model.weights.h5"))
     with h5py.File(content) as file:
         file.visititems(lambda name, x: weights.update({name: _bytes(x)}))
-    with open(folder / "history.csv", newline="", encoding="utf-8") as file:
-        rows = [{**row, "tokens_per_second": None, "seconds": None} for row in csv.DictReader(file)]
-    return weights, rows, json.loads((folder / "scores.json").read_text("utf-8"))
+    return weights, history_of(folder), json.loads((folder / "scores.json").read_text("utf-8"))
 
 
 def _bytes(x):

@@ -4,7 +4,6 @@ A run that is resumed must end with the very bits of one that was never interrup
 """
 
 import contextlib
-import csv
 import os
 import shutil
 import signal
@@ -18,7 +17,7 @@ import pytest
 import keras_transformer as kt
 from keras_transformer import backend, training
 from keras_transformer.atomic import atomic_write, check_space
-from programs import largest_file
+from programs import history_of, largest_file
 
 XLA_FLAGS = os.environ.get("XLA_FLAGS", "")
 
@@ -80,17 +79,6 @@ def bits(model):
     return [keras.ops.convert_to_numpy(variable).tobytes() for variable in variables]
 
 
-TIMES = ("tokens_per_second", "seconds")
-
-
-def history(folder):
-    with open(folder / "history.csv", newline="", encoding="utf-8") as file:
-        return [
-            {name: value for name, value in row.items() if name not in TIMES}
-            for row in csv.DictReader(file)
-        ]
-
-
 class Raise(keras.callbacks.Callback):
     """Sends this process a signal as a batch begins, counted over all epochs."""
 
@@ -122,7 +110,7 @@ def whole(tmp_path_factory):
         if key not in runs:
             folders[key] = folder = tmp_path_factory.mktemp("whole") / "run"
             model, batches = train(folder, **options)
-            runs[key] = bits(model), history(folder), len(batches)
+            runs[key] = bits(model), history_of(folder), len(batches)
         return runs[key]
 
     run.copy = lambda folder: shutil.copytree(folders["{}"], folder, dirs_exist_ok=True)
@@ -166,7 +154,7 @@ def test_a_run_interrupted_twice_ends_with_the_same_bits(tmp_path, whole, option
         assert last.startswith("Interrupted, and saved. Continue with: ")
         assert last.endswith(" --resume") and f"KERAS_BACKEND={backend.name()}" in last
     model, _ = train(folder, resume=True, **options)
-    assert bits(model) == expected and history(folder) == rows
+    assert bits(model) == expected and history_of(folder) == rows
     names = sorted(path.name for path in (folder / "checkpoint").iterdir())
     assert names == ["epoch-0002.weights.h5", "epoch-0003.weights.h5"]
 
@@ -195,7 +183,7 @@ def test_a_run_that_saves_every_few_updates_loses_no_more_than_these(tmp_path, w
         (within,) = (folder / "checkpoint").glob("*-batch-*")
         assert saved in within.name
     model, _ = train(folder, resume=True, checkpoint_every=3)
-    assert bits(model) == expected and history(folder) == rows
+    assert bits(model) == expected and history_of(folder) == rows
     names = sorted(path.name for path in (folder / "checkpoint").iterdir())
     assert names == ["epoch-0002.weights.h5", "epoch-0003.weights.h5"]
 
@@ -210,7 +198,7 @@ def test_with_several_steps_per_execution_it_saves_after_the_one_that_is_due(tmp
     (within,) = (tmp_path / "checkpoint").glob("*-batch-*")
     assert "epoch-0000-batch-0000006" in within.name
     model, _ = train(tmp_path, resume=True, **options)
-    assert bits(model) == expected and history(tmp_path) == rows
+    assert bits(model) == expected and history_of(tmp_path) == rows
 
 
 @pytest.mark.slow
@@ -219,7 +207,7 @@ def test_a_signal_in_the_last_update_of_an_epoch_lets_the_epoch_end(tmp_path, wh
     with pytest.raises(SystemExit):
         train(tmp_path, [Raise(signal.SIGINT, per_epoch - 1)])
     (path,) = (tmp_path / "checkpoint").iterdir()
-    assert path.name == "epoch-0001.weights.h5" and history(tmp_path) == rows[:1]
+    assert path.name == "epoch-0001.weights.h5" and history_of(tmp_path) == rows[:1]
     assert bits(train(tmp_path, resume=True)[0]) == expected
 
 
@@ -231,7 +219,7 @@ def test_a_run_that_ended_after_its_last_epoch_is_finished(tmp_path, whole, opti
     expected, rows, per_epoch = whole(**options)
     with pytest.raises(SystemExit):
         train(tmp_path, [Raise(signal.SIGTERM, EPOCHS * per_epoch - 1)], **options)
-    assert history(tmp_path) == rows
+    assert history_of(tmp_path) == rows
     assert bits(train(tmp_path, resume=True, **options)[0]) == expected
 
 
@@ -306,7 +294,7 @@ def test_a_damaged_or_missing_checkpoint_is_skipped(tmp_path, whole, capsys, dam
     out = capsys.readouterr().out
     assert "Resuming after epoch 2 of 3." in out
     assert damage is os.remove or f"{last} is damaged" in out
-    assert bits(model) == expected and history(tmp_path) == rows
+    assert bits(model) == expected and history_of(tmp_path) == rows
 
 
 @pytest.mark.slow
@@ -322,14 +310,14 @@ def test_a_full_disk_is_one_sentence_and_the_last_checkpoint_stays(tmp_path, who
             train(tmp_path, [Fill()])
         assert len(list((tmp_path / "checkpoint").iterdir())) == 1  # nothing unfinished
     assert bits(train(tmp_path, resume=True)[0]) == expected
-    assert history(tmp_path) == rows
+    assert history_of(tmp_path) == rows
 
 
 def test_a_loss_that_is_not_a_number_ends_the_run_at_that_update(tmp_path):
     message = "The loss is nan at batch . of epoch 1 .learning rate 1e.30, norm of the mean gradi"
     with pytest.raises(FloatingPointError, match=message):
         train(tmp_path, learning_rate=1e30)
-    assert not (tmp_path / "checkpoint").exists() and not history(tmp_path)
+    assert not (tmp_path / "checkpoint").exists() and not history_of(tmp_path)
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 import collections
 import contextlib
-import csv
 import importlib
 import io
 import json
@@ -23,6 +22,7 @@ import keras_transformer as kt
 from keras_transformer import cli as console
 from keras_transformer import data
 from keras_transformer.training import Run, add_translations
+from programs import history_of
 from shared import restore_determinism
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -87,15 +87,6 @@ def finished(pairs, tmp_path_factory):
 
 def weights_of(output):
     return keras.saving.load_model(output / "model.keras").get_weights()
-
-
-TIMES = ("tokens_per_second", "seconds")
-
-
-def history_of(output):
-    with open(output / "history.csv", newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    return [{k: v for k, v in row.items() if k not in TIMES} for row in rows]
 
 
 @pytest.mark.slow
