@@ -26,6 +26,7 @@ SEARCH = ("beams", "length_penalty")  # a model file provides them, and they may
 IN_OLDER_RUNS = {n: getattr(TransformerConfig, n) for n in ADDED_OPTIONS}
 NEWER = ("num_buckets", "optimizer", "weight_decay", "decay_share", "simcut", "cutoff")
 IN_OLDER_RUNS |= {n: getattr(TrainingOptions, n) for n in NEWER}
+IN_OLDER_RUNS |= {"distill_from": (), "monolingual": None, "back_translator": (), "back_tag": None}
 IN_OLDER_RUNS |= {"callback": (), "quoted": False, "clean": False, "reserve": (), "engine": "keras"}
 IN_OLDER_RUNS |= {n: getattr(PairOptions, n) for n in ("placeholders", "language_tags", *OF_TAGS)}
 REMOVED = {"steps_per_execution": 1, "data_dir": None}  # from older runs, and their effect today

@@ -420,7 +420,8 @@ SIDES = ("source", "target", "pairs")
 FILES = ("train", "valid", "test", *(x + side for x in ("", "valid_", "test_") for side in SIDES))
 DATA = ("dataset", "prepared", *FILES)
 MIX = ("mix_in", *(f"mix_{side}" for side in SIDES))
-UNTAGGED = ("dataset", "prepared", "diversify", *MIX)
+TEACHERS = ("diversify", "distill_from", "monolingual")  # whose translations are learned from
+UNTAGGED = ("dataset", "prepared", *TEACHERS, *MIX)
 UNTAGGED += tuple(f"{x}{side}" for x in ("", "valid_", "test_") for side in SIDES[:2])
 # Of each pair, the one on the command line replaces the other one of the recipe.
 ALTERNATIVES = (
@@ -438,7 +439,7 @@ EXCLUSIVE = (
     ("diversify", "init_from", "the teachers are trained from scratch"),
     *((name, "language_tags", "each file of pairs has a direction") for name in UNTAGGED),
     ("placeholders", "language_tags", "a tag is not masked"),
-    *((name, "prepared", "a corpus is all of the data") for name in ("dataset", "diversify", *MIX)),
+    *((name, "prepared", "a corpus is all of the data") for name in ("dataset", *TEACHERS, *MIX)),
 )
 LEARNED = ("vocabulary", "reserve", "separate_vocabularies", "placeholders")
 TO_LEARN = "a vocabulary to learn, without --init-from and --prepared"
@@ -486,7 +487,7 @@ class Options(Group):
             if given.get(one) and given.get(other):
                 raise ValueError(f"Give {flags([one])} or {flags([other])}, not both: {why}.")
         model, output = self.fine_tuning.init_from, self.run.output
-        check_one_stdin(path for name in (*FILES, *MIX) for path in given.get(name) or ())
+        check_one_stdin(path for name in (*FILES, *MIX, "monolingual") for path in given.get(name) or ())
         if model and output:
             inside = pathlib.Path(output).resolve() in pathlib.Path(model).resolve().parents
             check(not inside, "--init-from must not be within --output", init_from=model)
@@ -531,7 +532,8 @@ class Options(Group):
             # With --init-from it is refused as other sizes are.
             (["vocabulary_size"], TO_LEARN, not prepared),
             (["min_count"], "a vocabulary to learn; --init-from has one", not has_words),
-            (["engine"], "--diversify", given["diversify"]),
+            (["back_translator", "back_tag"], "--monolingual", given["monolingual"]),
+            (["engine"], " or ".join(map(flags, zip(TEACHERS))), any(map(given.get, TEACHERS))),
         )
         return {name: use for names, use, exists in needs if not exists for name in names}
 
@@ -596,7 +598,15 @@ class Translation(Options):
     Rare:
         subword_alpha: Subword regularization: sampling parameter (papers: 0.1).
         diversify: Data diversification: number of teachers per direction.
-        engine: What decodes their translations: auto is ctranslate2 on a CPU where it is installed.
+        distill_from: Sequence-level distillation: trained translators, an ensemble if there are
+            several, whose translations of the training sources are added.
+        monolingual: Back-translation: text of the target language, one sentence per line, whose
+            sources --back-translator writes.
+        back_translator: Trained translators from the target to the source language, an ensemble if
+            there are several.
+        back_tag: Tag before each source that --back-translator writes, such as <bt>; none: no tag.
+        engine: What decodes all these translations: auto is ctranslate2 on a CPU where it is
+            installed.
     """
 
     files: PairOptions
@@ -607,6 +617,10 @@ class Translation(Options):
     separate_vocabularies: bool = False
     subword_alpha: Annotated[float | None, check_from_0] = None
     diversify: From0 = 0
+    distill_from: Annotated[tuple[str, ...], "MODEL"] = ()
+    monolingual: Files = None
+    back_translator: Annotated[tuple[str, ...], "MODEL"] = ()
+    back_tag: Annotated[str | None, "PIECE"] = None
     engine: Literal[ENGINES] = "keras"
 
     TASK = "Translator"
@@ -615,6 +629,8 @@ class Translation(Options):
         super().__post_init__()
         alpha = self.subword_alpha
         check(alpha is None or alpha <= 1, "subword_alpha must be in [0, 1]", alpha=alpha)
+        missing = self.monolingual and not self.back_translator
+        check(not missing, "--monolingual needs --back-translator", monolingual=self.monolingual)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

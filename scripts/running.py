@@ -66,7 +66,7 @@ def naming_lines(options: Options, split: str, *sides: Sequence) -> Iterator[Non
 
     Args:
         options: which name the files.
-        split: "training", "validation" or "test".
+        split: "training", "validation", "test" or "monolingual".
         *sides: the texts, or lists of words; those of the target after those of the source.
 
     Raises:
@@ -76,7 +76,7 @@ def naming_lines(options: Options, split: str, *sides: Sequence) -> Iterator[Non
         yield
     except TextError as error:
         names = ["train", "mix_in", "pairs", "source", "mix_pairs", "mix_source"]
-        before = {"validation": "valid", "test": "test"}.get(split)
+        before = {"validation": "valid", "training": None}.get(split, split)
         if before:  # without data of their own, they are split off the training data
             names = [before, f"{before}_pairs", f"{before}_source", *names]
         if error.side:

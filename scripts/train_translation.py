@@ -45,8 +45,9 @@ from data_report import DataReport
 from keras_transformer import backend, data, evaluation, interchange, plots, training
 from keras_transformer.backend.distribution import leave, of_first_process, own_rows
 from keras_transformer.checks import check
+from keras_transformer.cli.files import load_task
 from keras_transformer.data.records import collect_complete
-from options import SIDES, flags
+from options import SIDES, TEACHERS, flags
 from recipes import TRANSLATION
 
 
@@ -60,12 +61,17 @@ def main():
         tokenizers = find_tokenizers(options, splits.train, initial)
         translator, train, valid = prepare(options, splits, tokenizers, initial)
         report = DataReport(splits, lambda pairs: unknown(tokenizers, pairs))
+        monolingual = read_monolingual(options)
+        teachers = load_teachers(options, run, splits, monolingual)
         train_data = [corpus.digest for corpus in corpora] or splits.train
+        if monolingual:
+            train_data = [*train_data, monolingual]
         # Nothing is written before all of it is valid.
         run.begin(options.flat(), train_data, splits.valid, splits.test)
 
-    if options.diversify:
-        splits = splits._replace(train=diversify(options, run, splits, tokenizers))
+    if any(getattr(options, name) for name in TEACHERS):
+        pairs = learn_from_models(options, run, splits, tokenizers, monolingual, teachers)
+        splits = splits._replace(train=pairs)
         keras.utils.set_random_seed(options.run.seed)  # whether or not teachers were trained now
         translator, train, valid = prepare(options, splits, tokenizers)
 
@@ -261,6 +267,16 @@ def read_pairs(files, split):
     )
 
 
+def read_monolingual(options):
+    """Returns the texts of --monolingual, cleaned as the pairs are; None without."""
+    if not options.monolingual:
+        return None
+    paths = data.expand_files(options.monolingual)
+    texts = data.concatenate([data.read_texts(each) for each in paths])
+    settings = form(options) | {"max_characters": options.cleaning.max_characters}
+    return data.clean(data.Examples(texts, texts), **settings, unique=True).target
+
+
 def find_tokenizers(options, examples, initial):
     """Returns the tokenizers of source and target.
 
@@ -274,10 +290,11 @@ def find_tokenizers(options, examples, initial):
         )
         return tokenizers
     tags = [data.language_tag(each) for each in data.targets_of(options.files.all_directions())]
+    tags += back_tags(options)
     if initial:
         tokenizers = initial_tokenizers(initial)
         for tag, ids in zip(tags, tokenizers[0].encode(tags), strict=True):
-            expected = "--language-tags needs the tags in the vocabulary of --init-from"
+            expected = "The tags must be in the vocabulary of --init-from"
             check(tag in tokenizers[0].tokens(ids), expected, missing=tag)
         return tokenizers
     size, kind, reserved = options.vocabulary_settings
@@ -286,6 +303,11 @@ def find_tokenizers(options, examples, initial):
     if options.separate_vocabularies:
         return [kt.train_tokenizer(side, *settings) for side in examples]
     return [kt.train_tokenizer(examples.source + examples.target, *settings)] * 2
+
+
+def back_tags(options):
+    """Returns the tag of --back-tag, as texts have it, in a list; an empty one without."""
+    return [data.normalized(options.back_tag, **form(options))] if options.back_tag else []
 
 
 def unknown(tokenizers, pairs):
@@ -347,6 +369,51 @@ def prepare(options, splits, tokenizers, initial=None):
         with running.naming_lines(options, "test", splits.test.source):
             translator.check_texts(splits.test.source)
     return translator, train, valid
+
+
+def translations_file(run, name):
+    return run.folder / "teachers" / name.replace("_", "-") / "translations.json"
+
+
+def load_teachers(options, run, splits, monolingual):
+    """Returns the translators of --distill-from and --back-translator, by the option.
+
+    One whose translations a resumed run already has is left out.
+    """
+    found = {}
+    for name, split in (("distill_from", "training"), ("back_translator", "monolingual")):
+        models = getattr(options, name)
+        if not models or (run.resume and of_first_process(translations_file(run, name).exists())):
+            continue
+        found[name] = load_task(models[0], "Translator", options.engine, models[1:])
+        texts = splits.train.source if name == "distill_from" else monolingual
+        with running.naming_lines(options, split, texts):
+            found[name].check_texts(texts)
+    return found
+
+
+def learn_from_models(options, run, splits, tokenizers, monolingual, teachers):
+    """Returns the training pairs and those that models make: TEACHERS.
+
+    Args:
+        teachers: the translators that `load_teachers` returns; each is dropped after its use.
+    """
+
+    def translations(name, texts):
+        path = translations_file(run, name)
+        return training.saved_translations(path, texts, functools.partial(teachers.pop, name))
+
+    pairs, sources = splits.train, splits.train.source
+    if options.diversify:
+        pairs = diversify(options, run, splits, tokenizers)
+    if options.distill_from:
+        made = data.Examples(sources, translations("distill_from", sources))
+        pairs = training.add_pairs(pairs, made)
+    if monolingual:
+        written = translations("back_translator", monolingual)
+        tagged = [" ".join([*back_tags(options), text]) if text else "" for text in written]
+        pairs = training.add_pairs(pairs, data.Examples(tagged, monolingual))
+    return pairs
 
 
 def diversify(options, run, splits, tokenizers):

@@ -54,7 +54,7 @@ def load_task(
         SystemExit: the file is missing, damaged or foreign, or holds another task.
     """
     of_keras = not (ensemble and engine.startswith("ctranslate2"))
-    check(of_keras, "Keras alone decodes an --ensemble, so leave out --engine", engine=engine)
+    check(of_keras, "Keras alone decodes an ensemble, so leave out --engine", engine=engine)
     cure = f"Train one with keras-transformer train{TRAINED[kind]}."
     import_keras()
     try:
@@ -68,7 +68,7 @@ def load_task(
         try:
             task = tasks.Translator.ensemble([task, *others])
         except ValueError as error:
-            sys.exit(f"--ensemble {' '.join(map(str, ensemble))}: {error}")
+            sys.exit(f"{' '.join(map(str, [path, *ensemble]))}: {error}")
     if engine != "keras":
         interchange.set_engine(task, engine)
     return task

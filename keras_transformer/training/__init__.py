@@ -12,7 +12,7 @@ from .callbacks import (
 )
 from .checkpoints import EpochCheckpoint, average_checkpoints, checkpoint_paths
 from .chunked_logits import ChunkedLogits
-from .diversification import add_translations, diversify
+from .diversification import add_pairs, add_translations, diversify, saved_translations
 from .estimates import forecast
 from .fine_tuning import enable_lora, freeze
 from .interruptions import SaveOnInterrupt

@@ -1,10 +1,13 @@
-"""Data diversification: training data plus the translations that other models make of it.
+"""Training data plus the translations that other models make of it, or of other text.
 
-A teacher learns from the pairs and then translates the very sentences it has learned from: one
-more translation of each, plainer than a human one. Teachers of the backward direction add one more
-source per target. No data but the pairs themselves is used.
+A teacher of data diversification learns from the pairs and then translates the very sentences it
+has learned from: one more translation of each, plainer than a human one. Teachers of the backward
+direction add one more source per target. No data but the pairs themselves is used. Distillation
+adds the translations of a trained model, or of an ensemble; back-translation adds text of the
+target language, with sources that a model of the backward direction writes.
 
-Source: Nguyen et al. 2020, "Data Diversification", section 3.
+Source: Nguyen et al. 2020, "Data Diversification", section 3; Kim and Rush 2016, section 3.2
+    (sequence-level distillation); Sennrich et al. 2016, section 3.2 (back-translation).
 """
 
 import json
@@ -44,19 +47,39 @@ def diversify(
     """
 
     def translations(direction, number):
-        path = folder / f"{direction}-{number}" / "translations.json"
-        if not distribution.of_first_process(path.exists()):
+        def teacher():
             print(f"Training teacher {direction}-{number}, which then translates its own data.")
-            texts = pairs.source if direction == "forward" else pairs.target
-            teacher = train_teacher(direction, number, path.parent)
-            with distribution.alone(teacher.model):
-                translated = translate_with_progress(teacher, texts)
-            if distribution.is_first_process():
-                write_text(path, json.dumps(translated, ensure_ascii=False))
-            distribution.wait_for_all()
-        return json.loads(path.read_text("utf-8"))
+            return train_teacher(direction, number, path.parent)
+
+        path = folder / f"{direction}-{number}" / "translations.json"
+        texts = pairs.source if direction == "forward" else pairs.target
+        return saved_translations(path, texts, teacher)
 
     return add_translations(pairs, num_teachers, translations)
+
+
+def saved_translations(
+    path: pathlib.Path, texts: list[str], find_translator: Callable[[], Any]
+) -> list[str]:
+    """The translations in a file, which is written first if it is missing.
+
+    Args:
+        path: pathlib.Path of the file, JSON.
+        texts: list of str to translate.
+        find_translator: function that returns the `Translator`, called if the file is missing.
+
+    Returns:
+        list of str.
+    """
+    if not distribution.of_first_process(path.exists()):
+        translator = find_translator()
+        with distribution.alone(translator.model):
+            translated = translate_with_progress(translator, texts)
+        if distribution.is_first_process():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_text(path, json.dumps(translated, ensure_ascii=False))
+        distribution.wait_for_all()
+    return json.loads(path.read_text("utf-8"))
 
 
 def add_translations(
@@ -73,13 +96,26 @@ def add_translations(
     Returns:
         Examples.
     """
-    made = {}  # a dict keeps the order, a set would not
+    sources, targets = [], []
     for number in range(1, num_teachers + 1):
-        made |= dict.fromkeys(zip(pairs.source, translations("forward", number), strict=True))
-        made |= dict.fromkeys(zip(translations("backward", number), pairs.target, strict=True))
+        targets += [*translations("forward", number), *pairs.target]
+        sources += [*pairs.source, *translations("backward", number)]
+    return add_pairs(pairs, Examples(sources, targets))
+
+
+def add_pairs(pairs: Examples, others: Examples) -> Examples:
+    """The pairs, followed by the complete ones of others that are not among them, each once.
+
+    Args:
+        pairs, others: Examples.
+
+    Returns:
+        Examples.
+    """
     known = set(zip(*pairs, strict=True))
+    made = dict.fromkeys(zip(*others, strict=True))  # a dict keeps the order, a set would not
     new = [pair for pair in made if all(pair) and pair not in known]
-    print(f"{len(pairs.source)} pairs and {len(new)} new ones with translations of teachers.")
+    print(f"{len(pairs.source)} pairs and {len(new)} new ones with translations of models.")
     return Examples(
         [*pairs.source, *(source for source, _ in new)],
         [*pairs.target, *(target for _, target in new)],

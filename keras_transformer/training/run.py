@@ -40,7 +40,11 @@ FILES = OwnedFiles(
     "run",
     ("settings.json",),
     ("arguments", "data", "versions"),
-    (*_RESULTS, *(f"teachers/*ward-[0-9]*/{name}" for name in _OF_TEACHERS)),
+    (
+        *_RESULTS,
+        *(f"teachers/*ward-[0-9]*/{name}" for name in _OF_TEACHERS),
+        *(f"teachers/{name}/translations.json" for name in ("distill-from", "back-translator")),
+    ),
     "model.keras",
 )
 

@@ -196,7 +196,7 @@ def test_teachers_of_both_directions_are_trained_and_their_translations_added(di
         texts = train.source if folder == forward else train.target
         assert len(translations) == len(texts)
         assert translations[:8] == translator.translate(texts[:8])
-    (line,) = [line for line in printed.splitlines() if "with translations of teachers" in line]
+    (line,) = [line for line in printed.splitlines() if "with translations of models" in line]
     old, new = (int(word) for word in line.split() if word.isdecimal())
     assert old == len(table) - len(table[::50]) and 0 < new <= 2 * old
 
@@ -286,6 +286,100 @@ def test_a_teacher_translates_with_the_engine_of_the_run_and_learns_without(monk
     assert kinds == ["Decoding", "CTranslate2Decoding"]
 
 
+class Scripted:
+    """A translator whose translations are known; it counts the texts that it translates."""
+
+    model = None
+
+    def __init__(self, translations):
+        self.translations, self.number = translations, 0
+
+    def translate(self, texts):
+        self.number += len(texts)
+        return [self.translations[text] for text in texts]
+
+
+def test_models_add_targets_to_the_sources_and_tagged_sources_to_other_text(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    script = importlib.import_module("train_translation")
+    pairs = data.Examples(["a dog", "a cat", "a fox"], ["ein Hund", "eine Katze", "ein Fuchs"])
+    texts = ["ein Uhu", "ein Hund", "ein Ei"]
+    models = {
+        "distill_from": Scripted({"a dog": "der Hund", "a cat": "eine Katze", "a fox": ""}),
+        "back_translator": Scripted({"ein Uhu": "an owl", "ein Hund": "a dog", "ein Ei": ""}),
+    }
+    given = {"distill_from": ("x",), "monolingual": ("y",), "back_translator": ("z",)}
+    options = script.TRANSLATION["quick"].replace(output=str(tmp_path), **given)
+
+    def learned(options, teachers):
+        splits = data.Splits(pairs, pairs, None)
+        of_run = Run(tmp_path), splits, None, texts
+        found = script.learn_from_models(options, *of_run, teachers)
+        assert not teachers  # they need no memory any more
+        return list(zip(*found, strict=True))
+
+    expected = [*zip(*pairs, strict=True), ("a dog", "der Hund"), ("an owl", "ein Uhu")]
+    assert learned(options, dict(models)) == expected
+    assert learned(options, {}) == expected  # from the files of the run
+    assert [model.number for model in models.values()] == [3, 3]
+    tagged = options.replace(back_tag="<BT>", lowercase=True)
+    expected[-1] = ("<bt> an owl", "ein Uhu")
+    assert learned(tagged, {}) == [*expected, ("<bt> a dog", "ein Hund")]
+
+
+def test_teachers_are_loaded_unless_the_run_has_their_translations(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    script = importlib.import_module("train_translation")
+    made = data.dates(num_train=20, num_valid=2, num_test=1)
+    given = {"distill_from": ("dates", "dates"), "back_translator": ("dates",)}
+    options = script.TRANSLATION["quick"].replace(monolingual=("-",), **given)
+    run = Run(tmp_path)
+    teachers = script.load_teachers(options, run, made, ["2019-04-22"])
+    assert list(teachers) == ["distill_from", "back_translator"]
+    assert len(teachers["distill_from"].transformer.models) == 2
+    path = script.translations_file(run, "distill_from")
+    path.parent.mkdir(parents=True)
+    path.write_text("[]")  # of an earlier run, which this one replaces
+    assert len(script.load_teachers(options, run, made, ["2019-04-22"])) == 2
+    run.resume = True
+    assert list(script.load_teachers(options, run, made, ["2019-04-22"])) == ["back_translator"]
+
+
+@pytest.mark.slow
+def test_a_distilled_and_back_translated_run_continues_without_its_teachers(
+    finished, pairs, tmp_path
+):
+    rows = [line.split("\t") for line in pairs.read_text("utf-8").splitlines()]
+    text, backward = tmp_path / "targets.txt", tmp_path / "backward"
+    text.write_text("".join(f"{target}\n" for _, target in rows[::-1]), "utf-8")
+    run([*TRAIN, *options(pairs, backward, epochs="1"), "--sides", "2", "1"])
+    teachers = []
+    for name, folder in (("1", finished[0]), ("2", finished[0]), ("back", backward)):
+        teachers.append(tmp_path / f"{name}.keras")
+        shutil.copyfile(folder / "model.keras", teachers[-1])
+    given = ["--distill-from", *teachers[:2], "--monolingual", text, "--back-tag", "<bt>"]
+    given += ["--back-translator", teachers[2]]
+    whole, output = tmp_path / "whole", tmp_path / "killed"
+    printed = run([*TRAIN, *options(pairs, whole, epochs="2"), *given]).stdout
+    assert printed.count("with translations of models") == 2
+    translator = keras.saving.load_model(whole / "model.keras")
+    assert "<bt>" in translator.source_tokenizer.tokens(translator.source_tokenizer.encode("<bt> 3"))
+    single = keras.saving.load_model(teachers[0])
+    train, _ = data.train_valid_split(data.read_pairs(pairs))
+    made = json.loads((whole / "teachers/distill-from/translations.json").read_text("utf-8"))
+    assert made[:8] == single.translate(train.source[:8]) and len(made) == len(train.source)
+    shutil.copytree(whole, output)
+    shutil.rmtree(output / "checkpoint")  # as in the first epoch
+    (output / "history.csv").write_text("")
+    (output / "model.keras").unlink()
+    for path in teachers:
+        path.unlink()
+    run([*TRAIN, "--resume", "--output", output])
+    assert history_of(output) == history_of(whole)
+    for resumed, uninterrupted in zip(weights_of(output), weights_of(whole), strict=True):
+        np.testing.assert_array_equal(resumed, uninterrupted)
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not HAS_TENSORBOARD, reason="TensorBoard is not installed")
 def test_tensorboard_logs_are_written(regularized):
@@ -347,6 +441,9 @@ def test_there_is_no_run_to_resume_in_an_empty_folder(inside, tmp_path):
         (["--dataset", "tfds:no_such_set"], "no_such_set: "),
         (["--valid-pairs", "nowhere.tsv"], "No training data: give --source and --target"),
         (["--diversify", "-1"], "diversify must be an integer of at least 0"),
+        (["--monolingual", "x"], "--monolingual needs --back-translator"),
+        (["--back-tag", "<bt>"], "--back-tag would not be used: it needs --monolingual"),
+        (["--distill-from", "nowhere.keras"], "nowhere.keras"),
         (["--tokenize", "nonsense"], "tokenize must be one of sacreBLEU's tokenizers"),
         (["--epochs", "0"], "epochs must be an integer of at least 1"),
     ],
