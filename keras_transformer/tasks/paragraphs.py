@@ -161,6 +161,9 @@ def _join(layouts, answers, empty):
     results = []
     for parts in layouts:
         found = [next(answers) for _ in parts[1::2]]
+        if parts[::2] == ["", ""]:  # a text that is one sentence
+            results += found
+            continue
         results.append([_joined(parts, of_rank) for of_rank in zip(empty, *found, strict=True)])
     return results
 

@@ -276,11 +276,12 @@ class Translator(WritingTask):
         search = BeamSearch(config.beams, config.length_penalty, n_best, logits)
         results = [[Hypothesis("", 0.0, True)] * n_best for _ in texts]
         requests = self._requests(lambda numbers, rows: search, texts, prefixes, config, encode)
-        for numbers, found in self._answers(requests):
-            for number, ids, scores, finished in zip(numbers, *found, strict=False):
-                written = self.target_tokenizer.decode(ids)
-                columns = zip(written, scores.tolist(), finished.tolist(), strict=True)
-                results[number] = [Hypothesis(*each) for each in columns]
+        for numbers, (ids, scores, finished) in self._answers(requests):
+            rows = len(numbers)  # others only fill the batch
+            written = iter(self.target_tokenizer.decode(ids[:rows].reshape(-1, ids.shape[-1])))
+            columns = zip(numbers, scores.tolist(), finished.tolist(), strict=False)
+            for number, *of_text in columns:
+                results[number] = list(map(Hypothesis, itertools.islice(written, n_best), *of_text))
         return results
 
     def sample(
