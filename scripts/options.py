@@ -487,7 +487,8 @@ class Options(Group):
             if given.get(one) and given.get(other):
                 raise ValueError(f"Give {flags([one])} or {flags([other])}, not both: {why}.")
         model, output = self.fine_tuning.init_from, self.run.output
-        check_one_stdin(path for name in (*FILES, *MIX, "monolingual") for path in given.get(name) or ())
+        names = (*FILES, *MIX, "monolingual")
+        check_one_stdin(path for name in names for path in given.get(name) or ())
         if model and output:
             inside = pathlib.Path(output).resolve() in pathlib.Path(model).resolve().parents
             check(not inside, "--init-from must not be within --output", init_from=model)

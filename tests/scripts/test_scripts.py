@@ -311,10 +311,10 @@ def test_models_add_targets_to_the_sources_and_tagged_sources_to_other_text(monk
     given = {"distill_from": ("x",), "monolingual": ("y",), "back_translator": ("z",)}
     options = script.TRANSLATION["quick"].replace(output=str(tmp_path), **given)
 
+    run, splits = Run(tmp_path), data.Splits(pairs, pairs, None)
+
     def learned(options, teachers):
-        splits = data.Splits(pairs, pairs, None)
-        of_run = Run(tmp_path), splits, None, texts
-        found = script.learn_from_models(options, *of_run, teachers)
+        found = script.learn_from_models(options, run, splits, None, texts, teachers)
         assert not teachers  # they need no memory any more
         return list(zip(*found, strict=True))
 
@@ -363,7 +363,8 @@ def test_a_distilled_and_back_translated_run_continues_without_its_teachers(
     printed = run([*TRAIN, *options(pairs, whole, epochs="2"), *given]).stdout
     assert printed.count("with translations of models") == 2
     translator = keras.saving.load_model(whole / "model.keras")
-    assert "<bt>" in translator.source_tokenizer.tokens(translator.source_tokenizer.encode("<bt> 3"))
+    reader = translator.source_tokenizer
+    assert "<bt>" in reader.tokens(reader.encode(["<bt> 3"])[0])
     single = keras.saving.load_model(teachers[0])
     train, _ = data.train_valid_split(data.read_pairs(pairs))
     made = json.loads((whole / "teachers/distill-from/translations.json").read_text("utf-8"))
