@@ -11,7 +11,7 @@ and writes it to keras_transformer/tasks/pretrained/, with the scores at the end
 input.txt is Tiny Shakespeare; a pairs file has English in its first column, Chinese in its second.
 """
 
-import start_up  # noqa: F401
+import start_up
 
 import argparse
 import json
@@ -44,6 +44,7 @@ BAR = r"\|"  # within a table
 
 @standard_streams()
 def main():
+    start_up.imported()
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,5 +1,7 @@
 """Runs of the training scripts around `compile` and `fit`: set-up, data, optimizer, the end."""
 
+import start_up
+
 import contextlib
 import importlib
 import os
@@ -25,6 +27,7 @@ ACCURACY = {"monitor": "val_token_accuracy", "mode": "max"}  # of labels, see `R
 @contextlib.contextmanager
 def script() -> Iterator[None]:
     """The whole of a script: its output in UTF-8, errors of files and of training as exits."""
+    start_up.imported()
     with standard_streams(), errors_as_exits():
         yield
 

@@ -8,6 +8,8 @@ folder, or, where it is empty, none.
 """
 
 import ast
+import atexit
+import gc
 import importlib
 import os
 import pathlib
@@ -36,6 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     if arguments is None:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # fewer notices of TensorFlow
+        # Otherwise a process ends with a search of all objects for garbage: a second on PyTorch.
+        atexit.register(gc.freeze)
     with standard_streams():
         words = sys.argv[1:] if arguments is None else list(arguments)
         of_task = words[2:] if words[:1] == ["train"] else []  # the script parses them

@@ -35,9 +35,29 @@ Seconds of a command in a new process and, in brackets, of the processor, median
   first answer   keras-transformer translate dates "May 3, 2021", with no compiled program kept
   second answer  the same again, with the programs that JAX kept of the first
 
+A second table has the parts of the first answer; what JAX saves in the second is the last but one.
 The files are in the cache of the system: the first round is not counted.
 """
 CONSOLE = "from keras_transformer.cli import main; main()"
+STAGES = """
+import atexit, gc, sys, time
+ends = [time.time()]
+atexit.register(gc.freeze)
+
+def ended():
+    ends.append(time.time())
+
+from keras_transformer.cli import starting, translate
+starting.keep_programs(), ended()
+starting.import_keras(), ended()
+from keras_transformer.tasks import Translator, saved_files
+ended()
+task = saved_files.load(sys.argv[1])
+ended()
+print(task.translate([sys.argv[2]]), file=sys.stderr)
+print(*ends, time.time())
+"""
+PARTS = ("Python", "command", "Keras and its backend", "package", "model", "translation", "exit")
 LOAD = "import sys; import keras_transformer as kt; kt.load(sys.argv[1])"
 IMPORTS = {name: ["-c", f"import {name}"] for name in ("keras", "keras_transformer")}
 SCRIPT = pathlib.Path(__file__).parents[1] / "train_translation.py"
@@ -87,6 +107,14 @@ def start(args):
     report(args, [medians], two_threads_over_one=quiet)
 
 
+def seconds_of_stages(*arguments, **variables):
+    """Seconds of each of PARTS of a new process that translates a text."""
+    command, start = [sys.executable, "-c", STAGES, *arguments], time.time()
+    environment = {**os.environ, **variables}
+    output = subprocess.run(command, env=environment, check=True, capture_output=True).stdout
+    return np.diff([start, *map(float, output.split()), time.time()])
+
+
 def seconds_of(code, *arguments, **variables):
     """Seconds of a new process, and those of the processor."""
     environment = {**os.environ, **variables}
@@ -107,18 +135,26 @@ def first(args):
         "first answer": translation,
         "second answer": translation,
     }
-    quiet, rows = check_quiet(), []
+    quiet, rows, parts = check_quiet(), [], {}
     print(f"| backend | {' | '.join(commands)} |\n|---{'|---' * len(commands)}|")
     for name in args.backends:
-        rounds = []
+        rounds, of_parts = [], []
         for _ in range(1 + args.rounds):
             with tempfile.TemporaryDirectory() as folder:
                 variables = {"KERAS_BACKEND": name, "KERAS_TRANSFORMER_CACHE": folder}
                 rounds.append([seconds_of(*each, **variables) for each in commands.values()])
+            with tempfile.TemporaryDirectory() as folder:
+                variables["KERAS_TRANSFORMER_CACHE"] = folder
+                of_parts.append(seconds_of_stages(args.model, args.text, **variables))
+        parts[name] = dict(zip(PARTS, np.median(of_parts[1:], axis=0).tolist(), strict=True))
         medians = np.median(rounds[1:], axis=0).tolist()
         rows.append({"backend": name, **dict(zip(commands, medians, strict=True))})
+        rows[-1]["parts"] = parts[name]
         columns = (f"{seconds:.1f} ({processor:.1f})" for seconds, processor in medians)
         print(f"| {name} | {' | '.join(columns)} |", flush=True)
+    print(f"\n| backend | {' | '.join(PARTS)} |\n|---{'|---' * len(PARTS)}|")
+    for name, seconds in parts.items():
+        print(f"| {name} | {' | '.join(f'{each:.2f}' for each in seconds.values())} |")
     report(args, rows, two_threads_over_one=quiet)
 
 

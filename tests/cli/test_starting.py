@@ -9,6 +9,7 @@ import pytest
 
 from keras_transformer import backend
 from keras_transformer.cli import starting
+from programs import ROOT
 
 KERAS = """
 import sys
@@ -118,3 +119,47 @@ def test_a_second_command_compiles_nothing_and_damage_does_not_change_its_answer
     for path, content in kept.items():
         path.write_bytes(content[: len(content) // 2])
     assert answer()[0] == first
+
+
+GARBAGE = """
+import atexit, gc, sys
+atexit.register(lambda: print("at the end", gc.get_freeze_count() > 0))
+{code}
+print(gc.isenabled(), gc.get_freeze_count() > 0)
+"""
+IMPORT = "from keras_transformer.cli.starting import import_keras\nimport_keras()"
+SCRIPT = f"""
+sys.path.insert(0, {str(ROOT / "scripts")!r})
+sys.argv[0] = {str(ROOT / "scripts" / "train_tagger.py")!r}
+import start_up
+print(gc.isenabled())
+start_up.imported()
+"""
+COMMAND = """
+from keras_transformer.cli import main
+sys.argv[1:] = ["translate", "--help"]
+try:
+    main()
+except SystemExit:
+    print()
+"""
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "code, printed",
+    [
+        (IMPORT, ["True True", "at the end True"]),
+        (f"gc.disable()\n{IMPORT}", ["False True", "at the end True"]),
+        (f"import keras\n{IMPORT}", ["True False", "at the end False"]),
+        (SCRIPT, ["False", "True True", "at the end True"]),
+        (COMMAND, ["", "True False", "at the end True"]),
+    ],
+    ids=["import", "disabled before", "imported before", "script", "command"],
+)
+def test_no_garbage_is_searched_for_in_modules_neither_after_their_import_nor_at_the_end(
+    code, printed
+):
+    command = [sys.executable, "-c", GARBAGE.format(code=code)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.stdout.splitlines()[-len(printed) :] == printed, done.stderr
