@@ -84,7 +84,9 @@ def group_by_length(
     tokens_per_batch: int | None = None,
     continuous: bool = False,
 ) -> Iterator[tuple[list[int], int, int, int]]:
-    """Batches for inference, shortest first; a few short texts join the longer ones.
+    """Batches for inference; a few short texts join the longer ones.
+
+    The longest come first: where several are decoded at a time, short ones fill the end.
 
     Args:
         numbers: ints, which texts.
@@ -105,7 +107,7 @@ def group_by_length(
     for shorter, longer in itertools.pairwise(list(groups)):
         if len(groups[shorter]) * (longer - shorter) <= FEW_TOKENS:
             groups[longer] = groups.pop(shorter) + groups[longer]
-    for length, group in groups.items():
+    for length, group in reversed(groups.items()):
         most = min(batch_size, MOST_PAIRS // length**2)
         if tokens_per_batch is not None:
             most = min(most, tokens_per_batch // length)

@@ -1,6 +1,9 @@
 """Real sentences translated per second, compared with CTranslate2 with the same weights."""
 
+import concurrent.futures
+import contextlib
 import functools
+import multiprocessing
 import pathlib
 import tempfile
 
@@ -12,7 +15,7 @@ from keras_transformer.interchange import export, set_engine
 from keras_transformer.interchange.engines import SAME_SLOPE
 
 from .exports import equal
-from .measuring import check_quiet, measure_separately, race, report
+from .measuring import check_quiet, race, report
 
 TRANSLATE_HELP = """\
 Sentences per second of a trained translator, text to text, on sentences of every length.
@@ -20,8 +23,9 @@ Sentences per second of a trained translator, text to text, on sentences of ever
   KERAS_BACKEND=jax python scripts/benchmark.py translate zh-en --texts dev.zh --beams 1 5
   python scripts/benchmark.py translate runs/en-de/model.keras --texts val.en --separate 3
 
-Each contender gets processes of its own, one at a time and in turn, and translates all lines once
-before --rounds timed passes. CTranslate2 has another length penalty: alone it uses the one that
+Each contender has a process of its own, --separate times, and translates all lines once before
+--rounds timed passes, in each of which all contenders take turns, so that a machine that becomes
+slower is slower for all. CTranslate2 has another length penalty: alone it uses the one that
 rises like that of --length-penalty at 20 tokens, as an engine of ours it ranks by ours. Contenders:
 
   ours              Translator.translate, in batches of 64 sentences as it forms them
@@ -33,7 +37,8 @@ rises like that of --length-penalty at 20 tokens, as an engine of ours it ranks 
   ctranslate2-one-batch  one batch at a time, one thread per core
   ctranslate2-int8, ctranslate2-int8-one-batch  the same with its products in 8 bits
 
-`equal` counts the translations that are those of the first contender. CTranslate2 has one limit of
+`equal` counts the translations that are those of the first contender, `ratio` is the median of the
+speeds divided by that of the first contender in the same pass. CTranslate2 has one limit of
 length for all sentences, here that of the longest.
 """
 BATCH_SIZE = 64
@@ -108,38 +113,67 @@ def sentences(args):
     return [text for text in texts if text.strip()][: args.number]
 
 
-def measure(args, contenders):
-    """The contenders in this process: {(beams, name): translations and seconds}."""
-    texts, measured = sentences(args), {}
-    for name in contenders:
-        translate = CONTENDERS[name](args)
+def prepare(args, name):
+    """Makes this process that of a contender."""
+    global translation
+    translation = functools.partial(CONTENDERS[name](args), sentences(args))
+
+
+def translate(beams):
+    """The translations of this process's contender."""
+    return translation(beams=beams)
+
+
+def answer(submit, beams):
+    """The translations of another process, by the `submit` of its executor."""
+    return submit(translate, beams).result()
+
+
+def measure(args):
+    """Each contender in a new process: {(beams, name): translations and seconds}."""
+    measured = {}
+    with contextlib.ExitStack() as stack:
+        processes = {}
+        for name in args.contenders:
+            process = concurrent.futures.ProcessPoolExecutor(
+                1, multiprocessing.get_context("spawn")
+            )
+            processes[name] = stack.enter_context(process).submit
+            processes[name](prepare, args, name).result()
         for beams in args.beams:
-            run = functools.partial(translate, texts, beams=beams)
-            translations = run()  # compiles
-            measured[beams, name] = translations, race([run], args.rounds)[:, 0].tolist()
+            runs = [functools.partial(answer, each, beams) for each in processes.values()]
+            translations = [run() for run in runs]  # which compiles
+            seconds = race(runs, args.rounds).T.tolist()
+            for name, *found in zip(processes, translations, seconds, strict=True):
+                measured[beams, name] = found
     return measured
 
 
 def run(args):
     texts, quiet = sentences(args), check_quiet()
     rows = {}
-    for measured in measure_separately(measure, args):
-        for (beams, name), (translations, seconds) in measured.items():
+    for _ in range(args.separate):
+        for (beams, name), (translations, seconds) in measure(args).items():
             row = rows.setdefault((beams, name), {"name": name, "beams": beams, "seconds": []})
             row["seconds"] += seconds
             expected = rows[beams, args.contenders[0]].setdefault("translations", translations)
             row["equal"] = equal(translations, expected)
+    for (beams, _), row in rows.items():
+        of_first = np.array(rows[beams, args.contenders[0]]["seconds"])
+        row["ratio"] = float(np.median(of_first / row["seconds"]))
     rows = [rows[key] for key in sorted(rows, key=lambda key: key[0])]
     print(f"Translating {len(texts):,} sentences with {args.model}\n")
-    print("| contender | beams | sentences per second (quartiles) | equal |")
-    print("|---|---|---|---|")
+    print("| contender | beams | sentences per second (quartiles) | ratio | equal |")
+    print("|---|---|---|---|---|")
     for row in rows:
         row.pop("translations", None)
         quantiles = np.quantile(row["seconds"], (0.75, 0.5, 0.25))
         low, median, high = (len(texts) / quantiles).tolist()
         row |= {"sentences_per_second": median, "low": low, "high": high}
         speed = f"{median:,.0f} ({low:,.0f} to {high:,.0f})"
-        print(f"| {row['name']} | {row['beams']} | {speed} | {row['equal']:,} |")
+        print(
+            f"| {row['name']} | {row['beams']} | {speed} | {row['ratio']:.2f} | {row['equal']:,} |"
+        )
     report(args, rows, two_threads_over_one=quiet)
 
 
@@ -158,7 +192,7 @@ def add_command(commands, formatter):
     add("--length-penalty", type=float, default=0.0, metavar="A", help=penalty)
     contenders = "contenders to measure (default: all)"
     add("--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS), help=contenders)
-    separate = "processes per contender (default: 2)"
+    separate = "processes of each contender, one after the other (default: 2)"
     add("--separate", type=int, default=2, metavar="N", help=separate)
     rounds = "timed passes per process (default: 3)"
     add("--rounds", type=int, default=3, metavar="N", help=rounds)

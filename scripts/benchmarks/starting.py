@@ -35,7 +35,7 @@ Seconds of a command in a new process and, in brackets, of the processor, median
   first answer   keras-transformer translate dates "May 3, 2021", with no compiled program kept
   second answer  the same again, with the programs that JAX kept of the first
 
-A second table has the parts of the first answer; what JAX saves in the second is the last but one.
+A second table has the parts of the first answer: the last but one is what JAX saves in the second.
 The files are in the cache of the system: the first round is not counted.
 """
 CONSOLE = "from keras_transformer.cli import main; main()"

@@ -741,12 +741,12 @@ def test_lengths_at_inference_come_from_a_fixed_grid():
     ]  # fmt: skip
 
 
-def test_texts_of_similar_lengths_are_grouped_in_few_shapes():
+def test_texts_of_similar_lengths_are_grouped_in_few_shapes_longest_first():
     lengths = [40] * 70 + [3] * 200 + [20]
     batches = list(group_by_length(range(271), lengths, 64))
     # 200 texts of length 16 stay apart; one of length 32 joins those of 48: 16 tokens of padding.
     assert [(len(numbers), rows, length) for numbers, rows, length, _ in batches] == [
-        (64, 64, 16), (64, 64, 16), (64, 64, 16), (8, 64, 16), (64, 64, 48), (7, 64, 48)
+        (64, 64, 48), (7, 64, 48), (64, 64, 16), (64, 64, 16), (64, 64, 16), (8, 64, 16)
     ]  # fmt: skip
     assert sorted(n for numbers, *_ in batches for n in numbers) == list(range(271))
     assert list(group_by_length([5, 2, 9], range(10), 64)) == [([2, 5, 9], 4, 16, 4)]
@@ -773,7 +773,7 @@ def test_many_texts_wait_for_the_rows_of_others_longest_first():
 def test_a_budget_of_tokens_bounds_the_rows_at_inference():
     batches = list(group_by_length(range(9), [30] * 8 + [500], 64, limit=400, tokens_per_batch=96))
     assert [(len(n), rows, length) for n, rows, length, _ in batches] == [
-        (3, 3, 32), (3, 3, 32), (2, 3, 32), (1, 1, 400)
+        (1, 1, 400), (3, 3, 32), (3, 3, 32), (2, 3, 32)
     ]  # fmt: skip
 
 
