@@ -171,6 +171,7 @@ CHARACTERS = SMALL | dict(
     batch_size=32,
     epochs=6,
     optimizer="muon",  # 1.540 nats per character; Adam 1.556
+    schedule="wsd",  # 1.530; cosine 1.540
     learning_rate=3e-3,
     warmup_steps=200,
     clip_norm=1.0,
@@ -206,7 +207,7 @@ LANGUAGE_MODELLING = named(
             clip_norm=1.0,
         ),
         # A trained generator and other text.
-        "fine-tune": fine_tuned(CHARACTERS, epochs=3) | dict(optimizer="adam"),
+        "fine-tune": fine_tuned(CHARACTERS, epochs=3) | dict(optimizer="adam", schedule="cosine"),
     },
     output="runs/language",
     norm_first=True,  # as GPT-2: tolerates the large rates

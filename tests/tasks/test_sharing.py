@@ -180,7 +180,10 @@ def test_the_code_of_a_card_answers_the_same_in_another_process(
         "HF_HUB_OFFLINE": "0",
     }
     environment = {**os.environ, **environment, "KERAS_BACKEND": backend}
+    if backend == "tensorflow":  # the gate hides it from the others
+        environment.pop("PYTHONPATH", None)
     command = [sys.executable, "-c", code]
-    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    settings = dict(env=environment, cwd=pathlib.Path(kt.__file__).parents[1])
+    result = subprocess.run(command, **settings, capture_output=True, text=True, timeout=300)
     assert result.returncode == 0, result.stderr
     assert eval(result.stdout.splitlines()[-1]) == dates_translator.translate(texts)
