@@ -19,15 +19,16 @@ from keras_transformer.models.configuration import DEPTHS, TransformerConfig
 from keras_transformer.tasks.saved_files import ADDED_OPTIONS
 from keras_transformer.training import Run
 from keras_transformer.training.run import FILES, read_settings
-from options import ALTERNATIVES, DATA, OF_TAGS, PairOptions, TrainingOptions, flags
+from options import ALTERNATIVES, DATA, OF_TAGS, PairOptions, TrainingOptions, Translation, flags
 
 SEARCH = ("beams", "length_penalty")  # a model file provides them, and they may change
 # Options newer than some runs, and what these do without them.
 IN_OLDER_RUNS = {n: getattr(TransformerConfig, n) for n in ADDED_OPTIONS}
 NEWER = ("num_buckets", "optimizer", "weight_decay", "decay_share", "simcut", "cutoff")
 IN_OLDER_RUNS |= {n: getattr(TrainingOptions, n) for n in NEWER}
-IN_OLDER_RUNS |= {"distill_from": (), "monolingual": None, "back_translator": (), "back_tag": None}
-IN_OLDER_RUNS |= {"callback": (), "quoted": False, "clean": False, "reserve": (), "engine": "keras"}
+OF_TEACHERS = ("distill_from", "monolingual", "back_translator", "back_tag", "engine")
+IN_OLDER_RUNS |= {n: getattr(Translation, n) for n in OF_TEACHERS}
+IN_OLDER_RUNS |= {"callback": (), "quoted": False, "clean": False, "reserve": ()}
 IN_OLDER_RUNS |= {n: getattr(PairOptions, n) for n in ("placeholders", "language_tags", *OF_TAGS)}
 REMOVED = {"steps_per_execution": 1, "data_dir": None}  # from older runs, and their effect today
 WORDS = {"None": "none", "()": "empty", "": "empty", "True": "on", "False": "off"}

@@ -385,7 +385,7 @@ def load_teachers(options, run, splits, monolingual):
         models = getattr(options, name)
         if not models or (run.resume and of_first_process(translations_file(run, name).exists())):
             continue
-        found[name] = load_task(models[0], "Translator", options.engine, models[1:])
+        found[name] = load_task(models[0], "Translator", options.engine, models[1:], flags([name]))
         texts = splits.train.source if name == "distill_from" else monolingual
         with running.naming_lines(options, split, texts):
             found[name].check_texts(texts)
@@ -411,7 +411,8 @@ def learn_from_models(options, run, splits, tokenizers, monolingual, teachers):
         pairs = training.add_pairs(pairs, made)
     if monolingual:
         written = translations("back_translator", monolingual)
-        tagged = [" ".join([*back_tags(options), text]) if text else "" for text in written]
+        before = "".join(f"{tag} " for tag in back_tags(options))
+        tagged = [before + text if text else "" for text in written]
         pairs = training.add_pairs(pairs, data.Examples(tagged, monolingual))
     return pairs
 

@@ -40,6 +40,7 @@ def load_task(
     kind: str = "Task",
     engine: str = "keras",
     ensemble: Sequence[str | os.PathLike] = (),
+    option: str = "--ensemble",
 ) -> "tasks.Task":
     """Loads a task, or ends the process with one sentence.
 
@@ -48,6 +49,7 @@ def load_task(
         kind: "Task", or the name of the subclass that the file must hold.
         engine: what decodes, see `interchange.set_engine`.
         ensemble: other translators that decode together with this one.
+        option: the option that names them, for errors.
 
     Raises:
         ImportError, ValueError: the engine is not installed, or cannot hold the task.
@@ -68,7 +70,7 @@ def load_task(
         try:
             task = tasks.Translator.ensemble([task, *others])
         except ValueError as error:
-            sys.exit(f"{' '.join(map(str, [path, *ensemble]))}: {error}")
+            sys.exit(f"{option} {' '.join(map(str, ensemble))}: {error}")
     if engine != "keras":
         interchange.set_engine(task, engine)
     return task

@@ -107,18 +107,24 @@ def start(args):
     report(args, [medians], two_threads_over_one=quiet)
 
 
+def environment_of(variables):
+    """The variables of a new process, as a user has them."""
+    environment = {**os.environ, **variables}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # users' Python compiles a module once
+    return environment
+
+
 def seconds_of_stages(*arguments, **variables):
     """Seconds of each of PARTS of a new process that translates a text."""
-    command, start = [sys.executable, "-c", STAGES, *arguments], time.time()
-    environment = {**os.environ, **variables}
+    command, environment = [sys.executable, "-c", STAGES, *arguments], environment_of(variables)
+    start = time.time()
     output = subprocess.run(command, env=environment, check=True, capture_output=True).stdout
     return np.diff([start, *map(float, output.split()), time.time()])
 
 
 def seconds_of(code, *arguments, **variables):
     """Seconds of a new process, and those of the processor."""
-    environment = {**os.environ, **variables}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # users' Python compiles a module once
+    environment = environment_of(variables)
     command = [sys.executable, "-c", code, *arguments]
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     subprocess.run(command, env=environment, check=True, capture_output=True)
@@ -135,7 +141,7 @@ def first(args):
         "first answer": translation,
         "second answer": translation,
     }
-    quiet, rows, parts = check_quiet(), [], {}
+    quiet, rows = check_quiet(), []
     print(f"| backend | {' | '.join(commands)} |\n|---{'|---' * len(commands)}|")
     for name in args.backends:
         rounds, of_parts = [], []
@@ -146,15 +152,16 @@ def first(args):
             with tempfile.TemporaryDirectory() as folder:
                 variables["KERAS_TRANSFORMER_CACHE"] = folder
                 of_parts.append(seconds_of_stages(args.model, args.text, **variables))
-        parts[name] = dict(zip(PARTS, np.median(of_parts[1:], axis=0).tolist(), strict=True))
         medians = np.median(rounds[1:], axis=0).tolist()
         rows.append({"backend": name, **dict(zip(commands, medians, strict=True))})
-        rows[-1]["parts"] = parts[name]
+        seconds = np.median(of_parts[1:], axis=0).tolist()
+        rows[-1]["parts"] = dict(zip(PARTS, seconds, strict=True))
         columns = (f"{seconds:.1f} ({processor:.1f})" for seconds, processor in medians)
         print(f"| {name} | {' | '.join(columns)} |", flush=True)
     print(f"\n| backend | {' | '.join(PARTS)} |\n|---{'|---' * len(PARTS)}|")
-    for name, seconds in parts.items():
-        print(f"| {name} | {' | '.join(f'{each:.2f}' for each in seconds.values())} |")
+    for row in rows:
+        columns = (f"{seconds:.2f}" for seconds in row["parts"].values())
+        print(f"| {row['backend']} | {' | '.join(columns)} |")
     report(args, rows, two_threads_over_one=quiet)
 
 

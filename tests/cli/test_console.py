@@ -513,7 +513,7 @@ def test_an_ensemble_refuses_what_one_model_is_for(
 
 def test_a_model_of_another_vocabulary_or_task_is_named_in_an_ensemble(command, models):
     result = command("translate", models["translator"], "May", "--ensemble", "dates")
-    expected = "dates: Translator 2 of an ensemble must have the source_tokenizer of"
+    expected = "--ensemble dates: Translator 2 of an ensemble must have the source_tokenizer of"
     assert_one_sentence(result, expected)
     result = command("translate", models["translator"], "May", "--ensemble", models["tagger"])
     assert_one_sentence(result, "tagger.keras holds a Tagger")
