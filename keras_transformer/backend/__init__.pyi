@@ -2,7 +2,6 @@ from .adaptation import adapt, adaptations
 from .compilation import (
     FunctionalModel,
     Programs,
-    for_few_texts,
     jit,
     keep_programs,
     prefers_jit,
@@ -65,7 +64,6 @@ __all__ = [
     "as_constants",
     "cross_entropy",
     "dropout_state",
-    "for_few_texts",
     "fused_attention",
     "gather_tokens",
     "global_mean",

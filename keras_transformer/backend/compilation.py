@@ -1,11 +1,9 @@
 """Functions compiled by XLA, their arguments, and where the programs are kept."""
 
-import contextlib
-import contextvars
 import functools
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -17,9 +15,9 @@ from .platform import name, on_accelerator
 from .private import layers_of
 
 MOST_PROGRAMS = 32  # per model; beyond them the one that was used least recently is dropped
+FEW_TOKENS = 2**17  # to answer; beyond them TensorFlow's XLA saves more time than it takes
 
 _lock = threading.Lock()  # of the programs of all models
-_for_few_texts = contextvars.ContextVar("for_few_texts", default=False)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -68,34 +66,15 @@ def prefers_jit() -> bool:
     return name() == "jax"
 
 
-@contextlib.contextmanager
-def for_few_texts() -> Iterator[None]:
-    """Makes programs that are ready soon, at the price of their speed.
+def jit(function: Callable, programs: "Programs", *static: str) -> Callable:
+    """`function` as one XLA program per shape; the weights of the model are read at each call.
 
-    On TensorFlow `jit` makes a graph without XLA, and on PyTorch `trace` records a function only
-    once it has been called often. JAX compiles everywhere.
-    """
-    token = _for_few_texts.set(True)
-    try:
-        yield
-    finally:
-        _for_few_texts.reset(token)
-
-
-def serves_few_texts() -> bool:
-    """Whether programs are made within `for_few_texts`."""
-    return _for_few_texts.get()
-
-
-def jit(function: Callable, model: keras.Model, *static: str) -> Callable:
-    """`function` as one XLA program per shape; the weights of `model` are read at each call.
-
-    On PyTorch it runs uncompiled, in inference mode; see `trace`. Within `for_few_texts` it is a
-    graph without XLA on TensorFlow.
+    On PyTorch it runs uncompiled, in inference mode; see `trace`. On TensorFlow it is a graph
+    without XLA while `programs` serves few texts.
 
     Args:
         function: its positional arguments are structures of tensors.
-        model: keras.Model whose weights it reads.
+        programs: `Programs` of the model whose weights it reads.
         *static: names of keyword arguments that are plain values, not tensors.
 
     Returns:
@@ -104,11 +83,16 @@ def jit(function: Callable, model: keras.Model, *static: str) -> Callable:
     if name() == "tensorflow":
         import tensorflow as tf
 
-        options = {"jit_compile": not serves_few_texts(), "reduce_retracing": True}
-        return tf.function(function, autograph=False, **options)
+        options: Any = {"autograph": False, "reduce_retracing": True}
+        graph = tf.function(function, jit_compile=False, **options)
+        if programs.full:
+            return graph
+        compiled = tf.function(function, jit_compile=True, **options)
+        return lambda *args, **kwargs: (graph if programs.few else compiled)(*args, **kwargs)
     if name() == "jax":
         import jax
 
+        model = programs.model
         variables = functools.cache(lambda: list(model.variables))  # a walk through all layers
 
         def stateless(values, *args, **kwargs):
@@ -126,11 +110,18 @@ def jit(function: Callable, model: keras.Model, *static: str) -> Callable:
 class Programs:
     """Compiled programs of a model, for any number of threads: the 32 that were used last.
 
-    Where there were 32, the others are made `for_few_texts`. All are compiled again after LoRA or
-    quantization, which give layers other weights.
+    All are compiled again after LoRA or quantization, which give layers other weights.
+
+    While few texts are expected, programs are ready soon, at the price of their speed: `jit` makes
+    a graph without XLA on TensorFlow, and on PyTorch `trace` records a function only once it has
+    been called often. JAX compiles everywhere.
 
     Args:
         model: keras.Model; the layers of another object cannot change in this way.
+
+    Attributes:
+        full: bool, whether the program that is made takes the place of another: TensorFlow never
+            frees what XLA has compiled, so it is made without.
     """
 
     def __init__(self, model: Any):
@@ -139,6 +130,17 @@ class Programs:
         self._layers = [layer for layer in layers if hasattr(layer, "lora_enabled")]
         self._programs: dict = {}
         self._adapted: list | None = None
+        self._expected = 0
+        self.full = False
+
+    def expect(self, tokens: int) -> None:
+        """Says that so many more tokens will be answered. Until then none are few."""
+        self._expected += tokens
+
+    @property
+    def few(self) -> bool:
+        """Whether few texts are expected: in all at most `FEW_TOKENS` so far."""
+        return name() != "jax" and (self.full or 0 < self._expected <= FEW_TOKENS)
 
     def get(self, key: Any, make: Callable[[], Any]) -> Any:
         """The program of a key for the present weights, made by `make` if it is missing."""
@@ -148,11 +150,13 @@ class Programs:
                 self._programs, self._adapted = {}, adapted
             program = self._programs.pop(key, None)
             if program is None:
-                is_full = len(self._programs) >= MOST_PROGRAMS
-                with for_few_texts() if is_full else contextlib.nullcontext():
-                    program = make()  # TensorFlow never frees what XLA has compiled
-                if is_full:
-                    del self._programs[next(iter(self._programs))]
+                self.full = len(self._programs) >= MOST_PROGRAMS
+                try:
+                    program = make()
+                    if self.full:
+                        del self._programs[next(iter(self._programs))]
+                finally:
+                    self.full = False
             self._programs[key] = program  # the last one
             return program
 

@@ -96,15 +96,12 @@ def prefers_continuous_batches() -> bool:
 
     On PyTorch the Python of doing so costs more than the rows it saves. A GPU would start some
     dozens of small kernels per sentence, and several devices would each have rows of their own.
-    Programs for few texts have no others that wait.
     """
     import keras
 
-    from .compilation import serves_few_texts
-
     if name() == "torch":
         return False
-    return not (on_accelerator() or keras.distribution.distribution() or serves_few_texts())
+    return not (on_accelerator() or keras.distribution.distribution())
 
 
 def speed_up_training() -> None:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import keras
 
-from .compilation import serves_few_texts
 from .platform import name
 from .private import notice, torch_recorder
 
@@ -16,19 +15,19 @@ MOST_RECORDED = 256  # shapes per traced function; beyond them the oldest record
 _lock = threading.Lock()  # PyTorch records one function at a time
 
 
-def trace(function: Callable) -> Callable:
+def trace(function: Callable, few: bool = False) -> Callable:
     """On PyTorch, the tensor operations of `function`, recorded once per shape of its input.
 
     A decoding step is some hundred small operations, and the Python of Keras around them takes
     several times as long as they do. torch.compile, a third faster still, takes half a minute per
     shape. XLA needs none of this: elsewhere this is `function` itself. Weights are read in place.
-    Within `for_few_texts`, a shape is recorded after 64 calls.
 
     A record holds neither gradients nor random numbers: it is for inference alone. Where PyTorch
     lacks the private modules that record, `function` itself is called, which is slower.
 
     Args:
         function: its arguments are structures of tensors.
+        few: bool, whether it serves few texts: a shape is then recorded after 64 calls.
 
     Returns:
         A function with the same arguments.
@@ -37,7 +36,7 @@ def trace(function: Callable) -> Callable:
         return function
     programs: dict = {}
     calls: collections.Counter = collections.Counter()
-    unrecorded = UNRECORDED if serves_few_texts() else 0
+    unrecorded = UNRECORDED if few else 0
 
     def run(*args):
         shapes = (x if x is None else (x.shape, x.dtype) for x in keras.tree.flatten(args))

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, BinaryIO
 
-from .. import backend, tasks
+from .. import tasks
 from ..checks import TextError
 from ..data.files import decoded_lines
 
@@ -51,18 +51,16 @@ def answer_lines(
         sys.exit("The standard input is closed; give TEXT, or open it (< FILE).")
     config: Any = getattr(task, "config", task)  # a `Translator` has a `GenerationConfig`
     answered = 0
-    few = texts or sys.stdin.isatty()
-    with backend.for_few_texts() if few else contextlib.nullcontext():
-        for batch in _batches(texts, config.batch_size):
-            try:
-                lines = list(answer(batch, answered))
-            except TextError as error:
-                name = "TEXT" if texts else "Line"
-                raise ValueError(f"{name} {answered + error.number + 1} {error.problem}") from None
-            for line in lines:
-                print(one_line(line))
-            sys.stdout.flush()
-            answered += len(batch)
+    for batch in _batches(texts, config.batch_size):
+        try:
+            lines = list(answer(batch, answered))
+        except TextError as error:
+            name = "TEXT" if texts else "Line"
+            raise ValueError(f"{name} {answered + error.number + 1} {error.problem}") from None
+        for line in lines:
+            print(one_line(line))
+        sys.stdout.flush()
+        answered += len(batch)
 
 
 def one_line(text: str) -> str:

@@ -34,7 +34,7 @@ class ContinuousSearch:
     needs more positions than the ring has, it is copied to a longer one.
 
     Args:
-        model: as of `Decoding`.
+        programs: `backend.Programs` of the model of a `Decoding`.
         search: a search.
         read_source: function of source ids to what `step` reads of them.
         step: function of a state, what was read, constraints, parameters and the turn to the next
@@ -43,14 +43,14 @@ class ContinuousSearch:
     Source: Yu et al. 2022 (Orca): iteration-level scheduling.
     """
 
-    def __init__(self, model, search, read_source, step):
-        self.model, self.search = model, search
+    def __init__(self, programs, search, read_source, step):
+        self.model, self.search = programs.model, search
         self._read_source = read_source
         self._step = backend.trace(step)
         self._swap = backend.trace(self._swap_one)
         self._answers = backend.trace(search.answers)
-        self._compiled_begin = backend.jit(self._begin, model, "rows", "length")
-        self._compiled_resume = backend.jit(self._resume, model, "rows")
+        self._compiled_begin = backend.jit(self._begin, programs, "rows", "length")
+        self._compiled_resume = backend.jit(self._resume, programs, "rows")
 
     def run(self, batch: Batch) -> Any:
         """The answers, one row per sentence."""

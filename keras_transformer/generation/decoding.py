@@ -172,10 +172,14 @@ class Decoding:
         search = BeamSearch(beams, length_penalty, n_best, UNCHANGED.replace(**changes))
         return self._answer_one(search, source_ids, max_length, min_length, prefix)
 
+    def expect(self, tokens: int) -> None:
+        """Says that so many more tokens will be answered; see `backend.Programs`."""
+        self._programs.expect(tokens)
+
     @property
     def continuous(self) -> bool:
         """Whether requests of several sentences per row are faster; see `Request.at_a_time`."""
-        return backend.prefers_continuous_batches()
+        return backend.prefers_continuous_batches() and not self._programs.few
 
     def decode(self, requests: Iterable[Request]) -> Iterator[Any]:
         """Answers requests in their order, on a CPU with XLA two at a time.
@@ -289,7 +293,8 @@ class Decoding:
             source_ids = id_matrix("source_ids", source_ids, self.model.source_vocabulary_size)
             rows = dict(source_ids=len(source_ids), target_ids=len(target_ids))
             check(len(set(rows.values())) == 1, "Expected one target per source", **rows)
-        score = self._programs.get("score", lambda: backend.jit(self._score_targets, self.model))
+        programs = self._programs
+        score = programs.get("score", lambda: backend.jit(self._score_targets, programs))
         return ops.convert_to_numpy(score(*backend.split_rows((source_ids, target_ids))))
 
     def _score_targets(self, source_ids, target_ids):
@@ -299,7 +304,7 @@ class Decoding:
         return ops.where(ops.equal(target_ids, PADDING), 0.0, -nats)
 
     def _compiled(self, search):
-        return self._programs.get(search, lambda: _CompiledSearch(self.model, search))
+        return self._programs.get(search, lambda: _CompiledSearch(self._programs, search))
 
 
 class _CompiledSearch:
@@ -309,18 +314,18 @@ class _CompiledSearch:
     is all; the second continues in a larger one.
 
     Args:
-        model: as of `Decoding`.
+        programs: `backend.Programs` of the model of a `Decoding`.
         search: one of those that are equal; what they differ in is among their parameters.
     """
 
-    def __init__(self, model, search):
-        self.model, self.search = model, search
-        self._recorded_read = backend.trace(self._read_source)
-        self._recorded_step = backend.trace(self._step)
-        self._recorded_answers = backend.trace(search.answers)
-        self._compiled_begin = backend.jit(self._begin, model, "length")
-        self._compiled_resume = backend.jit(self._resume, model)
-        self.continuous = ContinuousSearch(model, search, self._recorded_read, self._step)
+    def __init__(self, programs, search):
+        self.model, self.search = programs.model, search
+        self._recorded_read = backend.trace(self._read_source, programs.few)
+        self._recorded_step = backend.trace(self._step, programs.few)
+        self._recorded_answers = backend.trace(search.answers, programs.few)
+        self._compiled_begin = backend.jit(self._begin, programs, "length")
+        self._compiled_resume = backend.jit(self._resume, programs)
+        self.continuous = ContinuousSearch(programs, search, self._recorded_read, self._step)
 
     def run(self, batch: Batch, stops: Iterable[int]):
         """Decodes up to one position after the other, or until all sentences have ended.

@@ -79,7 +79,8 @@ class Inspector:
         def scores(ids, factors, look_ahead):
             return pass_with_heads(model, ids, factors, look_ahead)
 
-        program = self._programs.get("inspection", lambda: backend.jit(scores, model))
+        self._programs.expect(sum(map(len, inputs.values())))
+        program = self._programs.get("inspection", lambda: backend.jit(scores, self._programs))
         longest = self.task.longest_input
         ids = {name: pad([x], 1, bucket_length(len(x), longest)) for name, x in inputs.items()}
         found = program(*backend.to_arguments((ids, self.factors(off), np.array(look_ahead))))

@@ -219,6 +219,7 @@ class WritingTask(Task):
             source_ids = None if sources is None else padded[0]
             return zip(numbers, self._decoding.score(source_ids, padded[-1]), strict=False)
 
+        self._decoding.expect(sum(lengths))
         sizes = batch_size, self.longest_input, tokens_per_batch
         batches = group_by_length(range(len(targets)), lengths, *sizes)
         for scored in backend.map_batches(score, batches):

@@ -202,6 +202,7 @@ class TextGenerator(WritingTask):
 
     def _stream_ids(self, continuation, search):
         """The ids that extend a continuation, one after the other."""
+        self._decoding.expect(continuation.missing)
         for window in itertools.count():
             if continuation.done:
                 return
@@ -214,6 +215,7 @@ class TextGenerator(WritingTask):
 
     def _continue(self, continuations, search):
         """Extends the continuations, window by window, until all are done."""
+        self._decoding.expect(sum(each.missing for each in continuations))
         rows = next_power_of_two(max(1, len(continuations)), self.batch_size)
         for window in itertools.count():
             unfinished = [each for each in continuations if not each.done]

@@ -275,7 +275,8 @@ class Translator(WritingTask):
         logits = self.logits_config(config)
         search = BeamSearch(config.beams, config.length_penalty, n_best, logits)
         results = [[Hypothesis("", 0.0, True)] * n_best for _ in texts]
-        requests = self._requests(lambda numbers, rows: search, texts, prefixes, config, encode)
+        given = texts, prefixes, config, encode, config.beams
+        requests = self._requests(lambda numbers, rows: search, *given)
         for numbers, (ids, scores, finished) in self._answers(requests):
             rows = len(numbers)  # others only fill the batch
             written = iter(self.target_tokenizer.decode(ids[:rows].reshape(-1, ids.shape[-1])))
@@ -536,7 +537,7 @@ class Translator(WritingTask):
                 translations[number] = Hypothesis(text, 0.0, ended)
         return translations
 
-    def _requests(self, search_of, texts, prefixes, config, encode):
+    def _requests(self, search_of, texts, prefixes, config, encode, beams=1):
         """Batches of normalized texts of similar lengths: a long one makes no short one longer.
 
         Blank texts are in no batch. Rows that only fill a batch have max_length 0.
@@ -547,6 +548,7 @@ class Translator(WritingTask):
             prefixes: list of str; None: no beginnings.
             config: `GenerationConfig`.
             encode: function of texts to their ids, without END.
+            beams: int, hypotheses per text.
 
         Yields:
             list of int, which texts.
@@ -561,6 +563,7 @@ class Translator(WritingTask):
         lengths = [len(sequence) for sequence in ids]
         min_length, max_length = config.length_limits(lengths, self.longest_input, prefixes)
         not_blank = [number for number, text in enumerate(texts) if text.strip()]
+        self._decoding.expect(beams * sum(lengths))
         continuous = self._decoding.continuous
         batch_size = min(config.batch_size, MOST_ROWS) if continuous else config.batch_size
         sizes = batch_size, self.longest_input, config.tokens_per_batch

@@ -87,10 +87,11 @@ class WordTask(Task):
         probabilities = [None] * len(words)
         lengths = [len(ids) for ids in words]
         batches = group_by_length(range(len(words)), lengths, self.batch_size, self.longest_input)
-        model = self.model
-        program = self._of_model(backend.Programs).get(
+        model, programs = self.model, self._of_model(backend.Programs)
+        programs.expect(sum(lengths))
+        program = programs.get(
             "probabilities",
-            lambda: backend.jit(lambda inputs: label_probabilities(model, inputs), model),
+            lambda: backend.jit(lambda inputs: label_probabilities(model, inputs), programs),
         )
         for numbers, rows, length, _ in batches:
             inputs = {

@@ -292,8 +292,7 @@ def test_for_few_texts_a_traced_function_is_recorded_when_it_has_been_called_oft
         calls.append(len(x))
         return x * x
 
-    with backend.for_few_texts():
-        traced = backend.trace(square)
+    traced = backend.trace(square, few=True)
     x = ops.arange(3, dtype="float32")
     for _ in range(recording.UNRECORDED + 3):
         np.testing.assert_array_equal(numpy(traced(x)), [0, 1, 4])
@@ -301,21 +300,41 @@ def test_for_few_texts_a_traced_function_is_recorded_when_it_has_been_called_oft
     assert len(calls) == recording.UNRECORDED + extra
 
 
-def test_for_few_texts_tensorflow_makes_a_graph_without_xla(monkeypatch):
+def test_for_few_texts_tensorflow_runs_a_graph_without_xla(monkeypatch):
     if backend.name() != "tensorflow":
         pytest.skip("the other backends have no such graph")
     tensorflow = importlib.import_module("tensorflow")
     with_xla = []
 
     def graph_of(function, jit_compile, **options):
-        with_xla.append(jit_compile)
-        return function
+        def run(x):
+            with_xla.append(jit_compile)
+            return function(x)
+
+        return run
 
     monkeypatch.setattr(tensorflow, "function", graph_of)
-    with backend.for_few_texts():
-        backend.jit(ops.square, None)
-    backend.jit(ops.square, None)
-    assert with_xla == [False, True]
+    monkeypatch.setattr(compilation, "FEW_TOKENS", 5)
+    monkeypatch.setattr(compilation, "MOST_PROGRAMS", 2)
+    programs = backend.Programs(None)
+
+    def run(key):
+        programs.get(key, lambda: backend.jit(ops.square, programs))(2.0)
+        return with_xla.pop()
+
+    assert run("a")  # nothing was said about how much is expected
+    for tokens, compiled in ((2, False), (3, False), (1, True)):
+        programs.expect(tokens)
+        assert [run("a"), run("b")] == [compiled, compiled]
+    assert [run("c"), run("a")] == [False, False]  # each takes the place of another
+    assert run("c") is False and not with_xla
+
+
+@pytest.mark.parametrize("tokens, few", [(0, False), (2**17, True), (2**17 + 1, False)])
+def test_up_to_131072_tokens_are_few_except_on_jax(tokens, few):
+    programs = backend.Programs(None)
+    programs.expect(tokens)
+    assert programs.few == (few and backend.name() != "jax")
 
 
 def test_a_traced_function_tells_the_same_tensor_given_twice_from_two_tensors(numpy):
@@ -398,7 +417,7 @@ def test_the_programs_that_were_used_last_are_kept(monkeypatch):
     programs, made = backend.Programs(None), []
 
     def make(key):
-        made.append((key, compilation.serves_few_texts()))
+        made.append((key, programs.full))
         return key.upper()
 
     assert [programs.get(key, lambda key=key: make(key)) for key in "abacab"] == list("ABACAB")
@@ -468,7 +487,7 @@ def test_batches_are_decoded_one_by_one_where_no_core_is_idle(monkeypatch, optio
 
 def test_a_compiled_function_reads_the_weights_at_each_call(numpy, randomize):
     model = randomize(LanguageModel(7, num_layers=1, d_model=8, num_heads=2, d_ff=16), seed=1)
-    program = backend.jit(model.decode, model)
+    program = backend.jit(model.decode, backend.Programs(model))
     ids = ops.convert_to_tensor(np.array([[2, 4, 5]]))
     first = numpy(program(ids))
     np.testing.assert_allclose(first, numpy(model.decode(ids)), atol=1e-5)
@@ -484,7 +503,7 @@ def test_a_compiled_function_takes_plain_values_by_keyword(numpy, randomize):
     def zeros(x, length=1):
         return ops.concatenate([x, ops.zeros(length)])
 
-    program = backend.jit(zeros, model, "length")
+    program = backend.jit(zeros, backend.Programs(model), "length")
     x = ops.ones(2)
     for length in (1, 3):
         expected = [1, 1, *[0] * length]

@@ -11,7 +11,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import types
 import zipfile
 
 import keras
@@ -22,7 +21,6 @@ from keras.saving import load_model
 import keras_transformer as kt
 from keras_transformer import backend, evaluation, training
 from keras_transformer import cli as console
-from keras_transformer.backend.compilation import serves_few_texts
 from keras_transformer.cli import files, lines
 from keras_transformer.cli.files import load_task
 from keras_transformer.cli.lines import ask_for_lines, one_line, waiting_lines
@@ -272,19 +270,6 @@ def test_line_n_in_is_line_n_out(command, models, translator):
     assert len(answers) == 4 and answers[1] == answers[3] == ""
     assert answers == translator.translate(lines)
     assert command("predict", models["translator"], *lines).stdout == result.stdout
-
-
-def test_programs_are_made_for_few_texts_where_these_are_on_the_command_line(run_main):
-    task, few = types.SimpleNamespace(batch_size=2), []
-
-    def answer(texts, first):
-        few.append(serves_few_texts())
-        return texts
-
-    result = run_main(lambda: lines.answer_lines(task, ["a"], answer), [])
-    assert (result.stdout, few) == ("a\n", [True])
-    result = run_main(lambda: lines.answer_lines(task, [], answer), [], b"b\n")
-    assert (result.stdout, few) == ("b\n", [True, False]) and not serves_few_texts()
 
 
 def test_a_byte_order_mark_is_not_text(command, models, translator):

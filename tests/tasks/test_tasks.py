@@ -11,6 +11,9 @@ import pytest
 
 import keras_transformer as kt
 import oracle
+from keras_transformer import backend
+from keras_transformer.backend import compilation
+from keras_transformer.backend.compilation import Programs
 from keras_transformer.losses import token_cross_entropy
 
 BACKENDS = ("tensorflow", "jax", "torch")
@@ -49,6 +52,53 @@ def test_line_n_of_the_answer_translates_line_n_of_the_question(translator, date
     assert together == translator.translate(text for text in texts)
     assert translator.translate(texts[::-1]) == together[::-1]
     assert len(set(together)) > 5
+
+
+@pytest.fixture
+def expected(monkeypatch):
+    """Which numbers of tokens the tasks have said that they will answer."""
+    tokens, expect = [], Programs.expect
+
+    def counted(self, number):
+        tokens.append(number)
+        expect(self, number)
+
+    monkeypatch.setattr(Programs, "expect", counted)
+    return tokens
+
+
+def test_a_task_says_how_many_tokens_it_will_answer(translator, small_tasks, expected):
+    texts = ["May 3, 2021", "", "June 6"]  # END included, 12 and 7 characters
+    translator.translate(texts, beams=1)
+    translator.translate(texts, beams=3)
+    translator.sample(texts)
+    list(translator.stream("June 6"))
+    translator.score(["June 6"], ["2021-05-03"])  # the longer of the two sides
+    assert expected == [20, 60, 20, 7, 11]  # a blank text is END alone
+    del expected[:]
+    small_tasks["generator"].generate(["The", "a"], max_tokens=5)
+    list(small_tasks["generator"].stream("The", max_tokens=4))
+    assert expected == [10, 4]
+    small_tasks["tagger"].tag(["The dog barks.", "a cat"])
+    small_tasks["classifier"].classify(["The dog barks."])
+    small_tasks["filler"].fill(["a [MASK]"])
+    assert expected == [10, 4, 6, 4, 2]
+
+
+def test_few_and_many_texts_have_the_same_answers(dates, monkeypatch):
+    translator, texts = kt.load("dates"), dates.test.source[:100]
+    tokens = sum(translator.num_tokens(texts))
+    monkeypatch.setattr(compilation, "FEW_TOKENS", tokens * 3 // 2)
+    few, continuous, scores = [], [], []
+    decoding = translator._decoding
+    for _ in range(2):
+        few.append(translator.translate(texts, beams=1))
+        continuous.append(decoding.continuous)
+        scores.append(translator.score(texts[:3], few[-1][:3]))
+    assert few[0] == few[1] and len(set(few[0])) > 50
+    np.testing.assert_allclose(*scores, rtol=1e-4)
+    later = {"tensorflow": [False, True], "jax": [True, True], "torch": [False, False]}
+    assert continuous == later[backend.name()] or backend.on_accelerator()
 
 
 def test_each_tokenizer_must_have_the_ids_of_its_side(translator):
