@@ -2,6 +2,7 @@ from .adaptation import adapt, adaptations
 from .compilation import (
     FunctionalModel,
     Programs,
+    are_few,
     jit,
     keep_programs,
     prefers_jit,
@@ -61,6 +62,7 @@ __all__ = [
     "Tensor",
     "adapt",
     "adaptations",
+    "are_few",
     "as_constants",
     "cross_entropy",
     "dropout_state",

@@ -15,7 +15,8 @@ from .platform import name, on_accelerator
 from .private import layers_of
 
 MOST_PROGRAMS = 32  # per model; beyond them the one that was used least recently is dropped
-FEW_TOKENS = 2**17  # to answer; beyond them TensorFlow's XLA saves more time than it takes
+# Tokens of a call; beyond them XLA, or PyTorch's recorder, saves more time than it takes.
+FEW_TOKENS = {"tensorflow": 2**17, "torch": 2**8, "jax": 0}  # JAX has nothing but XLA
 
 _lock = threading.Lock()  # of the programs of all models
 
@@ -66,11 +67,19 @@ def prefers_jit() -> bool:
     return name() == "jax"
 
 
+def are_few(tokens: int) -> bool:
+    """Whether a call has so few tokens that programs should be ready soon, at the price of speed.
+
+    Args:
+        tokens: int, of all texts of the call, times the beams.
+    """
+    return tokens <= FEW_TOKENS[name()]
+
+
 def jit(function: Callable, programs: "Programs", *static: str) -> Callable:
     """`function` as one XLA program per shape; the weights of the model are read at each call.
 
-    On PyTorch it runs uncompiled, in inference mode; see `trace`. On TensorFlow it is a graph
-    without XLA while `programs` serves few texts.
+    On PyTorch it runs uncompiled, in inference mode; see `trace`.
 
     Args:
         function: its positional arguments are structures of tensors.
@@ -78,7 +87,8 @@ def jit(function: Callable, programs: "Programs", *static: str) -> Callable:
         *static: names of keyword arguments that are plain values, not tensors.
 
     Returns:
-        A function with the same arguments.
+        A function with the same arguments and `few`: bool, True: on TensorFlow a graph without XLA
+        is run instead.
     """
     if name() == "tensorflow":
         import tensorflow as tf
@@ -86,9 +96,9 @@ def jit(function: Callable, programs: "Programs", *static: str) -> Callable:
         options: Any = {"autograph": False, "reduce_retracing": True}
         graph = tf.function(function, jit_compile=False, **options)
         if programs.full:
-            return graph
+            return lambda *args, few=False, **kwargs: graph(*args, **kwargs)
         compiled = tf.function(function, jit_compile=True, **options)
-        return lambda *args, **kwargs: (graph if programs.few else compiled)(*args, **kwargs)
+        return lambda *args, few=False, **kwargs: (graph if few else compiled)(*args, **kwargs)
     if name() == "jax":
         import jax
 
@@ -100,21 +110,20 @@ def jit(function: Callable, programs: "Programs", *static: str) -> Callable:
                 return function(*args, **kwargs)
 
         program = jax.jit(stateless, static_argnames=static)
-        return lambda *args, **kwargs: program([v.value for v in variables()], *args, **kwargs)
+        return lambda *args, few=False, **kwargs: program(
+            [v.value for v in variables()], *args, **kwargs
+        )
 
     import torch
 
-    return torch.inference_mode()(function)
+    uncompiled = torch.inference_mode()(function)
+    return lambda *args, few=False, **kwargs: uncompiled(*args, **kwargs)
 
 
 class Programs:
     """Compiled programs of a model, for any number of threads: the 32 that were used last.
 
     All are compiled again after LoRA or quantization, which give layers other weights.
-
-    While few texts are expected, programs are ready soon, at the price of their speed: `jit` makes
-    a graph without XLA on TensorFlow, and on PyTorch `trace` records a function only once it has
-    been called often. JAX compiles everywhere.
 
     Args:
         model: keras.Model; the layers of another object cannot change in this way.
@@ -130,17 +139,7 @@ class Programs:
         self._layers = [layer for layer in layers if hasattr(layer, "lora_enabled")]
         self._programs: dict = {}
         self._adapted: list | None = None
-        self._expected = 0
         self.full = False
-
-    def expect(self, tokens: int) -> None:
-        """Says that so many more tokens will be answered. Until then none are few."""
-        self._expected += tokens
-
-    @property
-    def few(self) -> bool:
-        """Whether few texts are expected: in all at most `FEW_TOKENS` so far."""
-        return name() != "jax" and (self.full or 0 < self._expected <= FEW_TOKENS)
 
     def get(self, key: Any, make: Callable[[], Any]) -> Any:
         """The program of a key for the present weights, made by `make` if it is missing."""

@@ -27,7 +27,7 @@ def trace(function: Callable, few: bool = False) -> Callable:
 
     Args:
         function: its arguments are structures of tensors.
-        few: bool, whether it serves few texts: a shape is then recorded after 64 calls.
+        few: bool, whether it is made for few texts: a shape is then recorded after 64 calls.
 
     Returns:
         A function with the same arguments.

@@ -14,6 +14,7 @@ from ..checks import TextError
 from ..data.files import decoded_lines
 
 MAX_WAITING = 10_000  # lines read ahead of their answers
+FEW_LINES = 2_048  # after them it is time to compile the fastest programs
 LINE_ENDS = re.compile("[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")  # as in str.splitlines
 
 
@@ -61,6 +62,8 @@ def answer_lines(
             print(one_line(line))
         sys.stdout.flush()
         answered += len(batch)
+        if answered >= FEW_LINES:
+            task.expect_many()
 
 
 def one_line(text: str) -> str:

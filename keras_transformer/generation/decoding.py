@@ -172,14 +172,10 @@ class Decoding:
         search = BeamSearch(beams, length_penalty, n_best, UNCHANGED.replace(**changes))
         return self._answer_one(search, source_ids, max_length, min_length, prefix)
 
-    def expect(self, tokens: int) -> None:
-        """Says that so many more tokens will be answered; see `backend.Programs`."""
-        self._programs.expect(tokens)
-
     @property
     def continuous(self) -> bool:
         """Whether requests of several sentences per row are faster; see `Request.at_a_time`."""
-        return backend.prefers_continuous_batches() and not self._programs.few
+        return backend.prefers_continuous_batches()
 
     def decode(self, requests: Iterable[Request]) -> Iterator[Any]:
         """Answers requests in their order, on a CPU with XLA two at a time.
@@ -198,7 +194,7 @@ class Decoding:
 
     def _answer(self, search_and_batch):
         search, batch = search_and_batch
-        compiled = self._compiled(search)
+        compiled = self._compiled(search, batch.few)
         if batch.at_a_time < len(batch.constraints.max_length):
             found = compiled.continuous.run(batch)
         else:
@@ -218,6 +214,7 @@ class Decoding:
         search: GreedySearch | None = None,
         min_length: Tensor = None,
         prefix: Tensor = None,
+        few: bool = False,
     ) -> Iterator[np.ndarray]:
         """The answers of a search, one position at a time.
 
@@ -228,6 +225,7 @@ class Decoding:
             min_length: int, or (batch,), the fewest tokens before END; None: 0.
             prefix: int, (batch, length), the beginning of each answer, padded with 0; None: none.
             search: `GreedySearch` or `Sampling`; None: `GreedySearch`.
+            few: bool, see `Request`.
 
         Returns:
             Iterator of int32, (batch,), the next token of each sentence, first those of the prefix;
@@ -237,9 +235,9 @@ class Decoding:
             ValueError: An argument is out of range, or a prefix is longer than its max_length.
         """
         search = search or GreedySearch()
-        request = Request(search, source_ids, max_length, min_length, prefix)
+        request = Request(search, source_ids, max_length, min_length, prefix, few=few)
         batch = checked_batch(request, self.model)
-        states = self._compiled(search).run(batch, range(1, batch.length + 1))
+        states = self._compiled(search, few).run(batch, range(1, batch.length + 1))
         return (ops.convert_to_numpy(state.ids)[:, 0] for state, _ in states)
 
     def beam_states(self, search: BeamSearch, **batch: Any) -> Iterator[BeamState]:
@@ -247,7 +245,7 @@ class Decoding:
 
         Args:
             search: `BeamSearch`.
-            **batch: source_ids, max_length, min_length, prefix, see `Request`.
+            **batch: source_ids, max_length, min_length, prefix, few, see `Request`.
 
         Yields:
             `BeamState` after each position, with NumPy arrays for tensors and without its cache.
@@ -256,7 +254,8 @@ class Decoding:
             ValueError: An argument is out of range, or a prefix is longer than its max_length.
         """
         checked = checked_batch(Request(search, **batch), self.model)
-        for state, _ in self._compiled(search).run(checked, range(1, checked.length + 1)):
+        states = self._compiled(search, checked.few).run(checked, range(1, checked.length + 1))
+        for state, _ in states:
             yield keras.tree.map_structure(ops.convert_to_numpy, state._replace(decoded=()))
 
     def graph(self, search: Any, source_ids: Tensor, constraints: Constraints) -> Any:
@@ -275,12 +274,13 @@ class Decoding:
         """
         return self._compiled(search).graph(search, source_ids, constraints)
 
-    def score(self, source_ids: Tensor, target_ids: Tensor) -> np.ndarray:
+    def score(self, source_ids: Tensor, target_ids: Tensor, few: bool = False) -> np.ndarray:
         """Log-probabilities of given answers, by teacher forcing.
 
         Args:
             source_ids: int, (batch, source length), padded with 0; None: a model without a source.
             target_ids: int, (batch, target length), END included, padded with 0.
+            few: bool, see `Request`.
 
         Returns:
             float32, (batch, target length), nats, 0 at padding.
@@ -295,7 +295,8 @@ class Decoding:
             check(len(set(rows.values())) == 1, "Expected one target per source", **rows)
         programs = self._programs
         score = programs.get("score", lambda: backend.jit(self._score_targets, programs))
-        return ops.convert_to_numpy(score(*backend.split_rows((source_ids, target_ids))))
+        ids = backend.split_rows((source_ids, target_ids))
+        return ops.convert_to_numpy(score(*ids, few=few))
 
     def _score_targets(self, source_ids, target_ids):
         shifted = ops.pad(target_ids[:, :-1], ((0, 0), (1, 0)), constant_values=START)
@@ -303,8 +304,8 @@ class Decoding:
         nats = token_cross_entropy(target_ids, self.model.decode(shifted, memory))
         return ops.where(ops.equal(target_ids, PADDING), 0.0, -nats)
 
-    def _compiled(self, search):
-        return self._programs.get(search, lambda: _CompiledSearch(self._programs, search))
+    def _compiled(self, search, few=False):
+        return self._programs.get(search, lambda: _CompiledSearch(self._programs, search, few))
 
 
 class _CompiledSearch:
@@ -316,13 +317,14 @@ class _CompiledSearch:
     Args:
         programs: `backend.Programs` of the model of a `Decoding`.
         search: one of those that are equal; what they differ in is among their parameters.
+        few: bool, whether it is made for few texts.
     """
 
-    def __init__(self, programs, search):
+    def __init__(self, programs, search, few):
         self.model, self.search = programs.model, search
-        self._recorded_read = backend.trace(self._read_source, programs.few)
-        self._recorded_step = backend.trace(self._step, programs.few)
-        self._recorded_answers = backend.trace(search.answers, programs.few)
+        self._recorded_read = backend.trace(self._read_source, few)
+        self._recorded_step = backend.trace(self._step, few)
+        self._recorded_answers = backend.trace(search.answers, few)
         self._compiled_begin = backend.jit(self._begin, programs, "length")
         self._compiled_resume = backend.jit(self._resume, programs)
         self.continuous = ContinuousSearch(programs, search, self._recorded_read, self._step)
@@ -345,13 +347,13 @@ class _CompiledSearch:
             if state is None:
                 length = min(FIRST_LENGTH, batch.room)
                 state, answers, memory = self._compiled_begin(
-                    batch.source_ids, *given, limit, length=length
+                    batch.source_ids, *given, limit, length=length, few=batch.few
                 )
             elif ops.convert_to_numpy(state.ended).all():
                 return
             else:
                 state = self._with_room(state, stop, batch.room)
-                state, answers = self._compiled_resume(state, memory, *given, limit)
+                state, answers = self._compiled_resume(state, memory, *given, limit, few=batch.few)
             yield state, answers
 
     def graph(self, search, source_ids, constraints):

@@ -28,6 +28,9 @@ class Request(NamedTuple):
         at_a_time: int, rows that are decoded at a time, a divisor of the batch: when one has ended,
             the next of the other sentences takes its row. None: all rows; so it is where there is
             no source.
+        few: bool, whether a task was given so few texts that programs should be ready soon, at the
+            price of their speed: a graph without XLA on TensorFlow, and on PyTorch steps that are
+            recorded once they have run 64 times.
     """
 
     search: Any
@@ -36,6 +39,7 @@ class Request(NamedTuple):
     min_length: backend.Tensor = None
     prefix: backend.Tensor = None
     at_a_time: int | None = None
+    few: bool = False
 
     def stepwise(self) -> dict[str, Any]:
         """The arguments of `Decoding.stream` and of `Decoding.beam_states`."""
@@ -52,6 +56,7 @@ class Batch(NamedTuple):
         room: int, the most positions that a cache may have.
         length: int, of the answers.
         at_a_time: int, rows that are decoded at a time.
+        few: bool, see `Request`.
     """
 
     source_ids: backend.Tensor
@@ -60,6 +65,7 @@ class Batch(NamedTuple):
     room: int
     length: int
     at_a_time: int
+    few: bool
 
 
 def checked_batch(request: Request, model: Any) -> Batch:
@@ -104,6 +110,7 @@ def checked_batch(request: Request, model: Any) -> Batch:
         room=room,
         length=longest,
         at_a_time=at_a_time,
+        few=request.few,
     )
 
 

@@ -63,6 +63,7 @@ class Batcher:
     def __init__(self, name: str, task: "tasks.Task", limits: Limits, metrics: Metrics):
         self.name, self.limits, self.metrics = name, limits, metrics
         self.task: Any = task
+        task.expect_many()
         self.kind = type(task).__name__
         self._method = getattr(task, METHODS[self.kind])
         self.ready = self._closed = False

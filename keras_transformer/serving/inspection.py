@@ -79,11 +79,11 @@ class Inspector:
         def scores(ids, factors, look_ahead):
             return pass_with_heads(model, ids, factors, look_ahead)
 
-        self._programs.expect(sum(map(len, inputs.values())))
         program = self._programs.get("inspection", lambda: backend.jit(scores, self._programs))
         longest = self.task.longest_input
         ids = {name: pad([x], 1, bucket_length(len(x), longest)) for name, x in inputs.items()}
-        found = program(*backend.to_arguments((ids, self.factors(off), np.array(look_ahead))))
+        given = backend.to_arguments((ids, self.factors(off), np.array(look_ahead)))
+        found = program(*given, few=True)
         logits, weights = keras.tree.map_structure(ops.convert_to_numpy, found)
         return logits[0], {path: x[0] for path, x in weights.items()}
 

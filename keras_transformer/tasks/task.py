@@ -34,6 +34,7 @@ class Task(keras.Model):
 
     parts: Sequence[str] = ("model",)
     settings: Sequence[str] = ()
+    _expects_many = False
 
     def __init__(self, **kwargs: Any):
         super().__init__(**kwargs)
@@ -115,6 +116,22 @@ class Task(keras.Model):
             decoding: `Decoding`; None: its own.
         """
         self._made_of_model = decoding
+
+    def expect_many(self) -> None:
+        """Says that many more texts will follow, in one call after the other.
+
+        TensorFlow then compiles with XLA, and PyTorch records a decoding step, although the texts
+        of a call are few: what takes longer at first is faster later. A call with many texts does
+        so by itself.
+        """
+        self._expects_many = True
+
+    def _are_few(self, tokens):
+        """Whether the texts of a call, of so many tokens times the beams, are few; see `Request`.
+
+        That depends on nothing that was asked before: the same call has the same answer.
+        """
+        return not self._expects_many and backend.are_few(tokens)
 
     @property
     def longest_input(self) -> int:
@@ -217,9 +234,9 @@ class WritingTask(Task):
             numbers, rows, length, _ = batch
             padded = [pad([column[n] for n in numbers], rows, length) for column in columns]
             source_ids = None if sources is None else padded[0]
-            return zip(numbers, self._decoding.score(source_ids, padded[-1]), strict=False)
+            return zip(numbers, self._decoding.score(source_ids, padded[-1], few), strict=False)
 
-        self._decoding.expect(sum(lengths))
+        few = self._are_few(sum(lengths))
         sizes = batch_size, self.longest_input, tokens_per_batch
         batches = group_by_length(range(len(targets)), lengths, *sizes)
         for scored in backend.map_batches(score, batches):

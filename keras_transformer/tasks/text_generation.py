@@ -202,12 +202,12 @@ class TextGenerator(WritingTask):
 
     def _stream_ids(self, continuation, search):
         """The ids that extend a continuation, one after the other."""
-        self._decoding.expect(continuation.missing)
+        few = self._are_few(continuation.missing)
         for window in itertools.count():
             if continuation.done:
                 return
             known = len(continuation.context(self.longest_input))
-            request = self._request([continuation], 1, search, window)
+            request = self._request([continuation], 1, search, window, few)
             stream = self._decoding.stream(**request.stepwise())
             for ids in itertools.islice(stream, known, None):
                 continuation.ids.append(int(ids[0]))
@@ -215,7 +215,7 @@ class TextGenerator(WritingTask):
 
     def _continue(self, continuations, search):
         """Extends the continuations, window by window, until all are done."""
-        self._decoding.expect(sum(each.missing for each in continuations))
+        few = self._are_few(sum(each.missing for each in continuations))
         rows = next_power_of_two(max(1, len(continuations)), self.batch_size)
         for window in itertools.count():
             unfinished = [each for each in continuations if not each.done]
@@ -223,7 +223,7 @@ class TextGenerator(WritingTask):
                 return
             starts = range(0, len(unfinished), rows)
             batches = [unfinished[start : start + rows] for start in starts]
-            requests = (self._request(batch, rows, search, window) for batch in batches)
+            requests = (self._request(batch, rows, search, window, few) for batch in batches)
             for batch, answers in self._answers(zip(batches, requests, strict=True)):
                 for each, ids in zip(batch, answers, strict=False):
                     new = ids[len(each.context(self.longest_input)) :]
@@ -238,7 +238,7 @@ class TextGenerator(WritingTask):
         SamplingConfig(temperature, top_k, top_p)  # checks them, also without prompts
         return lambda seeds: Sampling(seeds, temperature, top_k, top_p, logits=logits)
 
-    def _request(self, continuations, rows, search, window):
+    def _request(self, continuations, rows, search, window, few):
         """A `Request` for the next window of a batch of continuations."""
         prefixes = [each.context(self.longest_input) for each in continuations]
         lengths = [
@@ -250,7 +250,7 @@ class TextGenerator(WritingTask):
         seeds = [(*each.seed, window) for each in continuations] + [(0, 0, 0)] * spare
         min_length = None if self.append_end else max_length  # END is never written
         prefix = pad(prefixes, rows, max(1, *map(len, prefixes)))
-        return Request(search(seeds), None, max_length, min_length, prefix)
+        return Request(search(seeds), None, max_length, min_length, prefix, few=few)
 
     def num_tokens(self, texts: Iterable[str]) -> list[int]:
         """The tokens of each text, END included."""

@@ -563,8 +563,8 @@ class Translator(WritingTask):
         lengths = [len(sequence) for sequence in ids]
         min_length, max_length = config.length_limits(lengths, self.longest_input, prefixes)
         not_blank = [number for number, text in enumerate(texts) if text.strip()]
-        self._decoding.expect(beams * sum(lengths))
-        continuous = self._decoding.continuous
+        few = self._are_few(beams * sum(lengths))
+        continuous = self._decoding.continuous and not few
         batch_size = min(config.batch_size, MOST_ROWS) if continuous else config.batch_size
         sizes = batch_size, self.longest_input, config.tokens_per_batch
         batches = group_by_length(not_blank, lengths, *sizes, continuous)
@@ -579,6 +579,7 @@ class Translator(WritingTask):
                     np.pad(min_length[numbers], spare),
                     None if prefixes is None else pad([prefixes[n] for n in numbers], rows),
                     at_a_time=at_a_time,
+                    few=few,
                 ),
             )
 

@@ -88,7 +88,7 @@ class WordTask(Task):
         lengths = [len(ids) for ids in words]
         batches = group_by_length(range(len(words)), lengths, self.batch_size, self.longest_input)
         model, programs = self.model, self._of_model(backend.Programs)
-        programs.expect(sum(lengths))
+        few = self._are_few(sum(lengths))
         program = programs.get(
             "probabilities",
             lambda: backend.jit(lambda inputs: label_probabilities(model, inputs), programs),
@@ -98,7 +98,7 @@ class WordTask(Task):
                 "word_ids": pad([words[n] for n in numbers], rows, length),
                 "character_ids": pad([characters[n] for n in numbers], rows, length),
             }
-            of_batch = ops.convert_to_numpy(program(backend.split_rows(inputs)))
+            of_batch = ops.convert_to_numpy(program(backend.split_rows(inputs), few=few))
             for number, p in zip(numbers, of_batch, strict=False):
                 probabilities[number] = p
         return probabilities

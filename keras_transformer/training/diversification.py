@@ -124,6 +124,8 @@ def add_pairs(pairs: Examples, others: Examples) -> Examples:
 
 def translate_with_progress(translator: Any, texts: list[str]) -> list[str]:
     """`translator.translate(texts)` with a progress bar."""
+    if len(texts) > CHUNK:
+        translator.expect_many()
     bar = keras.utils.Progbar(len(texts), unit_name="sentence")
     translations = []
     for start in range(0, len(texts), CHUNK):

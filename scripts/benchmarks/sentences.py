@@ -52,7 +52,7 @@ def ours(args, quantization=None, engine="keras"):
             export(task, folder, "keras", quantization)
             task = kt.load(folder / "model.keras")
     set_engine(task, engine)
-    task._decoding.expect(2**20)  # on TensorFlow the programs for many texts from the first pass on
+    task.expect_many()
     search = dict(length_penalty=args.length_penalty, batch_size=BATCH_SIZE)
     return functools.partial(task.translate, **search)
 

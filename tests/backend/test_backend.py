@@ -314,27 +314,24 @@ def test_for_few_texts_tensorflow_runs_a_graph_without_xla(monkeypatch):
         return run
 
     monkeypatch.setattr(tensorflow, "function", graph_of)
-    monkeypatch.setattr(compilation, "FEW_TOKENS", 5)
-    monkeypatch.setattr(compilation, "MOST_PROGRAMS", 2)
+    monkeypatch.setattr(compilation, "MOST_PROGRAMS", 1)
     programs = backend.Programs(None)
-
-    def run(key):
-        programs.get(key, lambda: backend.jit(ops.square, programs))(2.0)
-        return with_xla.pop()
-
-    assert run("a")  # nothing was said about how much is expected
-    for tokens, compiled in ((2, False), (3, False), (1, True)):
-        programs.expect(tokens)
-        assert [run("a"), run("b")] == [compiled, compiled]
-    assert [run("c"), run("a")] == [False, False]  # each takes the place of another
-    assert run("c") is False and not with_xla
+    for key in ("a", "b"):
+        square = programs.get(key, lambda: backend.jit(ops.square, programs))
+        assert [float(square(3.0, few=few)) for few in (False, True)] == [9, 9]
+    assert with_xla == [True, False, False, False]  # b takes the place of a
 
 
-@pytest.mark.parametrize("tokens, few", [(0, False), (2**17, True), (2**17 + 1, False)])
-def test_up_to_131072_tokens_are_few_except_on_jax(tokens, few):
-    programs = backend.Programs(None)
-    programs.expect(tokens)
-    assert programs.few == (few and backend.name() != "jax")
+def test_a_function_takes_few_texts_on_every_backend(numpy):
+    double = backend.jit(lambda x: x * 2, backend.Programs(keras.Sequential()))
+    x = backend.to_arguments(np.arange(3, dtype="float32"))
+    for few in ({}, {"few": False}, {"few": True}):
+        np.testing.assert_array_equal(numpy(double(x, **few)), [0, 2, 4])
+
+
+def test_how_many_tokens_are_few():
+    most = {"tensorflow": 131_072, "torch": 256, "jax": 0}[backend.name()]
+    assert [backend.are_few(most), backend.are_few(most + 1)] == [True, False]
 
 
 def test_a_traced_function_tells_the_same_tensor_given_twice_from_two_tensors(numpy):

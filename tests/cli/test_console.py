@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import types
 import zipfile
 
 import keras
@@ -270,6 +271,20 @@ def test_line_n_in_is_line_n_out(command, models, translator):
     assert len(answers) == 4 and answers[1] == answers[3] == ""
     assert answers == translator.translate(lines)
     assert command("predict", models["translator"], *lines).stdout == result.stdout
+
+
+def test_after_many_lines_of_input_as_many_more_are_expected(run_main, monkeypatch):
+    assert lines.FEW_LINES == 2048
+    monkeypatch.setattr(lines, "FEW_LINES", 3)
+    answered, expected = [], []
+
+    def answer(texts, first):
+        answered.extend(texts)
+        return texts
+
+    task = types.SimpleNamespace(batch_size=1, expect_many=lambda: expected.append(len(answered)))
+    result = run_main(lambda: lines.answer_lines(task, [], answer), [], b"a\nb\nc\nd\n")
+    assert (result.stdout, expected) == ("a\nb\nc\nd\n", [3, 4])
 
 
 def test_a_byte_order_mark_is_not_text(command, models, translator):

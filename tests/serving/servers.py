@@ -32,10 +32,14 @@ class Classifier:
     """Answers each text with itself, once `go` is set; `seen` has its batches."""
 
     longest_input = 100
+    expects_many = False
 
     def __init__(self):
         self.go, self.seen = threading.Event(), []
         self.go.set()
+
+    def expect_many(self):
+        self.expects_many = True
 
     def num_tokens(self, texts):
         return [len(text.split()) for text in texts]

@@ -42,7 +42,7 @@ def test_texts_of_several_requests_share_batches_and_are_answered_in_order():
     texts = [f"text {n}" for n in range(20)]
     found = answers_to(task, [([text], {}) for text in texts], max_batch=8)
     assert [answer for (answer,) in found] == texts
-    assert sorted(map(len, task.seen)) == [4, 8, 8]
+    assert sorted(map(len, task.seen)) == [4, 8, 8] and task.expects_many
 
 
 def test_a_batch_has_the_text_that_waits_longest_and_those_nearest_in_length():

@@ -12,8 +12,7 @@ import pytest
 import keras_transformer as kt
 import oracle
 from keras_transformer import backend
-from keras_transformer.backend import compilation
-from keras_transformer.backend.compilation import Programs
+from keras_transformer.generation import Request, decoding
 from keras_transformer.losses import token_cross_entropy
 
 BACKENDS = ("tensorflow", "jax", "torch")
@@ -55,50 +54,110 @@ def test_line_n_of_the_answer_translates_line_n_of_the_question(translator, date
 
 
 @pytest.fixture
-def expected(monkeypatch):
-    """Which numbers of tokens the tasks have said that they will answer."""
-    tokens, expect = [], Programs.expect
+def asked(monkeypatch):
+    """The numbers of tokens that the tasks have called few, or not."""
+    tokens = []
 
-    def counted(self, number):
+    def are_few(number):
         tokens.append(number)
-        expect(self, number)
+        return number <= 15
 
-    monkeypatch.setattr(Programs, "expect", counted)
+    monkeypatch.setattr(backend, "are_few", are_few)
     return tokens
 
 
-def test_a_task_says_how_many_tokens_it_will_answer(translator, small_tasks, expected):
-    texts = ["May 3, 2021", "", "June 6"]  # END included, 12 and 7 characters
+def test_the_texts_of_a_call_are_few_or_many_by_their_tokens_times_the_beams(
+    translator, small_tasks, asked, monkeypatch
+):
+    for task in (translator, *small_tasks.values()):
+        monkeypatch.setattr(task, "_expects_many", False)  # a server that had it expects many
+    texts = ["May 3, 2021", "", "June 6"]  # END included, 12, 1 and 7 tokens
     translator.translate(texts, beams=1)
     translator.translate(texts, beams=3)
     translator.sample(texts)
     list(translator.stream("June 6"))
+    translator.beam_tree("June 6", beams=3)
     translator.score(["June 6"], ["2021-05-03"])  # the longer of the two sides
-    assert expected == [20, 60, 20, 7, 11]  # a blank text is END alone
-    del expected[:]
+    assert asked == [20, 60, 20, 7, 7, 11]
+    del asked[:]
     small_tasks["generator"].generate(["The", "a"], max_tokens=5)
     list(small_tasks["generator"].stream("The", max_tokens=4))
-    assert expected == [10, 4]
+    small_tasks["generator"].score(["cat"])
     small_tasks["tagger"].tag(["The dog barks.", "a cat"])
     small_tasks["classifier"].classify(["The dog barks."])
     small_tasks["filler"].fill(["a [MASK]"])
-    assert expected == [10, 4, 6, 4, 2]
+    assert asked == [10, 4, 3, 6, 4, 2]
+
+
+def test_few_texts_have_programs_of_their_own_until_many_are_expected(dates, asked, monkeypatch):
+    translator, requests = kt.load("dates"), []
+    checked = decoding.checked_batch
+    monkeypatch.setattr(
+        decoding, "checked_batch", lambda *given: requests.append(given[0]) or checked(*given)
+    )
+    score = decoding.Decoding.score
+    monkeypatch.setattr(
+        decoding.Decoding, "score", lambda *given: requests.append(given[3]) or score(*given)
+    )
+    texts = dates.test.source[:100]
+
+    def few_of(texts):
+        del requests[:]
+        translations = translator.translate(texts, beams=1)
+        list(translator.stream(texts[0]))
+        translator.score(texts[:1], translations[:1])
+        requests[-1] = Request(None, None, None, few=requests[-1])
+        return translations, [request.few for request in requests]
+
+    few, are_few = few_of(texts[:1])
+    assert are_few == [True] * 3
+    many, are_few = few_of(texts)
+    assert are_few == [*[False] * (len(are_few) - 2), True, True] and many[0] == few[0]
+    rounds = [request.at_a_time for request in requests[:-2]]
+    translator.expect_many()
+    assert few_of(texts[:1]) == (few, [False] * 3)
+    assert few_of(texts)[0] == many
+    assert rounds == [request.at_a_time for request in requests[:-2]]
+
+
+def test_each_program_is_told_whether_the_texts_are_few(small_tasks, monkeypatch):
+    translator, tagger, told = kt.load("dates"), small_tasks["tagger"], []
+    compiled = backend.jit
+
+    def jit(*given):
+        program = compiled(*given)
+
+        def run(*args, few=False, **options):
+            told.append(few)
+            return program(*args, few=few, **options)
+
+        return run
+
+    monkeypatch.setattr(backend, "jit", jit)
+    monkeypatch.setattr(decoding, "FIRST_LENGTH", 4)  # so that a larger cache is needed
+    monkeypatch.setattr(tagger, "_made_of_model", None, raising=False)
+    monkeypatch.setattr(tagger, "_expects_many", False)
+    for few in (True, False):
+        monkeypatch.setattr(backend, "are_few", lambda tokens, few=few: few)
+        for ask, programs in (
+            (lambda: translator.translate(["June 6, 1944"]), 3),  # 4, 8 and 16 tokens
+            (lambda: list(translator.stream("June 6, 1944")), 11),  # one call per token
+            (lambda: translator.score(["June"], ["1944"]), 1),
+            (lambda: tagger.tag(["a cat"]), 1),
+        ):
+            del told[:]
+            ask()
+            assert told == [few] * programs
 
 
 def test_few_and_many_texts_have_the_same_answers(dates, monkeypatch):
-    translator, texts = kt.load("dates"), dates.test.source[:100]
-    tokens = sum(translator.num_tokens(texts))
-    monkeypatch.setattr(compilation, "FEW_TOKENS", tokens * 3 // 2)
-    few, continuous, scores = [], [], []
-    decoding = translator._decoding
-    for _ in range(2):
-        few.append(translator.translate(texts, beams=1))
-        continuous.append(decoding.continuous)
-        scores.append(translator.score(texts[:3], few[-1][:3]))
-    assert few[0] == few[1] and len(set(few[0])) > 50
-    np.testing.assert_allclose(*scores, rtol=1e-4)
-    later = {"tensorflow": [False, True], "jax": [True, True], "torch": [False, False]}
-    assert continuous == later[backend.name()] or backend.on_accelerator()
+    translator, answers, texts = kt.load("dates"), {}, dates.test.source[:100]
+    for few in (True, False):
+        monkeypatch.setattr(backend, "are_few", lambda tokens, few=few: few)
+        answers[few] = translator.translate(texts, beams=1)
+        scores = translator.score(texts[:3], answers[few][:3])
+        answers[few] += [pytest.approx(score, rel=1e-4) for score in scores]
+    assert answers[True] == answers[False] and len(set(answers[True][:100])) > 50
 
 
 def test_each_tokenizer_must_have_the_ids_of_its_side(translator):
@@ -743,7 +802,7 @@ def test_rows_that_only_fill_a_batch_have_no_tokens_to_write(translator):
     options = ["2"] * 5, translator.config, translator.source_tokenizer.encode
     ((numbers, request),) = translator._requests(lambda *batch: batch, texts, *options)
     assert numbers == [0, 1, 2, 3, 4] and request.search == (numbers, 8)
-    assert {len(rows) for rows in request[1:-1]} == {8} and request.at_a_time == 8
+    assert {len(rows) for rows in request[1:5]} == {8} and request.at_a_time == 8
     assert (request.max_length[5:] == 0).all() and (request.max_length[:5] == 40).all()
     assert not request.source_ids[5:].any() and not request.prefix[5:].any()
 
