@@ -129,8 +129,8 @@ class Programs:
         model: keras.Model; the layers of another object cannot change in this way.
 
     Attributes:
-        full: bool, whether the program that is made takes the place of another: TensorFlow never
-            frees what XLA has compiled, so it is made without.
+        full: bool, whether the program that is made replaces another: TensorFlow never frees what
+            XLA has compiled, so it is made without.
     """
 
     def __init__(self, model: Any):

@@ -34,11 +34,11 @@ class Task(keras.Model):
 
     parts: Sequence[str] = ("model",)
     settings: Sequence[str] = ()
-    _expects_many = False
 
     def __init__(self, **kwargs: Any):
         super().__init__(**kwargs)
         self.built = True  # the functional model is
+        self._expects_many = False
 
     def call(self, inputs):
         return self.model(inputs)
@@ -127,7 +127,7 @@ class Task(keras.Model):
         self._expects_many = True
 
     def _are_few(self, tokens):
-        """Whether the texts of a call, of so many tokens times the beams, are few; see `Request`.
+        """Whether the texts of a call are few, by their tokens times the beams; see `Request`.
 
         That depends on nothing that was asked before: the same call has the same answer.
         """

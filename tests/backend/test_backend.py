@@ -319,7 +319,7 @@ def test_for_few_texts_tensorflow_runs_a_graph_without_xla(monkeypatch):
     for key in ("a", "b"):
         square = programs.get(key, lambda: backend.jit(ops.square, programs))
         assert [float(square(3.0, few=few)) for few in (False, True)] == [9, 9]
-    assert with_xla == [True, False, False, False]  # b takes the place of a
+    assert with_xla == [True, False, False, False]  # b replaces a
 
 
 def test_a_function_takes_few_texts_on_every_backend(numpy):
