@@ -127,10 +127,6 @@ class Programs:
 
     Args:
         model: keras.Model; the layers of another object cannot change in this way.
-
-    Attributes:
-        full: bool, whether the program that is made replaces another: TensorFlow never frees what
-            XLA has compiled, so it is made without.
     """
 
     def __init__(self, model: Any):
@@ -139,7 +135,14 @@ class Programs:
         self._layers = [layer for layer in layers if hasattr(layer, "lora_enabled")]
         self._programs: dict = {}
         self._adapted: list | None = None
-        self.full = False
+
+    @property
+    def full(self) -> bool:
+        """Whether a program that is made now replaces another, and so is made for few texts.
+
+        TensorFlow never frees what XLA has compiled.
+        """
+        return len(self._programs) >= MOST_PROGRAMS
 
     def get(self, key: Any, make: Callable[[], Any]) -> Any:
         """The program of a key for the present weights, made by `make` if it is missing."""
@@ -149,13 +152,9 @@ class Programs:
                 self._programs, self._adapted = {}, adapted
             program = self._programs.pop(key, None)
             if program is None:
-                self.full = len(self._programs) >= MOST_PROGRAMS
-                try:
-                    program = make()
-                    if self.full:
-                        del self._programs[next(iter(self._programs))]
-                finally:
-                    self.full = False
+                program = make()
+                if self.full:
+                    del self._programs[next(iter(self._programs))]
             self._programs[key] = program  # the last one
             return program
 

@@ -322,6 +322,7 @@ class _CompiledSearch:
 
     def __init__(self, programs, search, few):
         self.model, self.search = programs.model, search
+        few = few or programs.full
         self._recorded_read = backend.trace(self._read_source, few)
         self._recorded_step = backend.trace(self._step, few)
         self._recorded_answers = backend.trace(search.answers, few)
