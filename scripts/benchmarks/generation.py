@@ -85,7 +85,9 @@ def compiled(function, model):
 
     TensorFlow would make one of all sizes, in which none is known.
     """
-    program = functools.cache(lambda batch_size: backend.jit(function, backend.Programs(model), "beams"))
+    program = functools.cache(
+        lambda batch_size: backend.jit(function, backend.Programs(model), "beams")
+    )
 
     def call(source_ids, beams):
         return program(len(source_ids))(ops.convert_to_tensor(source_ids), beams=beams)
