@@ -31,7 +31,7 @@ from keras_transformer.tasks import pretrained
 
 SCRIPTS = pathlib.Path(__file__).parent
 RECIPES = {
-    "dates": "train_translation.py --recipe dates",
+    "dates": "train_translation.py --recipe dates --no-rotary --dropout 0.1 --epochs 7",
     "shakespeare": "train_language_model.py --recipe characters",
     "zh-en": "train_translation.py --recipe small --sides 2 1 --separate-vocabularies"
     " --vocabulary-size 4000 --tokens-per-batch 2048 --learning-rate 3e-3 --epochs 40"
