@@ -44,11 +44,12 @@ THIN = SMALL | dict(
     norm_first=True,  # aligns source and target in 3 epochs; post-norm had not after 5
     vocabulary_size=10000,  # 4,000 gave 0.6 BLEU less on Multi30k's val, and took as long
     tokens_per_batch=4096,  # 127 updates per epoch on 29,000 pairs
-    epochs=40,  # 1.7 BLEU more than 30 on Multi30k's val
+    rotary=True,  # perplexity 4.89 on Multi30k's val, 41.8 BLEU; with sinusoids 5.26, 41.2
+    epochs=24,
+    optimizer="muon",  # as good in 24 epochs as Adam with cosine in 40
     learning_rate=4e-3,  # 2e-3 learns more slowly from the start
     warmup_steps=300,  # two epochs
-    schedule="cosine",  # to 0: the effect of averaging many checkpoints at a constant rate
-    average=4,  # smooths the last epochs; not compared with none
+    schedule="wsd",  # without an average: it would mix in what precedes the decay
     beams=5,
     length_penalty=1.2,  # translations were too short: 0.1 to 0.6 BLEU on Multi30k's val
 )
@@ -93,7 +94,7 @@ TRANSLATION = named(
             beams=5,
         ),
         # A trained translator and some thousand pairs of another kind of text (--init-from).
-        "fine-tune": fine_tuned(THIN, epochs=6),
+        "fine-tune": fine_tuned(THIN, epochs=6) | dict(optimizer="adam", schedule="cosine"),
         # Millions of pairs, on a GPU: the paper's base model, whose sizes are the defaults.
         "large": WIDE
         | dict(
