@@ -85,12 +85,11 @@ def compiled(function, model):
 
     TensorFlow would make one of all sizes, in which none is known.
     """
-    program = functools.cache(
-        lambda batch_size: backend.jit(function, backend.Programs(model), "beams")
-    )
+    programs = backend.Programs(model)
 
     def call(source_ids, beams):
-        return program(len(source_ids))(ops.convert_to_tensor(source_ids), beams=beams)
+        program = programs.get(len(source_ids), lambda: backend.jit(function, programs, "beams"))
+        return program(ops.convert_to_tensor(source_ids), beams=beams)
 
     return call
 
