@@ -18,7 +18,8 @@ def named(task: type[Options], recipes: dict[str, dict], **shared: Any) -> dict[
 def fine_tuned(recipe: dict, epochs: int) -> dict:
     """A recipe for a trained model and other data (--init-from): few updates, and small ones."""
     rate = recipe["learning_rate"] / 4
-    return recipe | dict(epochs=epochs, learning_rate=rate, warmup_steps=50, average=0)
+    few = dict(epochs=epochs, learning_rate=rate, warmup_steps=50, average=0)
+    return recipe | few | dict(optimizer="adam", schedule="cosine")
 
 
 # Generated data: a regular language of short strings, learned in minutes on two cores.
@@ -94,7 +95,7 @@ TRANSLATION = named(
             beams=5,
         ),
         # A trained translator and some thousand pairs of another kind of text (--init-from).
-        "fine-tune": fine_tuned(THIN, epochs=6) | dict(optimizer="adam", schedule="cosine"),
+        "fine-tune": fine_tuned(THIN, epochs=6),
         # Millions of pairs, on a GPU: the paper's base model, whose sizes are the defaults.
         "large": WIDE
         | dict(
@@ -210,7 +211,7 @@ LANGUAGE_MODELLING = named(
             clip_norm=1.0,
         ),
         # A trained generator and other text.
-        "fine-tune": fine_tuned(CHARACTERS, epochs=3) | dict(optimizer="adam", schedule="cosine"),
+        "fine-tune": fine_tuned(CHARACTERS, epochs=3),
     },
     output="runs/language",
     norm_first=True,  # as GPT-2: tolerates the large rates
