@@ -32,10 +32,10 @@ from keras_transformer.tasks import pretrained
 SCRIPTS = pathlib.Path(__file__).parent
 RECIPES = {
     "dates": "train_translation.py --recipe dates --no-rotary --dropout 0.1 --epochs 7",
-    "shakespeare": "train_language_model.py --recipe characters",
+    "shakespeare": "train_language_model.py --recipe characters --optimizer adam --schedule cosine",
     "zh-en": "train_translation.py --recipe small --sides 2 1 --separate-vocabularies"
     " --vocabulary-size 4000 --tokens-per-batch 2048 --learning-rate 3e-3 --epochs 40"
-    " --diversify 0 --threads 1",
+    " --diversify 0 --threads 1 --no-rotary --optimizer adam --schedule cosine --average 4",
 }
 DATA = {"dates": [], "shakespeare": ["train"], "zh-en": ["pairs", "valid_pairs"]}
 MEASURED = "## Measured\n"
