@@ -583,6 +583,23 @@ def test_wsd_keeps_its_peak_until_the_last_share_of_the_updates(running, parsed,
     np.testing.assert_allclose(rates, 1e-3 * np.array([1, 1, 0.5]), rtol=1e-6)
 
 
+@pytest.mark.parametrize("accumulate", [1, 4])
+@pytest.mark.parametrize(
+    "words, size",
+    [([], "--batch-size"), (["--tokens-per-batch", "64", "--batch-size", "none"], "--tokens-per")],
+)
+def test_a_training_that_ends_within_its_warm_up_says_so(
+    running, parsed, capsys, accumulate, words, size
+):
+    options = parsed(*words, "--accumulate", accumulate)
+    running.make_optimizer(options, num_batches=10 * accumulate)
+    assert not capsys.readouterr().out
+    running.make_optimizer(options, num_batches=10 * accumulate - 1)
+    printed = capsys.readouterr().out
+    assert printed.startswith("The 9 updates of this training end within its warm-up of 10,")
+    assert f"raise --epochs, or lower --warmup-steps or {size}" in printed
+
+
 def test_the_options_reach_the_optimizer(running, parsed):
     words = ("--weight-decay", "0.3", "--clip-norm", "2", "--accumulate", "3", "--ema", "0.9")
     optimizer = running.make_optimizer(parsed("--optimizer", "muon", *words), num_batches=40)
