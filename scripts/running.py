@@ -325,21 +325,21 @@ def make_optimizer(options: Options, num_batches: int) -> keras.optimizers.Optim
     """The optimizer, with a learning rate that rises to its peak and then follows the schedule.
 
     Schedules and moving averages of Keras count batches. The options count updates: one per
-    --accumulate batches. It says so if the peak is never reached.
+    --accumulate batches. If the training ends within the warm-up, it prints so.
 
     Args:
         options: `Options`.
         num_batches: int, batches of all epochs.
     """
-    accumulate, warmup_steps = options.training.accumulate, options.training.warmup_steps
-    if num_batches < accumulate * warmup_steps:
+    accumulate = options.training.accumulate
+    warmup_steps = options.training.warmup_steps * accumulate
+    if num_batches < warmup_steps:
         size = "--tokens-per-batch" if options.training.tokens_per_batch else "--batch-size"
         print(
             f"The {num_batches // accumulate} updates of this training end within its warm-up of "
-            f"{warmup_steps}, before the learning rate has reached its peak: raise --epochs, or "
-            f"lower --warmup-steps or {size}."
+            f"{options.training.warmup_steps}, before the learning rate has reached its peak: "
+            f"raise --epochs, or lower --warmup-steps or {size}."
         )
-    warmup_steps *= accumulate
     peak, schedule = options.training.learning_rate, options.training.schedule
     if schedule == "paper":
         learning_rate = kt.WarmupSchedule.with_peak(peak, warmup_steps)
