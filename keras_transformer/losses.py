@@ -35,7 +35,8 @@ def token_weights(labels: Tensor, sample_weight: Tensor = None) -> Tensor:
 
     Args:
         labels: int, (batch, length) or (batch,).
-        sample_weight: float, broadcastable to `labels`, or (batch,): one weight per sentence.
+        sample_weight: float, broadcastable to `labels`; (batch,), one weight per sentence; or with
+            one more axis, of size 1.
 
     Returns:
         float32, the shape of `labels`.
@@ -44,9 +45,8 @@ def token_weights(labels: Tensor, sample_weight: Tensor = None) -> Tensor:
     if sample_weight is None:
         return weights
     sample_weight = ops.convert_to_tensor(sample_weight, "float32")
-    if len(sample_weight.shape) < len(labels.shape):
-        sample_weight = ops.expand_dims(sample_weight, -1)
-    return weights * sample_weight
+    shape = (*ops.shape(sample_weight), 1)[: len(labels.shape)]  # as many axes as the labels
+    return weights * ops.reshape(sample_weight, shape)
 
 
 class TokenLoss(keras.losses.Loss):

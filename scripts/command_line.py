@@ -131,10 +131,11 @@ def _saved(settings):
 def _read_config(given, options):
     """The options of --config, which is left out of those given."""
     path = pathlib.Path(given.pop("config"))
-    for name in ("recipe", "resume"):
-        expected = "--config begins a new run: leave out --recipe and --resume"
-        check(name not in given, expected, option=f"--{name}")
-    config = _saved(read_settings(path)) | {"resume": False, "overwrite": False}
+    expected = "--config has the options of a recipe and more: leave out --recipe"
+    check("recipe" not in given, expected, recipe=given.get("recipe"))
+    known = options.flat().keys()
+    config = {name: value for name, value in IN_OLDER_RUNS.items() if name in known}
+    config |= _saved(read_settings(path)) | {"resume": False, "overwrite": False}
     unknown = config.keys() - options.flat().keys()
     check(not unknown, f"{path} must hold options of this task", unknown=flags(sorted(unknown)))
     return config
@@ -172,7 +173,7 @@ def _parser(description, recipes):
     )
     parser.add_argument("--help-all", action="help", help="help with the less common options")
     config = "settings.json of another run, whose options this new run starts from"
-    unless = "not with --recipe or --resume"
+    unless = "not with --recipe; a resumed run has its own"
     parser.add_argument("--config", metavar="FILE", help=f"{config}; {unless}")
     task = type(next(iter(recipes.values())))
     own, hidden = described(task)

@@ -340,6 +340,14 @@ def make_optimizer(options: Options, num_batches: int) -> keras.optimizers.Optim
             f"{options.training.warmup_steps}, before the learning rate has reached its peak: "
             f"raise --epochs, or lower --warmup-steps or {size}."
         )
+    momentum = options.training.ema
+    if momentum and momentum > (most := max(0.0, 1 - 5 / max(1, num_batches // accumulate))):
+        share = momentum ** (num_batches // accumulate)
+        print(
+            f"After so few updates --ema {momentum} would still hold {share:.0%} of the first "
+            f"weights; it is {most:.4f} instead."
+        )
+        momentum = most
     peak, schedule = options.training.learning_rate, options.training.schedule
     if schedule == "paper":
         learning_rate = kt.WarmupSchedule.with_peak(peak, warmup_steps)
@@ -360,7 +368,7 @@ def make_optimizer(options: Options, num_batches: int) -> keras.optimizers.Optim
         options.training.weight_decay,
         global_clipnorm=options.training.clip_norm,
         use_ema=bool(options.training.ema),
-        ema_momentum=(options.training.ema or 0.99) ** (1 / accumulate),
+        ema_momentum=(0.99 if momentum is None else momentum) ** (1 / accumulate),
         gradient_accumulation_steps=accumulate if accumulate > 1 else None,
     )
 

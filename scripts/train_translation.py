@@ -35,6 +35,7 @@ import start_up  # noqa: F401
 
 import dataclasses
 import functools
+import itertools
 
 import keras
 
@@ -73,7 +74,7 @@ def main():
         pairs = learn_from_models(options, run, splits, tokenizers, monolingual, teachers)
         splits = splits._replace(train=pairs)
         keras.utils.set_random_seed(options.run.seed)  # whether or not teachers were trained now
-        translator, train, valid = prepare(options, splits, tokenizers)
+        translator, train, valid = prepare(options, splits, tokenizers, initial)
 
     bleu = functools.partial(evaluation.bleu, tokenize=options.scoring.tokenize)
     scored, monitored = [], {}
@@ -354,20 +355,24 @@ def prepare(options, splits, tokenizers, initial=None):
         target_size = None if target is source else target.vocabulary_size()
         transformer = kt.Transformer(source.vocabulary_size(), target_size, config=options.model)
     running.freeze(options, transformer)
+    known = initial.directions if initial else ()
+    expected = "A model with language tags is trained further with --language-tags"
+    check(not known or options.files.language_tags, expected, directions=", ".join(known))
     translator = kt.Translator(
         transformer,
         source,
         target,
         beams=options.scoring.beams,
         length_penalty=options.scoring.length_penalty,
-        directions=options.files.all_directions(),
+        directions=dict.fromkeys([*known, *options.files.all_directions()]),
         trained_length=train.trained_length,
         placeholders=options.files.placeholders,
         **form(options),
     )
-    if splits.test:
-        with running.naming_lines(options, "test", splits.test.source):
-            translator.check_texts(splits.test.source)
+    for split, examples in (("validation", splits.valid), ("test", splits.test)):
+        if examples:
+            with running.naming_lines(options, split, examples.source):
+                translator.check_texts(examples.source)
     return translator, train, valid
 
 
@@ -414,7 +419,18 @@ def learn_from_models(options, run, splits, tokenizers, monolingual, teachers):
         before = "".join(f"{tag} " for tag in back_tags(options))
         tagged = [before + text if text else "" for text in written]
         pairs = training.add_pairs(pairs, data.Examples(tagged, monolingual))
-    return pairs
+    return data.Examples(*_within(options.model.max_length, pairs, tokenizers))
+
+
+def _within(max_length, pairs, tokenizers):
+    """Returns the pairs without those that are too long to read, which only models have made."""
+    if max_length is None:
+        return pairs
+    sides = (map(len, each.encode(side)) for each, side in zip(tokenizers, pairs, strict=True))
+    fits = [max(lengths) < max_length for lengths in zip(*sides, strict=True)]  # and END
+    if dropped := fits.count(False):
+        print(f"Dropped {dropped} of them, of more than {max_length} tokens.")
+    return [[*itertools.compress(side, fits)] for side in pairs]
 
 
 def diversify(options, run, splits, tokenizers):

@@ -189,6 +189,20 @@ def test_a_weight_per_sentence_or_token_counts_in_sum_and_number(numpy, logits, 
     assert loss == pytest.approx(expected, abs=1e-5)
 
 
+def test_a_weight_per_text_may_be_a_column_as_in_keras(numpy):
+    labels, weights = np.array([1, 3, 3, 2]), np.array([1.0, 0.0, 0.5, 2.0])
+    logits = np.random.default_rng(1).normal(size=(4, 4)).astype("float32")
+    keras_loss = keras.losses.SparseCategoricalCrossentropy(
+        True, reduction="mean_with_sample_weight"
+    )
+    for each in (weights, weights[:, None]):
+        loss = numpy(TokenCrossEntropy()(labels, logits, sample_weight=each))
+        assert loss == pytest.approx(numpy(keras_loss(labels, logits, each)), abs=1e-6)
+        metric = Perplexity()
+        metric.update_state(labels, logits, sample_weight=each)
+        assert numpy(metric.result()) == pytest.approx(np.exp(loss), abs=1e-5)
+
+
 def test_a_sentence_of_weight_0_is_a_sentence_left_out(numpy, logits):
     loss = TokenCrossEntropy(0.1)
     weighted = numpy(loss(LABELS, logits, sample_weight=np.array([1.0, 0.0, 1.0])))

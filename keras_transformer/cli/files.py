@@ -86,10 +86,10 @@ def check_used(options: argparse.Namespace, unused: Mapping[str, str]) -> None:
     Raises:
         SystemExit: one of them was given.
     """
-    for name in options.given:
-        if name in unused:
+    for name, use in unused.items():
+        if name.removeprefix("no_") in options.given:
             option = "--" + name.replace("_", "-")
-            options.usage_error(f"{option} would not be used: it needs {unused[name]}.")
+            options.usage_error(f"{option} would not be used: it needs {use}.")
 
 
 def check_outputs(

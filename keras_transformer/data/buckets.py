@@ -110,7 +110,7 @@ class BucketedBatches(keras.utils.PyDataset):
 
     Attributes:
         epoch: int from 0, the epoch whose order is served. It advances after each whole pass of
-            `fit`; a run that is resumed sets it.
+            `fit` (or of `evaluate`: Keras does not tell them apart); a run that is resumed sets it.
         first_batch: int, the first batch of the epoch that `fit` reads; a run that is resumed
             within an epoch sets it.
 

@@ -15,7 +15,15 @@ import os
 from collections.abc import Iterator
 
 from ..checks import check, first_line, imported, unexpected
-from .records import Examples, LabeledTexts, Splits, TaggedSentences, collect, collect_complete
+from .records import (
+    Examples,
+    LabeledTexts,
+    Splits,
+    TaggedSentences,
+    collect,
+    collect_complete,
+    collect_texts,
+)
 
 VALIDATION_NAMES = ("validation", "valid", "val", "dev")
 
@@ -33,7 +41,7 @@ def read_splits(
         name: str, as `tfds.load` takes it, or see the module; or a folder for
             `tfds.TranslateFolder`, which contains files such as en.train.txt and de.train.txt.
         source, target: str, the languages to translate from and into; None: as defined by the
-            dataset, or those of the folder in alphabetical order.
+            dataset, or the only two in alphabetical order.
         data_dir: Path where tensorflow-datasets stores prepared datasets; None: its default.
         download: bool, whether a missing dataset may be downloaded.
 
@@ -81,6 +89,10 @@ def read_tagged_splits(
     def read(rows, split):
         sentences = []
         for row in rows:
+            expected = f"a list of words in {tokens!r}, and a tag for each in {tags!r}"
+            if None in (row[tokens], row[tags]) or None in (*row[tokens], *row[tags]):
+                received = f"None in {row[tokens]!r:.60} or {row[tags]!r:.60}"
+                raise unexpected(split, expected, received, "Leave that sentence out.")
             pairs = zip(words_of(row), tags_of(row), strict=True)
             tagged = [pair for pair in pairs if pair[1] != "_"]
             if tagged:
@@ -113,7 +125,7 @@ def read_labeled_splits(
     label_of = _reader(dataset, name, label)
 
     def read(rows, split):
-        known = [(row, row[label] != -1) for row in rows]
+        known = [(row, row[label] not in (-1, None)) for row in rows]
         pairs = [(text_of(row).strip(), label_of(row)) for row, is_known in known if is_known]
         if 0 < len(pairs) < len(known):
             logging.getLogger(__name__).warning(
@@ -132,11 +144,11 @@ def read_text_splits(
     The arguments are those of `read_labeled_splits`.
 
     Returns:
-        Splits of lists of str.
+        Splits of lists of str, without blank texts, whose number is logged.
     """
     dataset = _open(name, data_dir, download)
     text_of = _reader(dataset, name, text or _only_text(dataset, name))
-    return _splits(dataset, name, lambda rows, split: [text_of(row) for row in rows])
+    return _splits(dataset, name, lambda rows, split: collect_texts(map(text_of, rows), split))
 
 
 def iterate_split(
@@ -346,8 +358,14 @@ def _languages(dataset, name, source, target):
     if len(languages) < 2:
         received, cure = f"the features {[*dataset.features]}", "Choose a translation dataset."
         raise unexpected(name, "text in two languages", received, cure)
-    if source is None and target is None:
-        return dataset.languages or sorted(languages)[:2]
-    check(source != target, "Source and target must be two languages", source=source, target=target)
-    others = [language for language in languages if language not in (source, target)]
-    return source or others[0], target or others[0]
+    given = (source, target)
+    if given == (None, None) and dataset.languages:
+        return dataset.languages
+    differ = source is None or source != target
+    check(differ, "Source and target must be two languages", source=source, target=target)
+    others = sorted({*languages} - {*given})
+    if {*given} <= {None, *languages} and len(others) > given.count(None) > 0:
+        received, cure = ", ".join(sorted(languages)), "Name both source and target."
+        raise unexpected(name, "text in two languages, or their names", received, cure)
+    remaining = iter(others)
+    return tuple(next(remaining) if side is None else side for side in given)

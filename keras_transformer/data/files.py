@@ -35,7 +35,14 @@ from typing import Any, BinaryIO
 
 from ..checks import check, check_at_least, first_line, imported, unexpected
 from ..tokenizers.normal_forms import normalized
-from .records import Examples, LabeledTexts, TaggedSentences, collect, collect_complete
+from .records import (
+    Examples,
+    LabeledTexts,
+    TaggedSentences,
+    collect,
+    collect_complete,
+    collect_texts,
+)
 
 CONLLU_COLUMNS = "ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC".split()
 TREEBANK, JSON_LINES, PARQUET = "a treebank", "JSON Lines", "Parquet"
@@ -397,15 +404,7 @@ def read_texts(path: PathLike, field: str = "text") -> list[str]:
     Raises:
         ValueError: All are blank.
     """
-    lines = list(iterate_texts(path, field))
-    texts = [line for line in lines if line.strip()]
-    if not texts:
-        raise unexpected(path, "one text per line", f"{len(lines)} blank lines", RIGHT_FILE)
-    if len(texts) < len(lines):
-        logging.getLogger(__name__).warning(
-            f"{path}: dropped {len(lines) - len(texts)} of {len(lines)} lines, blank."
-        )
-    return texts
+    return collect_texts(iterate_texts(path, field), path, "lines")
 
 
 def iterate_texts(path: PathLike, field: str = "text") -> Iterator[str]:
@@ -631,13 +630,16 @@ def _quoted_fields(path):
     """The same by the rules of CSV."""
     separator = "," if _suffix(path) == ".csv" else "\t"
     lines = (f"{line}\n" for line in iterate_lines(path))
-    rows, number = csv.reader(lines, delimiter=separator, strict=True), 1
+    rows = csv.reader(lines, delimiter=separator, strict=True, skipinitialspace=True)
+    number = 1
     try:
         for fields in rows:
             yield number, [field.strip() for field in fields] or [""]
             number = rows.line_num + 1
     except csv.Error as error:
         cure = "Close each quotation mark, and double those within a field."
+        if "field limit" in str(error):
+            cure += " Longer texts can be read without quotation marks, or as JSON Lines."
         raise unexpected(
             f"{path}, line {number}", "a row of CSV", first_line(error), cure
         ) from None
@@ -729,11 +731,12 @@ def _objects(path, names):
 def _parquet(path, names):
     """The place of each row of Parquet, and its fields."""
     arrow = imported("pyarrow.parquet", f"{path} is Parquet by its name, which", "pyarrow")
-    columns = {name.partition(".")[0] for name in names}
     with _open(path) as opened:
         try:
             file = arrow.ParquetFile(opened)
-            columns = [*columns] if columns <= {*file.schema_arrow.names} else None  # for the error
+            known = {*file.schema_arrow.names}
+            columns = {name if name in known else name.partition(".")[0] for name in names}
+            columns = [*columns] if columns <= known else None  # for the error
             rows = (
                 row for batch in file.iter_batches(columns=columns) for row in batch.to_pylist()
             )
@@ -747,13 +750,15 @@ def _parquet(path, names):
 def _text_of(fields, name, place):
     """The text in a field of a record."""
     value = fields
-    for part in name.split("."):
+    for part in [name] if isinstance(fields, dict) and name in fields else name.split("."):
         value = value.get(part) if isinstance(value, dict) else None
     expected = f"text in the field {name!r}"
     if not isinstance(value, str):
         known = isinstance(fields, dict) and ", ".join(map(repr, fields))
         received = f"{value!r:.60} in an object with {known or 'no fields'}"
         raise unexpected(place, expected, received, "Name a field that contains text.")
+    if "\0" in value:
+        raise unexpected(place, expected, f"a NUL in {value!r:.60}", "Remove it.")
     try:
         value.encode()
     except UnicodeEncodeError as error:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ..checks import check_rates
+from ..checks import check_rates, unexpected
 from ..tokenizers.normal_forms import normalized
 
 Record = TypeVar("Record", bound=tuple)
@@ -102,6 +102,28 @@ def collect_complete(
             f"{name}: {what} {number} of {len(rows)} examples whose {blank} is blank."
         )
     return collect(record, complete if drop else rows)
+
+
+def collect_texts(texts: Iterable[str], name: Any, kind: str = "texts") -> list[str]:
+    """The texts without the blank ones, also of invisible characters; their number is logged.
+
+    Args:
+        texts: str.
+        name: str or PathLike, where they come from, for the log and the error.
+        kind: str, what they are there: "texts" or "lines".
+
+    Raises:
+        ValueError: All are blank.
+    """
+    texts = list(texts)
+    found = [text for text in texts if normalized(text).strip()]
+    if not found:
+        cure = "Check that this is the right file."
+        raise unexpected(name, "one text per line", f"{len(texts)} blank {kind}", cure)
+    if len(found) < len(texts):
+        dropped = f"dropped {len(texts) - len(found)} of {len(texts)} {kind}, blank"
+        logging.getLogger(__name__).warning(f"{name}: {dropped}.")
+    return found
 
 
 def concatenate(parts: Sequence[Any]) -> Any:

@@ -67,7 +67,7 @@ class GenerationConfig(Configuration):
         ordered = 0 <= self.min_length_ratio <= self.max_length_ratio
         check(ordered and self.max_length_ratio > 0, expected, **ratios)
         LogitsConfig(self.no_repeat_ngram_size, self.repetition_penalty)  # checks them
-        _check_list("suppress", "texts or ids", self.suppress, (str, int))
+        check_list("suppress", "texts or ids", self.suppress, (str, int))
         object.__setattr__(self, "suppress", tuple(self.suppress))
 
     def to_dict(self) -> dict[str, Any]:
@@ -162,7 +162,7 @@ class LogitsConfig(Configuration):
         within = 0.01 <= self.repetition_penalty <= 100
         expected = "repetition_penalty must be from 0.01 to 100"
         check(within, expected, repetition_penalty=self.repetition_penalty)
-        _check_list("suppress", "ids or lists of ids", self.suppress, (int, Sequence))
+        check_list("suppress", "ids or lists of ids", self.suppress, (int, Sequence))
         ids = [(each,) if isinstance(each, int) else tuple(each) for each in self.suppress]
         check(all(ids), "suppress must have texts or ids, none empty", suppress=self.suppress)
         object.__setattr__(self, "suppress", tuple(ids))
@@ -173,8 +173,8 @@ class LogitsConfig(Configuration):
         return None if penalty == 1 else np.full(shape, penalty, "float32")
 
 
-def _check_list(name, kinds, values, types):
-    """Refuses what is not a list of some types, such as a str."""
+def check_list(name, kinds, values, types):
+    """Raises a `ValueError` for what is not a list of some types, such as a str."""
     is_list = isinstance(values, Sequence) and not isinstance(values, str)
     holds = is_list and all(isinstance(value, types) for value in values)
     check(holds, f"{name} must be a list of {kinds}", **{name: values})

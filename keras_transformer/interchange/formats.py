@@ -6,12 +6,14 @@
 
 import importlib
 import os
+import tempfile
 from typing import Any, NamedTuple
 
 from .. import backend, tasks
 from ..atomic import atomic_folder, check_folder
 from ..checks import check
 from ..generation.configuration import OF_LOGITS
+from ..tasks.saved_files import load
 
 
 class Format(NamedTuple):
@@ -99,9 +101,18 @@ def export(
         quantized_layers=len(quantized),
     )
     check_folder(folder, overwrite=overwrite)
+    if any(getattr(layer, "lora_enabled", False) for layer in backend.layers_of(task.model)):
+        task = _with_updates_added(task)
     module = importlib.import_module(f".{to.module}", __package__)
     with atomic_folder(folder, overwrite) as unfinished:
         module.write(task, unfinished, quantization, **options)
+
+
+def _with_updates_added(task):
+    """A copy of a task whose kernels contain the updates of LoRA, as its file has them."""
+    with tempfile.TemporaryDirectory() as folder:
+        task.save(file := os.path.join(folder, "model.keras"))
+        return load(file)
 
 
 def checked_format(format: str, quantization: str | None = None) -> Format:

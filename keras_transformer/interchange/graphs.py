@@ -69,10 +69,7 @@ def in_float32(task: Task) -> Task:
     policy = old.dtype_policy
     if {policy.compute_dtype, policy.variable_dtype} == {"float32"}:
         return task
-    options = {name: getattr(task, name) for name in (*task.parts, *task.settings)}
-    if isinstance(task, Translator):
-        options["config"] = task.config
-    return type(task)(**{**options, first: old.copy(dtype="float32")})
+    return backend.twin(task, **{first: old.copy(dtype="float32")})
 
 
 def beams_of(translator: Translator) -> int:

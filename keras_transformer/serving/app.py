@@ -107,9 +107,9 @@ def make_app(
     for kind in (Refused, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, refused)
 
-    if origins:
+    app.add_middleware(Guard, limits=limits, metrics=metrics)
+    if origins:  # around the guard, whose refusals a page reads too
         app.add_middleware(
             CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"]
         )
-    app.add_middleware(Guard, limits=limits, metrics=metrics)
     return app

@@ -93,9 +93,7 @@ class Batcher:
             Refused: There are too many texts, the model is not ready, the queue is full, or a text
                 has no answer.
         """
-        if len(texts) > self.limits.max_texts:
-            limit = f"A request may have {self.limits.max_texts} texts; received {len(texts)}."
-            raise Refused(422, f"{limit} Send them in several requests.")
+        self.check_number(len(texts))
         lengths = await self.check(texts, options.get("sentences"))
         LOG.debug("%s reads %r", self.name, texts)
         if len(self._waiting) + len(texts) > self.limits.max_queue:
@@ -112,6 +110,12 @@ class Batcher:
             if isinstance(answer, Exception):
                 raise answer
         return answers
+
+    def check_number(self, number: int) -> None:
+        """Refuses more texts than a request may have."""
+        if number > self.limits.max_texts:
+            limit = f"A request may have {self.limits.max_texts} texts; received {number}."
+            raise Refused(422, f"{limit} Send them in several requests.")
 
     async def check(self, texts: Sequence[str], sentences: str | None = None) -> list[int]:
         """The tokens of each text; refuses long texts, and all while programs are compiled.
@@ -182,7 +186,7 @@ class Batcher:
             self.ready = True
             await asyncio.gather(*(self._answer_all() for _ in range(self._at_a_time)))
         finally:
-            self._closed = True
+            self.ready, self._closed = False, True
             self._threads.shutdown(wait=False, cancel_futures=True)
             self._streams.shutdown(wait=False, cancel_futures=True)
 
@@ -195,7 +199,10 @@ class Batcher:
             if not batch:
                 self._arrived.clear()
                 continue
-            answers = await loop.run_in_executor(self._threads, self._answer, batch)
+            try:
+                answers = await loop.run_in_executor(self._threads, self._answer, batch)
+            except Exception as error:  # whatever it is, the next batch is answered
+                answers = [error] * len(batch)
             for item, answer in zip(batch, answers, strict=True):
                 if not item.answer.done():  # cancelled
                     item.answer.set_result(answer)
@@ -218,7 +225,10 @@ class Batcher:
             (word,) = self.task.tagged([word], self.task.targets[0])
         texts, text = {}, word
         most = min(self.limits.max_compiled, self.task.longest_input)
-        while (length := self.task.num_tokens([text])[0]) <= most:
+        for _ in range(most):  # to a vocabulary that lacks both, "1 1 1" may be one token
+            length = self.task.num_tokens([text])[0]
+            if length > most:
+                break
             texts[bucket_length(length, self.task.longest_input)] = text
             text += " 1"
         return list(texts.values())

@@ -38,6 +38,7 @@ def router_of(models: Models) -> APIRouter:
         """Continues prompts; the answers begin after them, unless `echo` is true."""
         batcher = models.find(request.model, KIND)
         prompts = [request.prompt] if isinstance(request.prompt, str) else request.prompt
+        batcher.check_number(len(prompts) * request.n)
         prompts = [prompt for prompt in prompts for _ in range(request.n)]
         stops = [request.stop] if isinstance(request.stop, str) else request.stop or []
         seed = secrets.randbits(32) if request.seed is None else request.seed

@@ -1,5 +1,6 @@
 """The models of a server, by name."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -8,6 +9,8 @@ from ..checks import check
 from ..tasks import addresses, saved_files
 from .batching import Batcher
 from .limits import Refused
+
+LANGUAGES = re.compile(r"([a-z]{2,3})-([a-z]{2,3})(?![a-z])")  # en-de, en-de-big, not my-model
 
 
 def load_models(names: Iterable[str], engine: str = "keras") -> dict[str, "tasks.Task"]:
@@ -79,9 +82,8 @@ class Models:
         pairs = {}
         for batcher in self.of_kind("Translator"):
             for direction in batcher.task.directions or [batcher.name]:
-                source, dash, target = direction.partition("-")
-                if dash and 2 <= len(source) <= 3:
-                    pairs[source, target] = batcher
+                if match := LANGUAGES.match(direction):
+                    pairs[match.groups()] = batcher
         return pairs
 
     def describe(self) -> list[dict[str, Any]]:

@@ -46,6 +46,10 @@ BY_STATUS: dict[Any, str] = {  # of the answer of the Hub
 }
 
 
+class NotInstalledError(ValueError):
+    """A file that another version of the package, or one more package, can load."""
+
+
 def is_address(path: str | os.PathLike) -> bool:
     """Whether it is an address and not the path of a file."""
     return "://" in str(path)
@@ -68,7 +72,8 @@ def model_name(path: str) -> str:
 def found(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     """Yields the file of an address, of a model that comes with the package, or of a path.
 
-    The file of an address leaves the cache if the block raises a ValueError.
+    The file of an address leaves the cache if the block raises a ValueError, but not an
+    `NotInstalledError`.
 
     Args:
         path: an address, a name in `tasks.pretrained`, or a path, which need not exist.
@@ -84,6 +89,8 @@ def found(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     file = _fetch(str(path))
     try:
         yield file
+    except NotInstalledError:
+        raise
     except ValueError:
         for each in (file.resolve(), file):  # the cache of huggingface_hub has links
             with contextlib.suppress(OSError):

@@ -125,7 +125,9 @@ def _with_placeholders(sentences, places, translate, empty, reading):
         known = placeholders if masked else []
         answers[number] = [each._replace(text=unmask(each.text, known)) for each in answers[number]]
         lost = [not _keeps(each.text, placeholders, pattern) for each in answers[number]]
-        if placeholders and any(lost):
+        if sentence.strip() and not layouts[number][1:]:
+            damaged[number] = [True] * len(lost)  # the sentence itself
+        elif placeholders and any(lost):
             damaged[number] = lost
     layouts = [layouts[number] for number in damaged]
     pieces = [piece for parts in layouts for piece in parts[1::2]]

@@ -28,6 +28,7 @@ from ..models.configuration import DEPTHS, TransformerConfig
 from ..tokenizers.byte_pairs import read_library
 from ..tokenizers.processor import make_processor
 from . import addresses, pretrained
+from .addresses import NotInstalledError
 
 FORMAT_VERSION = 3  # of saved tasks; this package reads it and all before it
 FIRST_VERSION_WITH_CHECKSUMS = 3
@@ -177,7 +178,9 @@ def _one_sentence(path) -> Iterator[pathlib.Path]:
             )
         try:
             yield file
-        except (UnsupportedFileError, ImportError) as error:
+        except (NotInstalledError, ImportError) as error:
+            raise NotInstalledError(f"{path} cannot be loaded: {error}") from error
+        except UnsupportedFileError as error:
             raise ValueError(f"{path} cannot be loaded: {error}") from error
         except Exception as error:  # zipfile, JSON, h5py and Keras have one for each kind of damage
             if isinstance(error, OSError) and error.errno in NO_ROOM:
@@ -289,19 +292,19 @@ def _check_checksums(archive):
 
 
 class UnsupportedFileError(ValueError):
-    """A file is intact, but this version of the package cannot load it."""
+    """A file is intact, but holds no task."""
 
 
 def check_version(config: dict[str, Any]) -> int:
     """The format version of a task's configuration.
 
     Raises:
-        UnsupportedFileError: It is above `FORMAT_VERSION`.
+        NotInstalledError: It is above `FORMAT_VERSION`.
     """
     version = config.get("format_version", 1)
     check_at_least(1, format_version=version)
     if version > FORMAT_VERSION:
-        raise UnsupportedFileError(
+        raise NotInstalledError(
             f"expected format version {FORMAT_VERSION} or below; received {version}, "
             "written by a newer keras_transformer. Upgrade the package."
         )

@@ -10,10 +10,10 @@ import keras
 
 from .. import backend
 from ..atomic import atomic_write, named
-from ..checks import check
+from ..checks import TextError, check
 from ..data.lengths import LONGEST, check_lengths, group_by_length, pad
 from ..generation import Decoding
-from ..generation.configuration import UNCHANGED
+from ..generation.configuration import UNCHANGED, check_list
 from ..tokenizers.base import Tokenizer, checked_texts
 from ..tokenizers.normal_forms import normalized
 from ..tokenizers.sentencepiece import SentencePieceTokenizer
@@ -193,8 +193,12 @@ class WritingTask(Task):
 
     def _logits(self, tokenizer, suppress=(), **options):
         """`LogitsConfig` of its fields, in which texts become their ids."""
+        check_list("suppress", "texts or ids", suppress, (str, int))
         texts = [each for each in suppress if isinstance(each, str)]
-        ids = iter(tokenizer.encode(self.normalized(texts)))
+        try:
+            ids = iter(tokenizer.encode(self.normalized(texts)))
+        except TextError as error:  # of none of the texts to answer, whose numbers others have
+            raise ValueError(f"suppress: {error}") from None
         ids = [next(ids) if isinstance(each, str) else each for each in suppress]
         return UNCHANGED.replace(suppress=ids, **options)
 

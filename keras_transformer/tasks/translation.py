@@ -11,7 +11,7 @@ from ..backend import twin
 from ..checks import TextError, check, check_at_least, check_optional
 from ..data.languages import language_tag, tagged, targets_of
 from ..data.lengths import MOST_ROWS, group_by_length, pad
-from ..data.placeholders import KINDS, placeholder_pattern
+from ..data.placeholders import KINDS, placeholder_pattern, split_placeholders
 from ..data.sentences import WHEN_TO_SPLIT, join_pieces
 from ..generation import BeamSearch, Ensemble, GreedySearch, Request, Sampling, length_penalty
 from ..generation.configuration import OF_LOGITS, GenerationConfig, LogitsConfig, SamplingConfig
@@ -398,6 +398,8 @@ class Translator(WritingTask):
             return iter(self.sample(texts, seed=seed, **sampling, **options))
 
         def write(place, sentence):
+            if reading.pattern and not split_placeholders(sentence, reading.pattern)[1:]:
+                return iter([sentence])  # without words nothing is translated
             search = GreedySearch(logits=logits)
             if seed is not None:
                 search = Sampling([(seed, *place)], **sampling, logits=logits)
@@ -416,6 +418,9 @@ class Translator(WritingTask):
         self, texts: Iterable[str], translations: Iterable[str], **changes: Any
     ) -> list[float]:
         """Scores given translations as `translate(..., return_scores=True)` scores its own.
+
+        A text is scored as a whole, after its tag if the model has language tags, and without the
+        options that only a search has, such as `repetition_penalty`.
 
         Args:
             texts: list of str.
@@ -556,10 +561,13 @@ class Translator(WritingTask):
         """
         ids = self._source_ids(texts, encode)
         if prefixes is not None:
-            prefixes = self._target_ids(prefixes)
-            self._check_lengths(prefixes, "Prefix")
+            try:
+                prefixes = self._target_ids(prefixes)
+            except TextError as error:  # perhaps there are more than texts
+                raise ValueError(f"prefixes: {error}") from None
             given = dict(texts=len(texts), prefixes=len(prefixes))
             check(len(prefixes) == len(texts), "Expected one prefix per text", **given)
+            self._check_lengths(prefixes, "Prefix")
         lengths = [len(sequence) for sequence in ids]
         min_length, max_length = config.length_limits(lengths, self.longest_input, prefixes)
         not_blank = [number for number, text in enumerate(texts) if text.strip()]

@@ -77,14 +77,14 @@ class WordTask(Task):
         """The number of words of each text."""
         return [len(self.split(text)) for text in checked_texts(texts)]
 
-    def _probabilities(self, sentences):
-        """The probabilities of the labels, a NumPy array for each list of words.
+    def _probabilities(self, sentences, read=lambda number, p: p):
+        """The results of `read` for each list of words, given its number and probabilities.
 
-        It is (labels,) for a model of texts, and (words, labels) for one of words, where rows of
-        padding may follow.
+        These are a NumPy array, (labels,) for a model of texts, and (words, labels) for one of
+        words, where rows of padding may follow. Those of one batch are held at a time.
         """
         words, characters = self._encode(sentences)
-        probabilities = [None] * len(words)
+        answers = [None] * len(words)
         lengths = [len(ids) for ids in words]
         batches = group_by_length(range(len(words)), lengths, self.batch_size, self.longest_input)
         model, programs = self.model, self._of_model(backend.Programs)
@@ -100,8 +100,8 @@ class WordTask(Task):
             }
             of_batch = ops.convert_to_numpy(program(backend.split_rows(inputs), few=few))
             for number, p in zip(numbers, of_batch, strict=False):
-                probabilities[number] = p
-        return probabilities
+                answers[number] = read(number, p)
+        return answers
 
     def _encode(self, sentences):
         """The ids of words and of characters of each list of words, checked."""
@@ -147,11 +147,12 @@ class Tagger(WordTask):
             split = self.vocabulary.split
             sentences = [split(s) if isinstance(s, str) else s for s in sentences]
         sentences = checked_words(sentences)
-        answers = []
-        for words, p in zip(sentences, self._probabilities(sentences), strict=True):
+
+        def labeled(number, p):  # padding also has labels
             labels = [self.labels[best] for best in p.argmax(axis=-1)]
-            answers.append(list(zip(words, labels, strict=False)))  # padding also has labels
-        return answers
+            return list(zip(sentences[number], labels, strict=False))
+
+        return self._probabilities(sentences, labeled)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -253,12 +254,14 @@ class MaskFiller(WordTask):
         """
         check_at_least(1, number=number)
         sentences = [self._around_mask(*each) for each in enumerate(checked_texts(texts))]
-        answers = []
-        for words, p in zip(sentences, self._probabilities(sentences), strict=True):
-            p = p[words.index(MASKED), FIRST - 1 :]  # neither unknown nor masked is an answer
+
+        def filled(of_text, p):
+            # Neither unknown nor masked is an answer.
+            p = p[sentences[of_text].index(MASKED), FIRST - 1 :]
             best = np.argsort(-p)[:number]
-            answers.append([Prediction(self.vocabulary.words[n], float(p[n])) for n in best])
-        return answers
+            return [Prediction(self.vocabulary.words[n], float(p[n])) for n in best]
+
+        return self._probabilities(sentences, filled)
 
     def split(self, text: str) -> list[str]:
         """The words of a text, each [MASK] among them."""

@@ -60,6 +60,8 @@ def enable_lora(model: keras.Model, rank: int) -> None:
         variable.trainable = False
     for kernel in kernels:
         kernel.enable_lora(rank)
+    frozen = [kernel.path for kernel in kernels if not kernel.trainable]
+    check(model.trainable_variables, "A layer must be left to be trained", frozen=frozen)
 
 
 def adapted_layers(model: keras.Model) -> list[Any]:

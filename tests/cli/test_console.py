@@ -744,6 +744,7 @@ def test_an_option_given_twice_is_one_sentence(command, models):
     [
         ("translator", "--words"),
         ("translator", "--max-tokens 9"),
+        ("translator", "--no-repeat-ngram-size 3"),
         ("tagger", "--seed 1"),
         ("generator", "--words"),
     ],

@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import json
 import sys
 
 import numpy as np
@@ -42,6 +43,24 @@ def test_pairs_of_parquet_are_read_in_order(table):
     assert next(data.iterate_pair_file(path, ("target", "source"))) == ("ein Hund", "a dog")
     nested = table("y.parquet", translation=[{"en": one, "de": other} for one, other in PAIRS])
     assert list(data.iterate_pair_file(nested, ("translation.en", "translation.de"))) == PAIRS
+
+
+def test_a_field_may_have_a_dot_in_its_name(table, write):
+    source, target = map(list, zip(*PAIRS, strict=True))
+    names = "translation.en", "translation.de"
+    parquet = table("x.parquet", **dict(zip(names, (source, target), strict=True)))
+    lines = (json.dumps(dict(zip(names, pair, strict=True))) for pair in PAIRS)
+    for path in (parquet, write("x.jsonl", "\n".join(lines))):
+        assert list(data.iterate_pair_file(path, names)) == PAIRS
+        with pytest.raises(ValueError, match="1: expected text in the field 'translation.fr', rec"):
+            list(data.iterate_pair_file(path, ("translation.en", "translation.fr")))
+
+
+def test_a_nul_is_not_text(table, write):
+    with pytest.raises(ValueError, match=r"x.jsonl, line 2: .* received a NUL in 'a.x00b'"):
+        data.read_texts(write("x.jsonl", '{"text": "a"}\n{"text": "a\\u0000b"}\n'))
+    with pytest.raises(ValueError, match=r"x.parquet, row 1: .* received a NUL in 'a.x00b'"):
+        data.read_texts(table("x.parquet", text=["a\0b"]))
 
 
 def test_texts_and_labels_of_parquet_and_of_json_lines(table, write):
@@ -164,6 +183,17 @@ def test_another_encoding_is_refused_with_line_byte_and_a_guess(write, monkeypat
 # Tables by the rules of CSV
 
 
+def test_a_blank_before_a_quotation_mark_does_not_belong_to_the_field(write):
+    path = write("a.csv", '"a", "b, c"\n"d", "e"\n')
+    assert data.read_pairs(path, quoted=True) == (["a", "d"], ["b, c", "e"])
+
+
+def test_a_field_too_long_for_csv_has_another_cure(write):
+    path = write("a.csv", f'"{"x" * 140_000}",b\n')
+    with pytest.raises(ValueError, match="can be read without quotation marks, or as JSON Lines"):
+        data.read_pairs(path, quoted=True)
+
+
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("name, separator", [("a.tsv", "\t"), ("a.csv", ","), ("a.CSV.gz", ",")])
 def test_what_a_writer_of_csv_has_written_is_read(tmp_path, seed, name, separator):
@@ -261,8 +291,53 @@ def test_labels_tags_and_texts_of_a_dataset_on_disk_have_their_names(hugging_fac
         [["dogs", "run"], ["cats"], ["sleep"]],
         [["NOUN", "VERB"], ["NOUN"], ["VERB"]],
     )
-    assert data.read_text_splits(name) == (["good", "bad", ""], None, None)
+    assert data.read_text_splits(name) == (["good", "bad"], None, None)
     assert list(data.iterate_text_split(name, "train", "text")) == ["good", "bad", ""]
+
+
+def test_the_languages_among_several_texts_must_be_named(hugging_face, tmp_path):
+    columns = {"id": ["7", "8"], "source": ["Hund", "Kuh"], "target": ["dog", "cow"]}
+    name = saved(hugging_face.Dataset.from_dict(columns), tmp_path)
+    for sides in ({}, {"source": "source"}, {"target": "target"}):
+        with pytest.raises(ValueError, match="languages, or their names, received id, source, tar"):
+            data.read_splits(name, **sides)
+    train = (["Hund", "Kuh"], ["dog", "cow"])
+    assert data.read_splits(name, "source", "target").train == train
+    two = hugging_face.Dataset.from_dict(columns).remove_columns("id")
+    name = saved(two, tmp_path / "two")
+    assert data.read_splits(name).train == data.read_splits(name, target="target").train == train
+    assert data.read_splits(name, target="source").train == train[::-1]
+
+
+def test_texts_without_a_label_are_left_out_and_sentences_without_a_tag_named(
+    hugging_face, tmp_path, caplog
+):
+    labels = hugging_face.ClassLabel(names=["no", "yes"])
+    for number, (kind, values) in enumerate(
+        [(labels, [0, None, 1]), (hugging_face.Value("string"), ["no", None, "yes"])]
+    ):
+        features = hugging_face.Features({"text": hugging_face.Value("string"), "label": kind})
+        columns = {"text": ["a", "b", "c"], "label": values}
+        rows = hugging_face.Dataset.from_dict(columns, features=features)
+        found = data.read_labeled_splits(saved(rows, tmp_path / str(number)), "text").train
+        assert found == (["a", "c"], ["no", "yes"])
+        assert "dropped 1 of 3 texts without a label" in caplog.text
+        caplog.clear()
+    tags = {"tokens": [["a"], ["b", "c"]], "upos": [["X"], ["Y", None]]}
+    with pytest.raises(ValueError, match="train: expected a list of words in 'tokens', and a tag"):
+        data.read_tagged_splits(saved(hugging_face.Dataset.from_dict(tags), tmp_path / "tags"))
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\u200b", "\ufeff\u2060"], ids=ascii)
+def test_texts_of_nothing_visible_are_dropped_and_counted(
+    hugging_face, tmp_path, write, caplog, blank
+):
+    rows = hugging_face.Dataset.from_dict({"text": ["a", blank, "b"]})
+    assert data.read_text_splits(saved(rows, tmp_path)).train == ["a", "b"]
+    assert data.read_texts(write("x.txt", f"a\n{blank}\nb\n")) == ["a", "b"]
+    assert caplog.text.count("dropped 1 of 3 ") == 2
+    with pytest.raises(ValueError, match="received 1 blank lines"):
+        data.read_texts(write("x.txt", f"{blank}\n"))
 
 
 def test_a_dataset_of_the_hub_is_downloaded_on_request(hugging_face, monkeypatch):

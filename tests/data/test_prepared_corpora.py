@@ -438,6 +438,11 @@ def test_what_cannot_be_prepared_is_an_error(tmp_path, corpus, rows, options, me
         prepared(tmp_path, rows, **options)
 
 
+def test_texts_have_no_sides_to_compare(tmp_path):
+    with pytest.raises(ValueError, match="plausible compares the sides of pairs; received kind="):
+        prepared(tmp_path, [("a 1",)] * 50, "texts", cleaning={"plausible": True})
+
+
 def test_a_corpus_that_was_replaced_goes_after_a_kill(tmp_path, monkeypatch):
     prepared(tmp_path, PAIRS[:20])
 

@@ -4,6 +4,8 @@ import pytest
 
 import keras_transformer as kt
 from keras_transformer import interchange
+from keras_transformer.interchange import graphs
+from keras_transformer.interchange.vocabularies import settings_of
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="the engine to compare with is optional")
 
@@ -137,6 +139,40 @@ def test_a_bfloat16_model_is_exported_with_its_weights_in_float32(
     scores = engine_scores(translator, dates, tmp_path / dtype)
     np.testing.assert_allclose(scores, engine_scores(same, dates, tmp_path / "float32"), rtol=1e-5)
     assert np.std(scores) > 1
+
+
+def test_a_copy_in_float32_has_all_settings(restless_translator):
+    settings = dict(directions=("en-de",), trained_length=20, placeholders=("url",))
+    half = restless_translator(dtype="mixed_bfloat16")
+    same = kt.Translator(half.model.copy(dtype="float32"), half.source_tokenizer)
+    for name, value in settings.items():
+        setattr(half, name, value)
+    half.config = half.config.replace(beams=3)
+    copied = graphs.in_float32(half)
+    assert settings_of(copied) == settings_of(half)
+    assert {name: getattr(copied, name) for name in settings} == settings
+    assert copied.model.dtype_policy.name == "float32"
+    assert half.model.dtype_policy.name == "mixed_bfloat16"
+    texts = ["2019", "May 3"]
+    same_texts = copied.tagged(texts, "de")
+    assert copied.translate(texts, to="de") == same.translate(same_texts, beams=3)
+
+
+@pytest.mark.parametrize("format", ["safetensors", "ctranslate2"])
+def test_the_updates_of_lora_are_in_the_export(restless_translator, format, tmp_path):
+    translator = restless_translator(norm_first=False, layer_norm_epsilon=1e-5)
+    kt.training.enable_lora(translator.model, 2)
+    generator = np.random.default_rng(0)
+    for weight in translator.model.weights:
+        if "lora" in weight.path:
+            weight.assign(generator.normal(size=weight.shape))
+    translator.save(tmp_path / "model.keras")
+    merged = kt.load(tmp_path / "model.keras")
+    for number, each in enumerate((translator, merged)):
+        interchange.export(each, tmp_path / f"{number}", format)
+    for path in (tmp_path / "0").iterdir():
+        if path.suffix in (".bin", ".safetensors"):
+            assert path.read_bytes() == (tmp_path / "1" / path.name).read_bytes()
 
 
 def test_an_activation_that_the_engine_lacks_is_named(restless_translator, tmp_path):

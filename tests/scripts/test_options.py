@@ -533,6 +533,26 @@ def test_a_run_can_begin_with_the_options_of_another(parsed, tmp_path):
     assert changed == started.replace(**expected)
 
 
+def test_a_run_that_began_with_the_options_of_another_is_resumed(parsed, tmp_path):
+    one, other = tmp_path / "one", tmp_path / "other"
+    start(parsed("--recipe", "wide", "--seed", "7", "--output", one), one)
+    words = ("--config", one / "settings.json", "--batch-size", "4", "--output", other)
+    started = parsed(*words)
+    start(started, other)
+    assert parsed(*words, "--resume") == started.replace(resume=True)
+    with pytest.raises(ValueError, match="keeps its settings.*leave out --batch-size"):
+        parsed(*words[:2], "--output", other, "--resume", "--batch-size", "5")
+
+
+def test_the_options_of_an_older_run_are_those_it_had(parsed, tmp_path):
+    started = parsed("--output", tmp_path, "--optimizer", "muon", "--schedule", "cosine")
+    later = ("optimizer", "weight_decay", "decay_share", "simcut", "cutoff", "num_buckets")
+    arguments = {name: value for name, value in started.flat().items() if name not in later}
+    Run(tmp_path).begin(arguments, data=[])
+    found = parsed("--config", tmp_path / "settings.json")
+    assert found == started.replace(optimizer="adam")
+
+
 @pytest.mark.parametrize(
     "content, words, message",
     [
@@ -540,8 +560,7 @@ def test_a_run_can_begin_with_the_options_of_another(parsed, tmp_path):
         ({"epochs": 0}, [], "epochs must be an integer of at least 1"),
         ({"recipe": "gone"}, [], "recipe must be one of toy, .*; received recipe='gone'"),
         ({"schedule": "foo"}, [], "schedule must be one of paper, .*; received schedule='foo'"),
-        ({}, ["--recipe", "toy"], "leave out --recipe and --resume; received option='--recipe'"),
-        ({}, ["--resume"], "leave out --recipe and --resume; received option='--resume'"),
+        ({}, ["--recipe", "toy"], "and more: leave out --recipe; received recipe='toy'"),
         (None, [], "settings.json: expected the settings of a run, received a damaged file"),
     ],
 )
@@ -598,6 +617,35 @@ def test_a_training_that_ends_within_its_warm_up_says_so(
     printed = capsys.readouterr().out
     assert printed.startswith("The 9 updates of this training end within its warm-up of 10,")
     assert f"raise --epochs, or lower --warmup-steps or {size}" in printed
+
+
+@pytest.mark.parametrize("accumulate", [1, 4])
+def test_a_moving_average_of_few_updates_does_not_hold_the_first_weights(
+    running, parsed, capsys, numpy, accumulate
+):
+    options = parsed("--ema", "0.998", "--accumulate", accumulate, "--warmup-steps", "1")
+    for updates, momentum in ((5_000, 0.998), (100, 0.95), (5, 0.0)):
+        optimizer = running.make_optimizer(options, updates * accumulate)
+        assert optimizer.ema_momentum == pytest.approx(momentum ** (1 / accumulate))
+        printed = capsys.readouterr().out
+        assert bool(printed) == (momentum < 0.998)
+    optimizer = running.make_optimizer(options, 100 * accumulate)
+    printed = capsys.readouterr().out
+    assert printed.startswith("After so few updates --ema 0.998 would still hold 82% of the first")
+    weight = keras.Variable([1.0])
+    optimizer.build([weight])
+    for number in range(100 * accumulate):  # the first weights are 1, all others 0
+        weight.assign([float(number == 0)])
+        optimizer.apply([keras.ops.zeros(1)])
+    (mean,) = optimizer._model_variables_moving_average
+    assert float(numpy(mean)[0]) < 0.01
+
+
+def test_fine_tuning_has_no_moving_average():
+    recipes = importlib.import_module("recipes")
+    for name in ("TRANSLATION", "TAGGING", "CLASSIFICATION", "LANGUAGE_MODELLING", "PRETRAINING"):
+        options = getattr(recipes, name)["fine-tune"]
+        assert options.training.ema is None and options.training.average == 0
 
 
 def test_the_options_reach_the_optimizer(running, parsed):

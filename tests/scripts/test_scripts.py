@@ -327,6 +327,31 @@ def test_models_add_targets_to_the_sources_and_tagged_sources_to_other_text(monk
     assert learned(tagged, {}) == [*expected, ("<bt> a dog", "ein Hund")]
 
 
+def test_what_models_write_and_the_model_cannot_read_is_dropped(monkeypatch, tmp_path, capsys):
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    script = importlib.import_module("train_translation")
+    pairs = data.Examples(["abc", "abcd"], ["cba", "dcba"])
+    tokenizers = [kt.train_tokenizer(["abcd"], model_type="char")] * 2
+    model = Scripted({"abc": "abcdabcd", "abcd": "abcdabc"})
+    options = script.TRANSLATION["dates"].replace(
+        output=str(tmp_path), distill_from=("x",), max_length=8, rotary=False
+    )
+    splits = data.Splits(pairs, pairs, None)
+    given = options, Run(tmp_path), splits, tokenizers, None, {"distill_from": model}
+    assert script.learn_from_models(*given) == (["abc", "abcd", "abcd"], ["cba", "dcba", "abcdabc"])
+    assert "Dropped 1 of them, of more than 8 tokens." in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_model_that_learns_from_another_begins_with_its_own_weights(finished, pairs, tmp_path):
+    model = finished[0] / "model.keras"
+    few = ["--learning-rate", "1e-12", "--epochs", "1", "--batch-size", "32"]
+    few += ["--init-from", model, "--distill-from", model]
+    run([*TRAIN, "--pairs", pairs, "--output", tmp_path / "run", *few])
+    for one, other in zip(weights_of(tmp_path / "run"), weights_of(finished[0]), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+
+
 def test_teachers_are_loaded_unless_the_run_has_their_translations(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
     script = importlib.import_module("train_translation")
@@ -599,6 +624,31 @@ def test_a_model_trained_further_must_know_the_tags(directions, dates_translator
     train_translation = importlib.import_module("train_translation")
     with pytest.raises(ValueError, match="in the vocabulary of --init-from; .*missing='<2de>'"):
         train_translation.find_tokenizers(directions, None, dates_translator)
+
+
+def test_a_direction_that_is_not_trained_is_not_validated(directions):
+    train_translation = importlib.import_module("train_translation")
+    splits = train_translation.load(directions, [])
+    tokenizers = train_translation.find_tokenizers(directions, splits.train, None)
+    wrong = data.Examples(["<2xx> a"], ["b"])
+    for name in ("valid", "test"):
+        with pytest.raises(ValueError, match="has no target language: this model translates into"):
+            train_translation.prepare(directions, splits._replace(**{name: wrong}), tokenizers)
+
+
+def test_a_model_trained_further_keeps_its_directions(directions):
+    train_translation = importlib.import_module("train_translation")
+    splits = train_translation.load(directions, [])
+    tokenizers = train_translation.find_tokenizers(directions, splits.train, None)
+    initial, *_ = train_translation.prepare(directions, splits, tokenizers)
+    one = directions.replace(pairs=directions.files.pairs[1:])
+    further, *_ = train_translation.prepare(
+        one, train_translation.load(one, []), tokenizers, initial
+    )
+    assert further.directions == initial.directions == ("en-de", "en-fr")
+    plain = directions.replace(language_tags=False)
+    with pytest.raises(ValueError, match="trained further with --language-tags; received directi"):
+        train_translation.prepare(plain, splits, tokenizers, initial)
 
 
 @pytest.mark.slow

@@ -10,6 +10,12 @@ from keras_transformer.serving.configuration import Limits
 from keras_transformer.serving.limits import Refused
 from keras_transformer.serving.metrics import Metrics
 
+
+@pytest.fixture
+def models_that_write(small_tasks, dates_translator):
+    return {"translate": dates_translator, "generate": small_tasks["generator"]}
+
+
 BEAMS = {"beams": 4, "return_scores": True}
 
 
@@ -85,6 +91,53 @@ def test_an_error_of_the_task_fails_its_batch_alone():
     first, second, third, fourth = answers_to(task, requests, max_batch=2)
     assert isinstance(first, RuntimeError) and isinstance(second, RuntimeError)
     assert (third, fourth) == (["b"], ["c"])
+
+
+def test_no_option_of_a_request_ends_the_answers_to_others(models_that_write):
+    for kind, task in models_that_write.items():
+        wrong = {"suppress": ["a", "\ud800"]}
+        first, second = answers_to(task, [(["the"], wrong), (["the"], {})])
+        assert isinstance(first, Refused) and first.status == 422, kind
+        assert first.reason.startswith("suppress: Every text must be valid Unicode; item 1 has"), (
+            kind
+        )
+        assert len(second) == 1, kind
+
+
+def test_whatever_an_answer_raises_the_next_batch_is_answered(monkeypatch):
+    task = Classifier()
+    answer = Batcher._answer
+
+    def broken(batcher, batch):
+        answers = answer(batcher, batch)
+        if batch[0].text == "b":
+            raise IndexError("a bug of the server")
+        return answers
+
+    monkeypatch.setattr(Batcher, "_answer", broken)
+    requests = [([text], {}) for text in ("a", "b", "c")]
+    first, second, third = answers_to(task, requests, max_batch=1)
+    assert (first, third) == (["a"], ["c"]) and isinstance(second, IndexError)
+
+
+def test_a_model_that_answers_no_more_is_not_ready():
+    async def session():
+        batcher = Batcher("model", Classifier(), Limits(max_batch=1, max_compiled=16), Metrics())
+        running = asyncio.create_task(batcher.run())
+        while not batcher.ready:
+            await asyncio.sleep(0)
+        running.cancel()
+        await asyncio.wait([running])
+        return batcher.ready
+
+    assert not asyncio.run(session())
+
+
+def test_the_shapes_of_a_vocabulary_without_digits_and_blanks_are_compiled(monkeypatch):
+    task = Classifier()
+    monkeypatch.setattr(task, "num_tokens", lambda texts: [2] * len(texts))  # unknown, and END
+    Batcher("model", task, Limits(max_batch=1, max_compiled=40), Metrics()).compile()
+    assert len(task.seen) == 1
 
 
 def test_a_request_that_is_over_leaves_the_queue():

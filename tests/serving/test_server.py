@@ -193,6 +193,24 @@ def test_libretranslate_takes_json_and_forms(dates_translator):
         assert client.post("/translate", json=question | {"api_key": "other"}).status_code == 401
 
 
+def test_a_name_says_its_languages_only_as_codes(dates_translator):
+    question = dict(q="April 22, 2019", source="en", target="iso")
+    names = {"en-iso-big": ["iso"], "en-iso.2": ["iso"], "my-model": None, "dates": None}
+    for name, targets in names.items():
+        with client_of({name: dates_translator}) as client:
+            found = client.get("/languages").json()
+            assert [each["targets"] for each in found[:1]] == ([targets] if targets else [])
+            answer = client.post("/translate", json=question).json()
+            assert answer == {"translatedText": "2019-04-22"}, name
+
+
+def test_more_completions_than_texts_of_a_request_are_refused_before_they_are_made(client):
+    question = dict(model="shakespeare", prompt=[""] * 1000, n=128)
+    refused = client.post("/v1/completions", json=question)
+    assert refused.status_code == 422
+    assert "texts; received 128000." in refused.json()["error"]["message"]
+
+
 def test_a_model_with_language_tags_translates_into_the_target_of_each_request(
     randomize, monkeypatch
 ):
@@ -376,8 +394,13 @@ def test_pages_of_other_sites_may_ask_only_if_they_are_named(client, models):
     headers = {"Origin": "https://a.example"}
     assert "access-control-allow-origin" not in client.get("/api/models", headers=headers).headers
     with client_of({"dates": models["zh-en"]}, origins=["https://a.example"]) as other:
-        allowed = other.get("/api/models", headers=headers).headers
-        assert allowed["access-control-allow-origin"] == "https://a.example"
+        long = {"texts": ["a" * 2_000_000]}
+        for allowed in (
+            other.get("/api/models", headers=headers),
+            other.post("/api/translate", json=long, headers=headers),  # which the guard refuses
+        ):
+            assert allowed.headers["access-control-allow-origin"] == "https://a.example"
+        assert allowed.status_code == 413
 
 
 def test_the_log_has_no_text_unless_asked(caplog):

@@ -143,6 +143,20 @@ def test_a_foreign_file_leaves_the_caches(server, foreign, tmp_path, door, kind)
     assert not files_in(tmp_path / "hub") and not files_in(tmp_path / "keras")
 
 
+@pytest.mark.parametrize("door", [kt.check_file, kt.load])
+def test_a_file_that_needs_a_package_stays_in_the_cache(server, tmp_path, monkeypatch, door):
+    def missing(file):
+        raise ImportError("a byte-level vocabulary needs the package tokenizers")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(saved_files, "_checked", missing)
+        with pytest.raises(ValueError, match="cannot be loaded: a byte-level vocabulary needs the"):
+            door(url_of(TAGGER))
+    assert len(files_in(tmp_path / "keras")) == 1
+    door(url_of(TAGGER))
+    assert server.requests == ["GET /tagger.keras"]
+
+
 def test_a_url_with_its_checksum_is_fetched_once(server):
     for _ in range(2):
         assert kt.check_file(url_of(TAGGER)) == kt.check_file(SAVED / "tagger.keras")

@@ -158,6 +158,23 @@ def test_a_sentence_that_loses_a_placeholder_is_translated_around_it(caplog):
     assert "Of 3 sentences 1 were translated in pieces" in caplog.text
 
 
+@pytest.mark.once
+@pytest.mark.parametrize("masked", [False, True])
+def test_texts_without_words_stay_as_they_are_with_placeholders(masked):
+    texts = ["???", "\N{GRINNING FACE}", "-- {x} !", "A dog. !!! {x}?", ""]
+    found = translated(texts, StandIn(), pattern=ALL, masked=masked)
+    expected = [*texts[:3], "A DOG. !!! {x}?", ""]
+    assert [each.text for each, _ in found] == expected
+    assert all(each.finished for each, _ in found)
+
+
+def test_a_stream_writes_what_is_translated_also_without_words(dates_translator):
+    for text in ("???", "May 3, 2021", "May 3, 2021. ?!"):
+        options = dict(placeholders=["url"], sentences="always")
+        (whole,) = dates_translator.translate([text], beams=1, **options)
+        assert "".join(dates_translator.stream(text, **options)) == whole
+
+
 def test_texts_longer_than_the_training_data_are_split_and_others_are_not(dates_translator, dates):
     first, second = sorted(dates.test.source, key=len)[:2]
     single = dates_translator.translate([first, second])

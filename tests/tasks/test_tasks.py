@@ -586,6 +586,13 @@ def test_a_suppressed_text_is_never_written(translator, dates):
     assert "2" not in "".join(translator.sample(texts, suppress=["2"]))
     with pytest.raises(ValueError, match="suppress must have texts or ids, none empty"):
         translator.translate(texts, suppress=[""])
+    for wrong in ("2", 7, [b"2"]):
+        with pytest.raises(ValueError, match="suppress must be a list of texts or ids"):
+            translator.sample(texts, suppress=wrong)
+    with pytest.raises(ValueError, match="suppress: Every text must be valid Unicode; item 1"):
+        translator.translate(texts[:1], suppress=["a", "\ud800"])
+    with pytest.raises(ValueError, match="prefixes: Every text must be valid Unicode; item 1"):
+        translator.translate(texts[:1], prefixes=["a", "\ud800"])
     with pytest.raises(ValueError, match="Leave out what has no effect here; .*='suppress'"):
         translator.score(texts, texts, suppress=["2"])
 

@@ -96,6 +96,13 @@ def test_lora_is_enabled_once_with_a_rank_from_1():
         training.enable_lora(keras.Sequential([keras.layers.Dense(1)]), 1)
 
 
+def test_lora_needs_a_layer_that_is_not_frozen():
+    model = kt.Transformer(9, **SIZES)
+    training.freeze(model, ["encoder", "decoder"])
+    with pytest.raises(ValueError, match="A layer must be left to be trained; received frozen="):
+        training.enable_lora(model, 2)
+
+
 @pytest.mark.slow
 def test_a_model_trained_with_lora_is_saved_as_an_ordinary_one(randomize, numpy, tmp_path):
     tokenizer = kt.train_tokenizer(["abcdefgh"], model_type="char")

@@ -284,6 +284,19 @@ def test_a_resumed_run_keeps_its_settings_and_its_data(tmp_path):
         resumed.begin(ARGUMENTS, (["June"], ["六月"]))
 
 
+def test_a_resumed_run_that_trains_longer_says_so_to_the_next_one(tmp_path):
+    arguments = {**ARGUMENTS, "epochs": 1}
+    Run(tmp_path).begin(arguments, DATA)
+    before = (tmp_path / "settings.json").read_bytes()
+    Run(tmp_path, resume=True).begin({**arguments, "resume": True}, DATA)
+    assert (tmp_path / "settings.json").read_bytes() == before
+    resumed = Run(tmp_path, resume=True)
+    resumed.begin({**arguments, "epochs": 6, "resume": True}, DATA)
+    settings = json.loads(before)
+    settings["arguments"]["epochs"] = 6
+    assert resumed.settings == settings
+
+
 def test_a_resumed_run_keeps_its_validation_and_test_data(tmp_path):
     Run(tmp_path / "old").begin(ARGUMENTS, DATA)
     Run(tmp_path / "run").begin(ARGUMENTS, DATA, ["valid"])

@@ -66,8 +66,8 @@ def prepare_corpus(
 ) -> Corpus:
     """Writes a corpus that need not fit into memory as shards of ids, for `PreparedBatches`.
 
-    Repeated after an interruption, it continues: complete shards are kept, and so is the
-    vocabulary.
+    Repeated after an interruption, without `overwrite`, it continues: complete shards are kept, and
+    so is the vocabulary.
 
     Args:
         folder: path of the folder to write.
@@ -90,7 +90,8 @@ def prepare_corpus(
             those of `SentencePieceTokenizer.encode` for the whole corpus.
         num_processes: int from 1, processes that tokenize and write; None: one per core.
         overwrite: bool, whether a corpus in the folder may be replaced; it is kept in a folder
-            .replaced-N in it until the new one is complete.
+            .replaced-N in it until the new one is complete. Shards of an
+            interrupted preparation are then written again.
 
     Returns:
         `Corpus`.
@@ -106,6 +107,8 @@ def prepare_corpus(
     check(kind in SIDES, f"kind must be one of {', '.join(SIDES)}", kind=kind)
     check_at_least(1, sample=sample, shard_size=shard_size)
     check_optional(1, num_processes=num_processes)
+    compares = kind == "texts" and bool(cleaning) and bool(cleaning.get("plausible"))
+    check(not compares, "plausible compares the sides of pairs", kind=kind)
     vocabulary: list[Any] = [vocabulary_size, model_type, separate_vocabularies, sample, *reserve]
     if tokenizers is not None:
         _check_vocabularies(tokenizers, SIDES[kind])
