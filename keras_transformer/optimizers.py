@@ -112,8 +112,9 @@ def create_optimizer(
 
     Args:
         optimizer: "adam", that of the paper, without weight decay; "adamw", the same with it;
-            "lion", whose learning rate should be more than ten times smaller; or "muon", which takes the
-            rate of Adam, and is for the kernels of blocks: "adamw" updates all other weights.
+            "lion", whose learning rate should be more than ten times smaller; or "muon", which
+            takes the rate of Adam, and is for the kernels of blocks: "adamw" updates all other
+            weights.
         learning_rate: float or schedule.
         weight_decay: float, the share of a kernel that an update subtracts, per learning rate.
         **kwargs: of a keras.optimizers.Optimizer; see `paper_optimizer`.
