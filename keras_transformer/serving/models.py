@@ -83,7 +83,7 @@ class Models:
         for batcher in self.of_kind("Translator"):
             for direction in batcher.task.directions or [batcher.name]:
                 if match := LANGUAGES.match(direction):
-                    pairs[match.groups()] = batcher
+                    pairs[match[1], match[2]] = batcher
         return pairs
 
     def describe(self) -> list[dict[str, Any]]:

@@ -30,8 +30,8 @@ Target tokens per second over a whole epoch of your sentence pairs, from ids to 
 
 Both contenders have the sizes and the norm (before or after a sublayer) of a recipe, sinusoids, the
 same ids from one BPE vocabulary, and the same number of updates per epoch. They take turns of one
-epoch, or with --separate of a process; the first epoch compiles and has a column of its own. Padding
-counts as time, not as tokens. Needs TensorFlow, for tf.data.
+epoch, or with --separate of a process; the first epoch compiles and has a column of its own.
+Padding counts as time, not as tokens. Needs TensorFlow, for tf.data.
 
   ours       Transformer, TranslationBatches (buckets of similar lengths, a budget of tokens),
              TokenCrossEntropy with label smoothing 0.1

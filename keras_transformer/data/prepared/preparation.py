@@ -107,8 +107,8 @@ def prepare_corpus(
     check(kind in SIDES, f"kind must be one of {', '.join(SIDES)}", kind=kind)
     check_at_least(1, sample=sample, shard_size=shard_size)
     check_optional(1, num_processes=num_processes)
-    compares = kind == "texts" and bool(cleaning) and bool(cleaning.get("plausible"))
-    check(not compares, "plausible compares the sides of pairs", kind=kind)
+    compares = dict(cleaning or {}).get("plausible")
+    check(kind == "pairs" or not compares, "plausible compares the sides of pairs", kind=kind)
     vocabulary: list[Any] = [vocabulary_size, model_type, separate_vocabularies, sample, *reserve]
     if tokenizers is not None:
         _check_vocabularies(tokenizers, SIDES[kind])
