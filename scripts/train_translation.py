@@ -51,6 +51,8 @@ from keras_transformer.data.records import collect_complete
 from options import SIDES, TEACHERS, flags
 from recipes import TRANSLATION
 
+FEW_UPDATES = 30  # per epoch; with 17, of 3,000 pairs, few had 5.8 BLEU more (docs/experiments.md)
+
 
 @running.script()
 def main():
@@ -61,6 +63,7 @@ def main():
         splits = load(options, corpora)
         tokenizers = find_tokenizers(options, splits.train, initial)
         translator, train, valid = prepare(options, splits, tokenizers, initial)
+        advise(options, train)
         report = DataReport(splits, lambda pairs: unknown(tokenizers, pairs))
         monolingual = read_monolingual(options)
         teachers = load_teachers(options, run, splits, monolingual)
@@ -266,6 +269,15 @@ def read_pairs(files, split):
     return data.concatenate(
         [collect_complete(data.Examples, each, name, drop) for name, each in rows]
     )
+
+
+def advise(options, train):
+    """Prints which recipe is for so few pairs."""
+    if options.run.recipe == "quick" and len(train) < FEW_UPDATES:
+        print(
+            f"With {train.num_examples} pairs the recipe quick has few updates per epoch "
+            f"({len(train)}): --recipe few, with smaller batches, has more."
+        )
 
 
 def read_monolingual(options):

@@ -406,6 +406,19 @@ def test_a_distilled_and_back_translated_run_continues_without_its_teachers(
         np.testing.assert_array_equal(resumed, uninterrupted)
 
 
+def test_few_pairs_are_told_of_the_recipe_for_them(inside, directions, capsys):
+    script = importlib.import_module("train_translation")
+    splits = script.load(directions, [])
+    tokenizers = script.find_tokenizers(directions, splits.train, None)
+    for recipe, size, told in (("quick", 4, True), ("few", 4, False), ("quick", 2, False)):
+        options = directions.replace(recipe=recipe, batch_size=size)
+        _, train, _ = script.prepare(options, splits, tokenizers)
+        script.advise(options, train)
+        printed = capsys.readouterr().out
+        assert (printed == "") == (not told)
+    assert len(train) > 30
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not HAS_TENSORBOARD, reason="TensorBoard is not installed")
 def test_tensorboard_logs_are_written(regularized):
