@@ -141,8 +141,8 @@ class Batcher:
         self.metrics.tokens.labels(self.name).inc(sum(lengths))
         return lengths
 
-    async def stream(self, text: str, options: dict[str, Any]) -> AsyncIterator[str]:
-        """The pieces of one answer, while they are written.
+    async def stream(self, text: str, options: dict[str, Any]) -> AsyncIterator[Any]:
+        """The pieces of one answer, while they are written, and its end on request.
 
         Args:
             text: str.
@@ -167,11 +167,11 @@ class Batcher:
         self._num_streams += 1
         try:
             ahead = read(*written)
-            while isinstance(piece := await ahead, str):
+            while (piece := await ahead) is not None:
+                if isinstance(piece, Exception):
+                    raise piece
                 ahead = read(*written)  # the next piece is written while this one is sent
                 yield piece
-            if piece is not None:
-                raise piece
         finally:
             self._num_streams -= 1
 

@@ -43,6 +43,7 @@ def router_of(models: Models) -> APIRouter:
         stops = [request.stop] if isinstance(request.stop, str) else request.stop or []
         seed = secrets.randbits(32) if request.seed is None else request.seed
         options = request.model_dump(include={"max_tokens", "temperature", "top_p"})
+        options |= {"return_ends": True}
         whole: dict[str, Any] = dict(id=f"cmpl-{secrets.token_hex(12)}", object="text_completion")
         whole |= dict(created=int(time.time()), model=batcher.name)
 
@@ -55,30 +56,29 @@ def router_of(models: Models) -> APIRouter:
             pieces = batcher.stream(prompts[0], {**options, "seed": seed})
 
             async def chunks():
-                end, text = Stops(stops), ""
+                end, finished = Stops(stops), True
                 if request.echo:
                     yield whole | {"choices": [choice(prompts[0], 0, None)]}
                 async for piece in pieces:
-                    text += piece
+                    if not isinstance(piece, str):
+                        finished = piece.finished
+                        break
                     if new := end.add(piece):
                         yield whole | {"choices": [choice(new, 0, None)]}
                     if end.found:
                         break
-                (tokens,) = batcher.task.num_tokens([text])
-                reason = _reason(batcher, end, tokens, request.max_tokens)
-                yield whole | {"choices": [choice(end.rest(), 0, reason)]}
+                yield whole | {"choices": [choice(end.rest(), 0, _reason(end, finished))]}
 
             return await stream(chunks())
 
         written = await batcher.ask(prompts, options, seed)
         choices, new = [], 0
         before = batcher.task.normalized(prompts)
-        for index, (text, prompt) in enumerate(zip(written, before, strict=True)):
+        for index, (found, prompt) in enumerate(zip(written, before, strict=True)):
             end = Stops(stops)
-            text = end.add(text[len(prompt) :]) + end.rest()
-            (tokens,) = batcher.task.num_tokens([text])
-            new += tokens - 1
-            reason = _reason(batcher, end, tokens, request.max_tokens)
+            text = end.add(found.text[len(prompt) :]) + end.rest()
+            new += batcher.task.num_tokens([text])[0] - 1 if end.found else found.tokens
+            reason = _reason(end, found.finished)
             choices.append(choice(prompt + text if request.echo else text, index, reason))
         read = sum(batcher.task.num_tokens(prompts)) - len(prompts)
         usage = {"prompt_tokens": read, "completion_tokens": new, "total_tokens": read + new}
@@ -91,7 +91,6 @@ def _model(name):
     return {"id": name, "object": "model", "created": 0, "owned_by": "keras_transformer"}
 
 
-def _reason(batcher, stops, tokens, max_tokens):
+def _reason(stops, finished):
     """The reason for which an answer ended: "length", or "stop" for END or one of `stops`."""
-    whole = not batcher.task.append_end or tokens > max_tokens
-    return "length" if whole and not stops.found else "stop"
+    return "stop" if finished or stops.found else "length"

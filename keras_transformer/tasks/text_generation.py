@@ -52,6 +52,20 @@ class TextScore(NamedTuple):
         return nats / self.characters / math.log(2)
 
 
+class Continuation(NamedTuple):
+    """A prompt with its continuation.
+
+    Args:
+        text: str.
+        tokens: int, number of new ones, END not included.
+        finished: bool, whether the model wrote END; False: cut off at `max_tokens`.
+    """
+
+    text: str
+    tokens: int
+    finished: bool
+
+
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class TextGenerator(WritingTask):
     """A `LanguageModel` with its tokenizer: `generate` continues a prompt.
@@ -120,8 +134,9 @@ class TextGenerator(WritingTask):
         top_p: float = 1.0,
         seed: int | Sequence[int] = 0,
         first: int | Sequence[int] = 0,
+        return_ends: bool = False,
         **changes: Any,
-    ) -> list[str]:
+    ) -> list[Any]:
         """Continues each prompt.
 
         When its window is full, the model continues from the last half of it.
@@ -136,6 +151,7 @@ class TextGenerator(WritingTask):
                 and (seed, n) alone, not on the rest of its batch.
             first: int from 0, the n of the first prompt, for a list that is given in parts; or the
                 n of each prompt.
+            return_ends: bool, whether to return a `Continuation` per prompt instead of its text.
             **changes: fields of `LogitsConfig`, such as `no_repeat_ngram_size`, which depend on the
                 tokens in the window; `suppress` may also have texts.
 
@@ -155,15 +171,17 @@ class TextGenerator(WritingTask):
             _of_each("seed", seed, number), _of_each("first", first, number, step=1), strict=True
         )
         continuations = [
-            _Continuation(pair, ids, max_tokens)
-            for pair, ids in zip(pairs, prompt_ids, strict=True)
+            _Prompt(pair, ids, max_tokens) for pair, ids in zip(pairs, prompt_ids, strict=True)
         ]
         self._continue(continuations, search)
         # The prompt is not taken from its ids: they lack the characters that have none.
         before = self.tokenizer.decode(prompt_ids)
         after = self.tokenizer.decode([continuation.ids for continuation in continuations])
-        texts = zip(prompts, before, after, strict=True)
-        return [prompt + text[len(start) :] for prompt, start, text in texts]
+        rows = zip(prompts, before, after, continuations, strict=True)
+        found = [
+            each.continuation(prompt + text[len(start) :]) for prompt, start, text, each in rows
+        ]
+        return found if return_ends else [each.text for each in found]
 
     def stream(
         self,
@@ -173,8 +191,9 @@ class TextGenerator(WritingTask):
         top_k: int | None = None,
         top_p: float = 1.0,
         seed: int = 0,
+        return_ends: bool = False,
         **changes: Any,
-    ) -> Iterator[str]:
+    ) -> Iterator[Any]:
         """Continues one prompt while the caller reads.
 
         Args:
@@ -184,6 +203,7 @@ class TextGenerator(WritingTask):
             top_k: int from 1, number of most probable tokens to sample from; None: all.
             top_p: float in (0, 1], nucleus sampling: the fewest tokens that together reach it.
             seed: int from 0.
+            return_ends: bool, whether a `Continuation` follows the text.
             **changes: fields of `LogitsConfig`; see `generate`.
 
         Returns:
@@ -196,9 +216,19 @@ class TextGenerator(WritingTask):
         check_at_least(1, max_tokens=max_tokens)
         check_at_least(0, seed=seed)
         search = self._search(temperature, top_k, top_p, changes)
-        (ids,) = self._encode(self.normalized([prompt]))
-        written = self._stream_ids(_Continuation((seed, 0), ids, max_tokens), search)
-        return whole_characters(written, self.tokenizer, ids)
+        (prompt,) = self.normalized([prompt])
+        (ids,) = self._encode([prompt])
+        growing = _Prompt((seed, 0), ids, max_tokens)
+        pieces = whole_characters(self._stream_ids(growing, search), self.tokenizer, ids)
+
+        def with_end():
+            text = prompt
+            for piece in pieces:
+                text += piece
+                yield piece
+            yield growing.continuation(text)
+
+        return with_end() if return_ends else pieces
 
     def _stream_ids(self, continuation, search):
         """The ids that extend a continuation, one after the other."""
@@ -346,13 +376,13 @@ class _Window(NamedTuple):
     counted: int  # ids at the beginning that another window has counted
 
 
-class _Continuation:
+class _Prompt:
     """A prompt and the tokens written after it."""
 
     def __init__(self, seed, prompt_ids, max_tokens):
         self.seed = seed  # with the number of the prompt
         self.ids = list(prompt_ids)
-        self.goal = len(self.ids) + max_tokens
+        self.given, self.goal = len(self.ids), len(self.ids) + max_tokens
 
     @property
     def missing(self):
@@ -361,6 +391,11 @@ class _Continuation:
     @property
     def done(self):
         return self.missing <= 0 or END in self.ids
+
+    def continuation(self, text):
+        """The `Continuation` whose text this is."""
+        finished = END in self.ids
+        return Continuation(text, len(self.ids) - self.given - finished, finished)
 
     def context(self, window):
         """The ids to read before more are written: all, or as many as fit half a window."""

@@ -269,6 +269,29 @@ def test_completions_are_what_comes_after_the_prompt(client, models):
     assert wrong["error"]["message"].startswith("zh-en is a Translator; expected a TextGenerator")
 
 
+def test_a_completion_ends_by_length_or_by_the_end_that_the_model_writes():
+    tokenizer = kt.train_tokenizer(["the cat sat on the mat and the dog sat on a log"], 50)
+    sizes = dict(num_layers=1, d_model=16, num_heads=2, d_ff=32)
+    model = kt.LanguageModel(tokenizer.vocabulary_size(), **sizes)
+    generator, reasons = kt.TextGenerator(model, tokenizer, window=64), set()
+    with client_of({"generator": generator}) as client:
+        for seed in range(8):
+            options = dict(max_tokens=40, seed=seed, temperature=2.0)
+            (found,) = generator.generate(["the"], **options, return_ends=True)
+            assert found.tokens == 40 or found.finished
+            question = dict(model="generator", prompt="the", **options)
+            whole = client.post("/v1/completions", json=question).json()
+            assert whole["usage"]["completion_tokens"] == found.tokens <= 40
+            streamed = events(client.post("/v1/completions", json=question | {"stream": True}))
+            for last in (whole, streamed[-1]):
+                (choice,) = last["choices"]
+                assert choice["finish_reason"] == ("stop" if found.finished else "length")
+            text = "the" + "".join(each["choices"][0]["text"] for each in streamed)
+            assert text == found.text == "the" + whole["choices"][0]["text"]
+            reasons.add(choice["finish_reason"])
+    assert reasons == {"stop", "length"}
+
+
 # Limits
 
 

@@ -107,6 +107,18 @@ def test_the_pieces_of_a_stream_join_to_the_continuation(generator, options):
     assert prompt + "".join(pieces) == text and len(pieces) > 10
 
 
+def test_a_continuation_says_its_tokens_and_whether_it_ended(generator, with_ends):
+    options = dict(max_tokens=12, temperature=2.0)
+    for each in (generator, with_ends):
+        found = [*zip(PROMPTS, each.generate(PROMPTS, **options, return_ends=True), strict=True)]
+        assert [end.text for _, end in found] == each.generate(PROMPTS, **options)
+        for prompt, end in found:  # each token is a character
+            assert end.tokens == len(end.text) - len(prompt)
+            assert end.finished == (end.tokens < 12) and (each is with_ends or not end.finished)
+        *pieces, end = each.stream(PROMPTS[0], **options, return_ends=True)
+        assert end == found[0][1] and PROMPTS[0] + "".join(pieces) == end.text
+
+
 def test_a_stream_ends_where_its_text_ends(with_ends):
     options = dict(max_tokens=40, temperature=3.0)
     texts = with_ends.generate([""] * 4, seed=[0, 1, 2, 3], first=[0] * 4, **options)
