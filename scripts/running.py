@@ -325,7 +325,8 @@ def make_optimizer(options: Options, num_batches: int) -> keras.optimizers.Optim
     """The optimizer, with a learning rate that rises to its peak and then follows the schedule.
 
     Schedules and moving averages of Keras count batches. The options count updates: one per
-    --accumulate batches. If the training ends within the warm-up, it prints so.
+    --accumulate batches. If the training ends within the warm-up, or if a moving average would not
+    forget the first weights, it prints so.
 
     Args:
         options: `Options`.
@@ -340,15 +341,17 @@ def make_optimizer(options: Options, num_batches: int) -> keras.optimizers.Optim
             f"{options.training.warmup_steps}, before the learning rate has reached its peak: "
             f"raise --epochs, or lower --warmup-steps or {size}."
         )
+    peak, schedule = options.training.learning_rate, options.training.schedule
     momentum = options.training.ema
     if momentum and momentum > (most := max(0.0, 1 - 5 / max(1, num_batches // accumulate))):
         share = momentum ** (num_batches // accumulate)
+        cure = "raise --epochs, or lower it"
+        if schedule in ("cosine", "wsd"):  # others may be trained for more epochs
+            momentum, cure = most, f"it is {most:.4f} instead"
         print(
-            f"After so few updates --ema {momentum} would still hold {share:.0%} of the first "
-            f"weights; it is {most:.4f} instead."
+            f"After so few updates --ema {options.training.ema} would still hold {share:.0%} of "
+            f"the first weights; {cure}."
         )
-        momentum = most
-    peak, schedule = options.training.learning_rate, options.training.schedule
     if schedule == "paper":
         learning_rate = kt.WarmupSchedule.with_peak(peak, warmup_steps)
     elif schedule == "wsd":

@@ -623,7 +623,8 @@ def test_a_training_that_ends_within_its_warm_up_says_so(
 def test_a_moving_average_of_few_updates_does_not_hold_the_first_weights(
     running, parsed, capsys, numpy, accumulate
 ):
-    options = parsed("--ema", "0.998", "--accumulate", accumulate, "--warmup-steps", "1")
+    words = ("--ema", "0.998", "--accumulate", accumulate, "--warmup-steps", "1")
+    options = parsed(*words, "--schedule", "cosine")
     for updates, momentum in ((5_000, 0.998), (100, 0.95), (5, 0.0)):
         optimizer = running.make_optimizer(options, updates * accumulate)
         assert optimizer.ema_momentum == pytest.approx(momentum ** (1 / accumulate))
@@ -639,6 +640,10 @@ def test_a_moving_average_of_few_updates_does_not_hold_the_first_weights(
         optimizer.apply([keras.ops.zeros(1)])
     (mean,) = optimizer._model_variables_moving_average
     assert float(numpy(mean)[0]) < 0.01
+    options = options.replace(schedule="constant")  # which may be trained for more epochs
+    optimizer = running.make_optimizer(options, 100 * accumulate)
+    assert optimizer.ema_momentum == pytest.approx(0.998 ** (1 / accumulate))
+    assert capsys.readouterr().out.endswith("first weights; raise --epochs, or lower it.\n")
 
 
 def test_fine_tuning_has_no_moving_average():
@@ -680,10 +685,10 @@ def test_a_moving_average_reaches_as_far_back_with_gradient_accumulation(running
     for accumulate in (1, 3):
         words = ("--ema", "0.9", "--learning-rate", "0.1", "--warmup-steps", "1")
         given = parsed(*words, "--accumulate", accumulate)
-        optimizer = running.make_optimizer(given, num_batches=30 * accumulate)
+        optimizer = running.make_optimizer(given, num_batches=60 * accumulate)
         weight.assign([0.0])
         optimizer.build([weight])
-        for _ in range(30 * accumulate):
+        for _ in range(60 * accumulate):
             optimizer.apply([keras.ops.ones(1)])
         mean = optimizer._model_variables_moving_average[0]
         lags.append(float(numpy(mean - weight)[0]))
