@@ -122,10 +122,11 @@ def _tuples(values):
     return {n: None if v == (None,) else v for n, v in values.items()}  # --valid none
 
 
-def _saved(settings):
-    """The options in the content of a settings.json, without those that no longer exist."""
+def _saved(settings, known):
+    """The options in a settings.json, and the known ones that were added since, as it had them."""
     saved = _tuples(settings["arguments"])
-    return {n: v for n, v in saved.items() if n not in REMOVED or v != REMOVED[n]}
+    saved = {n: v for n, v in saved.items() if n not in REMOVED or v != REMOVED[n]}
+    return {n: v for n, v in IN_OLDER_RUNS.items() if n in known} | saved
 
 
 def _read_config(given, options):
@@ -134,17 +135,15 @@ def _read_config(given, options):
     expected = "--config has the options of a recipe and more: leave out --recipe"
     check("recipe" not in given, expected, recipe=given.get("recipe"))
     known = options.flat().keys()
-    config = {name: value for name, value in IN_OLDER_RUNS.items() if name in known}
-    config |= _saved(read_settings(path)) | {"resume": False, "overwrite": False}
-    unknown = config.keys() - options.flat().keys()
+    config = _saved(read_settings(path), known) | {"resume": False, "overwrite": False}
+    unknown = config.keys() - known
     check(not unknown, f"{path} must hold options of this task", unknown=flags(sorted(unknown)))
     return config
 
 
 def _resume(given, output, options):
     known = options.flat().keys()
-    saved = {name: value for name, value in IN_OLDER_RUNS.items() if name in known}
-    saved |= _saved(Run(output, resume=True).settings)
+    saved = _saved(Run(output, resume=True).settings, known)
     if saved.keys() != known:
         raise ValueError(f"The options in {output} are of another version; start a new run.")
     try:

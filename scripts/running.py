@@ -333,18 +333,18 @@ def make_optimizer(options: Options, num_batches: int) -> keras.optimizers.Optim
         num_batches: int, batches of all epochs.
     """
     accumulate = options.training.accumulate
-    warmup_steps = options.training.warmup_steps * accumulate
+    updates, warmup_steps = num_batches // accumulate, options.training.warmup_steps * accumulate
     if num_batches < warmup_steps:
         size = "--tokens-per-batch" if options.training.tokens_per_batch else "--batch-size"
         print(
-            f"The {num_batches // accumulate} updates of this training end within its warm-up of "
+            f"The {updates} updates of this training end within its warm-up of "
             f"{options.training.warmup_steps}, before the learning rate has reached its peak: "
             f"raise --epochs, or lower --warmup-steps or {size}."
         )
     peak, schedule = options.training.learning_rate, options.training.schedule
     momentum = options.training.ema
-    if momentum and momentum > (most := max(0.0, 1 - 5 / max(1, num_batches // accumulate))):
-        share = momentum ** (num_batches // accumulate)
+    if momentum and momentum > (most := max(0.0, 1 - 5 / max(1, updates))):
+        share = momentum**updates
         cure = "raise --epochs, or lower it"
         if schedule in ("cosine", "wsd"):  # others may be trained for more epochs
             momentum, cure = most, f"it is {most:.4f} instead"

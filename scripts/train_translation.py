@@ -431,7 +431,7 @@ def learn_from_models(options, run, splits, tokenizers, monolingual, teachers):
         before = "".join(f"{tag} " for tag in back_tags(options))
         tagged = [before + text if text else "" for text in written]
         pairs = training.add_pairs(pairs, data.Examples(tagged, monolingual))
-    return data.Examples(*_within(options.model.max_length, pairs, tokenizers))
+    return _within(options.model.max_length, pairs, tokenizers)
 
 
 def _within(max_length, pairs, tokenizers):
@@ -442,7 +442,7 @@ def _within(max_length, pairs, tokenizers):
     fits = [max(lengths) < max_length for lengths in zip(*sides, strict=True)]  # and END
     if dropped := fits.count(False):
         print(f"Dropped {dropped} of them, of more than {max_length} tokens.")
-    return [[*itertools.compress(side, fits)] for side in pairs]
+    return data.Examples(*([*itertools.compress(side, fits)] for side in pairs))
 
 
 def diversify(options, run, splits, tokenizers):

@@ -1,4 +1,4 @@
-from .adaptation import adapt, adaptations
+from .adaptation import adapt, adaptations, layers_with_lora
 from .compilation import (
     FunctionalModel,
     Programs,
@@ -76,6 +76,7 @@ __all__ = [
     "keep_programs",
     "known_int",
     "layers_of",
+    "layers_with_lora",
     "leave_pipelines_untuned",
     "make_deterministic",
     "map_batches",

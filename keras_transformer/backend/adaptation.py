@@ -7,6 +7,11 @@ import keras
 from .private import layers_of
 
 
+def layers_with_lora(model: keras.Model) -> list:
+    """The layers of a model that LoRA updates, see `training.enable_lora`."""
+    return [layer for layer in layers_of(model) if getattr(layer, "lora_enabled", False)]
+
+
 def adaptations(model: keras.Model) -> dict:
     """The arguments of `adapt` that describe a model, for its configuration.
 

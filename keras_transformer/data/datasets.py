@@ -89,8 +89,10 @@ def read_tagged_splits(
     def read(rows, split):
         sentences = []
         for row in rows:
-            expected = f"a list of words in {tokens!r}, and a tag for each in {tags!r}"
-            if None in (row[tokens], row[tags]) or None in (*row[tokens], *row[tags]):
+            if any(
+                side is None or any(x is None for x in side) for side in (row[tokens], row[tags])
+            ):
+                expected = f"a list of words in {tokens!r}, and a tag for each in {tags!r}"
                 received = f"None in {row[tokens]!r:.60} or {row[tags]!r:.60}"
                 raise unexpected(split, expected, received, "Leave that sentence out.")
             pairs = zip(words_of(row), tags_of(row), strict=True)

@@ -36,6 +36,7 @@ from typing import Any, BinaryIO
 from ..checks import check, check_at_least, first_line, imported, unexpected
 from ..tokenizers.normal_forms import normalized
 from .records import (
+    RIGHT_FILE,
     Examples,
     LabeledTexts,
     TaggedSentences,
@@ -52,7 +53,6 @@ RECORDS = (JSON_LINES, PARQUET)  # with fields by name
 _MAY_BE_BLANK = "FORM LEMMA FEATS DEPS MISC".split()  # where "_" is a value like others
 _FEWEST_ROWS = 10  # of a table whose header can be told by the rows below it
 NOT_THERE = "{}: no such file. Check its name and folder."
-RIGHT_FILE = "Check that this is the right file."
 SEPARATE = (
     "Separate columns with one TAB, write no TAB within one, choose other columns, or read the "
     "file as quoted, by the rules of CSV."

@@ -12,6 +12,7 @@ from ..checks import check_rates, unexpected
 from ..tokenizers.normal_forms import normalized
 
 Record = TypeVar("Record", bound=tuple)
+RIGHT_FILE = "Check that this is the right file."
 FEWEST_DISTINCT = 10  # texts that can be split without losing kinds of them
 
 
@@ -118,8 +119,7 @@ def collect_texts(texts: Iterable[str], name: Any, kind: str = "texts") -> list[
     texts = list(texts)
     found = [text for text in texts if normalized(text).strip()]
     if not found:
-        cure = "Check that this is the right file."
-        raise unexpected(name, "one text per line", f"{len(texts)} blank {kind}", cure)
+        raise unexpected(name, "one text per line", f"{len(texts)} blank {kind}", RIGHT_FILE)
     if len(found) < len(texts):
         dropped = f"dropped {len(texts) - len(found)} of {len(texts)} {kind}, blank"
         logging.getLogger(__name__).warning(f"{name}: {dropped}.")

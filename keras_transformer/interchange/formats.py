@@ -101,7 +101,7 @@ def export(
         quantized_layers=len(quantized),
     )
     check_folder(folder, overwrite=overwrite)
-    if any(getattr(layer, "lora_enabled", False) for layer in backend.layers_of(task.model)):
+    if backend.layers_with_lora(task.model):
         task = _with_updates_added(task)
     module = importlib.import_module(f".{to.module}", __package__)
     with atomic_folder(folder, overwrite) as unfinished:

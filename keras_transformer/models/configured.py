@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import keras
 
-from ..backend import FunctionalModel, Tensor, adapt, adaptations, layers_of
+from ..backend import FunctionalModel, Tensor, adapt, adaptations, layers_with_lora
 from ..checks import check
 from ..layers.cache import Cache
 from ..layers.embeddings import LogitsBias
@@ -54,7 +54,7 @@ class ConfiguredModel(FunctionalModel):
         """
         modes = adaptations(self)["quantized"]
         check(not modes, "A quantized model cannot be trained", quantized_layers=len(modes))
-        updates = [x for x in layers_of(self) if getattr(x, "lora_enabled", False)]
+        updates = layers_with_lora(self)
         check(
             not updates,
             "Save a model with LoRA and load it, which adds the updates up, before it is copied",

@@ -60,10 +60,9 @@ def router_of(models: Models) -> APIRouter:
                 if request.echo:
                     yield whole | {"choices": [choice(prompts[0], 0, None)]}
                 async for piece in pieces:
-                    if not isinstance(piece, str):
+                    if not isinstance(piece, str):  # the last one
                         finished = piece.finished
-                        break
-                    if new := end.add(piece):
+                    elif new := end.add(piece):
                         yield whole | {"choices": [choice(new, 0, None)]}
                     if end.found:
                         break

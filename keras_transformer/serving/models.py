@@ -10,7 +10,7 @@ from ..tasks import addresses, saved_files
 from .batching import Batcher
 from .limits import Refused
 
-LANGUAGES = re.compile(r"([a-z]{2,3})-([a-z]{2,3})(?![a-z])")  # en-de, en-de-big, not my-model
+LANGUAGES = re.compile(r"[a-z]{2,3}-[a-z]{2,3}(?![a-z])")  # en-de, en-de-big, not my-model
 
 
 def load_models(names: Iterable[str], engine: str = "keras") -> dict[str, "tasks.Task"]:
@@ -81,9 +81,11 @@ class Models:
         """The translators of pairs of languages, which language tags or names such as zh-en say."""
         pairs = {}
         for batcher in self.of_kind("Translator"):
-            for direction in batcher.task.directions or [batcher.name]:
-                if match := LANGUAGES.match(direction):
-                    pairs[match[1], match[2]] = batcher
+            named = LANGUAGES.match(batcher.name)
+            for direction in batcher.task.directions or ([named[0]] if named else []):
+                source, dash, target = direction.partition("-")
+                if dash and 2 <= len(source) <= 3:
+                    pairs[source, target] = batcher
         return pairs
 
     def describe(self) -> list[dict[str, Any]]:

@@ -72,7 +72,7 @@ def model_name(path: str) -> str:
 def found(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     """Yields the file of an address, of a model that comes with the package, or of a path.
 
-    The file of an address leaves the cache if the block raises a ValueError, but not an
+    The file of an address leaves the cache if the block raises a ValueError, but not a
     `NotInstalledError`.
 
     Args:

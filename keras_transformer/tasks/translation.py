@@ -398,7 +398,8 @@ class Translator(WritingTask):
             return iter(self.sample(texts, seed=seed, **sampling, **options))
 
         def write(place, sentence):
-            if reading.pattern and not split_placeholders(sentence, reading.pattern)[1:]:
+            pattern = reading.pattern
+            if pattern and sentence.strip() and not split_placeholders(sentence, pattern)[1:]:
                 return iter([sentence])  # without words nothing is translated
             search = GreedySearch(logits=logits)
             if seed is not None:

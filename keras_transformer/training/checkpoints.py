@@ -17,7 +17,6 @@ from ..backend import distribution
 from ..checks import check, check_at_least, check_optional
 from . import weight_files
 from .callbacks import ResumableEarlyStopping
-from .fine_tuning import adapted_layers
 
 PathLike = str | os.PathLike
 
@@ -262,7 +261,7 @@ def _low_rank_variables(model):
     """Kernel and low-rank update of each layer with LoRA."""
     return [
         variable
-        for layer in adapted_layers(model)
+        for layer in backend.layers_with_lora(model)
         for variable in layer.weights
         if variable.name.endswith(("kernel", "kernel_a", "kernel_b"))
     ]

@@ -4,11 +4,10 @@ To forget less of what it could before, see `data.mix`.
 """
 
 from collections.abc import Iterable
-from typing import Any
 
 import keras
 
-from ..backend import Linear, layers_of
+from ..backend import Linear, layers_of, layers_with_lora
 from ..checks import check, check_at_least
 
 
@@ -55,15 +54,10 @@ def enable_lora(model: keras.Model, rank: int) -> None:
     check_at_least(1, rank=rank)
     kernels = [layer for layer in layers_of(model) if isinstance(layer, Linear)]
     check(kernels, "Expected a model with attention layers", model=type(model).__name__)
-    check(not adapted_layers(model), "LoRA can be enabled once", model=model.name)
+    check(not layers_with_lora(model), "LoRA can be enabled once", model=model.name)
+    frozen = [kernel.path for kernel in kernels if not kernel.trainable]
+    check(len(frozen) < len(kernels), "A layer must be left to be trained", frozen=frozen)
     for variable in model.weights:
         variable.trainable = False
     for kernel in kernels:
         kernel.enable_lora(rank)
-    frozen = [kernel.path for kernel in kernels if not kernel.trainable]
-    check(model.trainable_variables, "A layer must be left to be trained", frozen=frozen)
-
-
-def adapted_layers(model: keras.Model) -> list[Any]:
-    """The layers of a model with LoRA."""
-    return [layer for layer in layers_of(model) if getattr(layer, "lora_enabled", False)]

@@ -147,9 +147,10 @@ class Run:
                         f"The {what} data has changed since {self.folder} was started; restore it "
                         "or start a new run."
                     )
-            epochs = {name: arguments[name] for name in ("epochs",) if name in arguments}
-            changed = saved | {"arguments": saved["arguments"] | epochs}
-            if changed != saved:  # the number that a next --resume continues to
+            kept = saved["arguments"]
+            epochs = arguments.get("epochs", kept.get("epochs"))
+            if epochs != kept.get("epochs"):  # which the next --resume continues to
+                changed = saved | {"arguments": kept | {"epochs": epochs}}
                 write_text(self._settings_path, _as_text(changed))
             return
         self._check_folder()

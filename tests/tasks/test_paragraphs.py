@@ -169,10 +169,11 @@ def test_texts_without_words_stay_as_they_are_with_placeholders(masked):
 
 
 def test_a_stream_writes_what_is_translated_also_without_words(dates_translator):
-    for text in ("???", "May 3, 2021", "May 3, 2021. ?!"):
-        options = dict(placeholders=["url"], sentences="always")
-        (whole,) = dates_translator.translate([text], beams=1, **options)
-        assert "".join(dates_translator.stream(text, **options)) == whole
+    for text in ("???", "May 3, 2021", "May 3, 2021. ?!", " ", ""):
+        for when in ("always", "never"):
+            options = dict(placeholders=["url"], sentences=when)
+            (whole,) = dates_translator.translate([text], beams=1, **options)
+            assert "".join(dates_translator.stream(text, **options)) == whole
 
 
 def test_texts_longer_than_the_training_data_are_split_and_others_are_not(dates_translator, dates):

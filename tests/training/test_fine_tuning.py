@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer import data, training
-from keras_transformer.training import fine_tuning
+from keras_transformer import backend, data, training
 
 SIZES = dict(num_layers=2, d_model=8, num_heads=2, d_ff=16)
 EAGERLY = dict(jit_compile=False, run_eagerly=True)  # sooner than a compilation
@@ -112,7 +111,7 @@ def test_a_model_trained_with_lora_is_saved_as_an_ordinary_one(randomize, numpy,
     kt.Translator(model, tokenizer).save(tmp_path / "model.keras")
     loaded = kt.load(tmp_path / "model.keras").model
     np.testing.assert_allclose(numpy(loaded(INPUTS)), numpy(model(INPUTS)), atol=1e-5)
-    assert not fine_tuning.adapted_layers(loaded)
+    assert not backend.layers_with_lora(loaded)
     assert len(loaded.trainable_variables) == len(loaded.weights)
 
 

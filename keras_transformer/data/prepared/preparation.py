@@ -90,8 +90,8 @@ def prepare_corpus(
             those of `SentencePieceTokenizer.encode` for the whole corpus.
         num_processes: int from 1, processes that tokenize and write; None: one per core.
         overwrite: bool, whether a corpus in the folder may be replaced; it is kept in a folder
-            .replaced-N in it until the new one is complete. Shards of an
-            interrupted preparation are then written again.
+            .replaced-N in it until the new one is complete. Shards of an interrupted preparation
+            are then written again.
 
     Returns:
         `Corpus`.
