@@ -165,10 +165,10 @@ def _draw_attention(translator, options):
     """Writes the picture; returns the translation that it shows."""
     from ..plots import BEING_WRITTEN, plot_attention
 
-    (text,), translation = translator.tagged(options.text, options.to), options.translation
+    (text,), translation = options.text, options.translation
     if translation is None:
-        (translation,) = translator.translate([text], **search_of(options) | {"to": None})
-    weights, source, target = translator.attention(text, translation)
+        (translation,) = translator.translate([text], **search_of(options))
+    weights, source, target = translator.attention(text, translation, to=options.to)
     layers = {f"layer {number}": layer for number, layer in enumerate(weights, start=1)}
     figure = plot_attention(layers, source, target, "Cross-attention", BEING_WRITTEN)
     with atomic_write(options.attention) as unfinished:

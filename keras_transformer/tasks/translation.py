@@ -416,16 +416,23 @@ class Translator(WritingTask):
         return join_pieces(parts, list(map(write, places, parts[1::2])))
 
     def score(
-        self, texts: Iterable[str], translations: Iterable[str], **changes: Any
+        self,
+        texts: Iterable[str],
+        translations: Iterable[str],
+        *,
+        to: str | None = None,
+        **changes: Any,
     ) -> list[float]:
         """Scores given translations as `translate(..., return_scores=True)` scores its own.
 
-        A text is scored as a whole, after its tag if the model has language tags, and without the
-        options that only a search has, such as `repetition_penalty`.
+        A text is scored as a whole, and without the options that only a search has, such as
+        `repetition_penalty`.
 
         Args:
             texts: list of str.
             translations: list of str, one per text.
+            to: str, the target language, of a model with language tags; None: the texts have tags,
+                or the model has none.
             **changes: fields of `GenerationConfig`: `length_penalty`, where 0 gives the
                 log-probability itself, `batch_size` or `tokens_per_batch`.
 
@@ -439,7 +446,7 @@ class Translator(WritingTask):
         Source: Wu et al. 2016, equation 14.
         """
         config = self._config_with(changes, unused=OF_SEARCH)
-        sources = self._encode(texts)
+        sources = self._encode(texts, to)
         targets = [[*ids, END] for ids in self._target_ids(translations)]
         given = dict(texts=len(sources), translations=len(targets))
         check(len(sources) == len(targets), "Expected one translation per text", **given)
@@ -451,12 +458,16 @@ class Translator(WritingTask):
             scores[number] = float(log_p.sum() / penalty)
         return scores
 
-    def attention(self, text: str, translation: str | None = None) -> AttentionMaps:
+    def attention(
+        self, text: str, translation: str | None = None, *, to: str | None = None
+    ) -> AttentionMaps:
         """The cross-attention weights of every layer and head while a translation is written.
 
         Args:
             text: str, the source.
             translation: str; None: what `translate` returns.
+            to: str, the target language, of a model with language tags; None: the text has a tag,
+                or the model has none.
 
         Returns:
             `AttentionMaps`.
@@ -468,8 +479,8 @@ class Translator(WritingTask):
         one = not isinstance(self.transformer, Ensemble)
         check(one, "Attention maps show one model", model=type(self.transformer).__name__)
         if translation is None:
-            (translation,) = self.translate([text])
-        (source,) = self._encode([text])
+            (translation,) = self.translate([text], to=to)
+        (source,) = self._encode([text], to)
         (target,) = targets = self._target_ids([translation])
         self._check_lengths(targets, "Translation")
         target = [*target, END][: self.transformer.max_length]
@@ -479,12 +490,16 @@ class Translator(WritingTask):
             self.target_tokenizer.tokens(target),
         )
 
-    def beam_tree(self, text: str, *, n_best: int = 1, **changes: Any) -> list[list[Branch]]:
+    def beam_tree(
+        self, text: str, *, n_best: int = 1, to: str | None = None, **changes: Any
+    ) -> list[list[Branch]]:
         """The beam search for translations, as a tree.
 
         Args:
             text: str.
             n_best: int from 1 to `beams`; the search ends when no others can be among the n best.
+            to: str, the target language, of a model with language tags; None: the text has a tag,
+                or the model has none.
             **changes: fields of `GenerationConfig`, such as `beams` or `length_penalty`.
 
         Returns:
@@ -498,7 +513,7 @@ class Translator(WritingTask):
         config = self._config_with(changes)
         logits = self.logits_config(config)
         search = BeamSearch(config.beams, config.length_penalty, n_best, logits)
-        texts = self.normalized([text])
+        texts = self.tagged([text], to)
         encode = self.source_tokenizer.encode
         requests = self._requests(lambda numbers, rows: search, texts, None, config, encode)
         states = (self._decoding.beam_states(**request.stepwise()) for _, request in requests)
@@ -592,9 +607,9 @@ class Translator(WritingTask):
                 ),
             )
 
-    def _encode(self, texts):
+    def _encode(self, texts, to=None):
         """The ids of each source text, END included."""
-        return self._source_ids(self.normalized(texts), self.source_tokenizer.encode)
+        return self._source_ids(self.tagged(texts, to), self.source_tokenizer.encode)
 
     def _source_ids(self, texts, encode):
         """The same for texts that are normalized, by a function that encodes them."""

@@ -10,14 +10,15 @@ from keras_transformer import cli
 from keras_transformer.interchange.vocabularies import settings_of
 
 ASKED = {
-    "translate": lambda task, texts: task.translate(texts),
-    "n_best": lambda task, texts: task.translate(texts, beams=2, n_best=2),
-    "sample": lambda task, texts: task.sample(texts),
-    "stream": lambda task, texts: [list(task.stream(text)) for text in texts],
-    "score": lambda task, texts: task.score(texts, ["ab"] * len(texts)),
-    "attention": lambda task, texts: [task.attention(text).source_tokens for text in texts],
-    "beam_tree": lambda task, texts: [task.beam_tree(text) for text in texts],
-    "check_texts": lambda task, texts: task.check_texts(texts),
+    "translate": lambda task, texts, **to: task.translate(texts, **to),
+    "n_best": lambda task, texts, **to: task.translate(texts, beams=2, n_best=2, **to),
+    "sample": lambda task, texts, **to: task.sample(texts, **to),
+    "stream": lambda task, texts, **to: [list(task.stream(text, **to)) for text in texts],
+    "score": lambda task, texts, **to: task.score(texts, ["ab"] * len(texts), **to),
+    "attention": lambda task, texts, **to: [
+        task.attention(text, **to).source_tokens for text in texts
+    ],
+    "beam_tree": lambda task, texts, **to: [task.beam_tree(text, **to) for text in texts],
 }
 
 
@@ -61,14 +62,22 @@ def test_a_text_without_a_target_language_is_told_which_there_are(translator, as
     expected = r"^Text 0 has no target language: .* into de, fr\. Choose one .*such as <2de>\.$"
     with pytest.raises(ValueError, match=expected):
         ASKED[ask](translator, ["abc"])
-    ASKED[ask](translator, translator.tagged(["abc"], "fr"))
+    for to in ("de", "fr"):
+        by_hand = ASKED[ask](translator, translator.tagged(["abc"], to))
+        assert ASKED[ask](translator, ["abc"], to=to) == by_hand
 
 
-def test_another_language_is_refused(translator, dates_translator):
+def test_checking_texts_names_the_one_without_a_target_language(translator):
+    with pytest.raises(ValueError, match="^Text 1 has no target language"):
+        translator.check_texts(["<2de> abc", "abc"])
+
+
+@pytest.mark.parametrize("ask", ASKED)
+def test_another_language_is_refused(translator, dates_translator, ask):
     with pytest.raises(ValueError, match="must be one of de, fr; received to='es'"):
-        translator.translate(["abc"], to="es")
+        ASKED[ask](translator, ["abc"], to="es")
     with pytest.raises(ValueError, match="must be left out: it has no tags; received to='de'"):
-        dates_translator.translate(["May 1"], to="de")
+        ASKED[ask](dates_translator, ["May 1"], to="de")
 
 
 def test_a_file_keeps_the_directions_and_one_without_tags_says_nothing_of_them(
