@@ -223,6 +223,8 @@ def imported_by(path):
     """The package's own modules that a file imports, those within packages by the package."""
     folder = [kt.__name__, *path.parent.relative_to(PACKAGE).parts]
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level or node.module.partition(".")[0] != kt.__name__, path
         if isinstance(node, ast.ImportFrom) and node.level:
             module = folder[: len(folder) - node.level + 1]
             module += node.module.split(".") if node.module else []
@@ -342,6 +344,8 @@ def third_party(path):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and not node.level:
             names = [node.module]
+        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("imported", "Library"):
+            names = [each.value for each in node.args[:1] if isinstance(each, ast.Constant)]
         yield from {name.partition(".")[0] for name in names} - sys.stdlib_module_names - ours
 
 

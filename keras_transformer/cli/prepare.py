@@ -29,6 +29,7 @@ from .. import data
 from ..data.cleaning import PRESET
 from ..data.prepared import DEFAULT_SAMPLE
 from ..ids import UNKNOWN
+from ..tasks import addresses, pretrained
 from ..tokenizers.processor import MODEL_TYPES
 from .files import check_used, load_task
 
@@ -211,7 +212,7 @@ def _given_tokenizers(options, kind):
     number = 2 if kind == "pairs" else 1
     if os.path.isdir(path):
         tokenizers = data.Corpus(path).tokenizers()
-    elif path.endswith(".keras"):
+    elif addresses.is_address(path) or pretrained.find(path).suffix == ".keras":
         task = load_task(path)
         names = ("source_tokenizer", "target_tokenizer") if number == 2 else ("tokenizer",)
         tokenizers = [getattr(task, name, None) for name in names]

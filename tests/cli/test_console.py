@@ -81,7 +81,7 @@ def last_line(result):
 
 def assert_one_sentence(result, *expected, code=1):
     assert result.returncode == code, result
-    assert "Traceback" not in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1, result
     for words in expected:
         assert words in last_line(result)
 
@@ -500,7 +500,10 @@ def test_an_ensemble_translates_and_is_evaluated(
     [
         (["--engine", "ctranslate2"], "Keras alone decodes an ensemble, so leave out --engine"),
         (["--attention", "a.png"], "Attention maps show one model"),
-        (["--attention", "second.keras"], "second.keras"),
+        (
+            ["--attention", "second.keras"],
+            "--attention must be another file than --ensemble second.keras",
+        ),
     ],
 )
 def test_an_ensemble_refuses_what_one_model_is_for(

@@ -732,6 +732,9 @@ def test_texts_and_a_given_vocabulary(tmp_path, monkeypatch, command, small_task
     assert found == ["the dog", "  barks", "dogs bark"]
     out, errors, code = command("two", "--texts", "a.txt", "--vocabulary-from", "one")
     assert code is None and Corpus("two").vocabularies == corpus.vocabularies
+    out, errors, code = command("named", "--texts", "a.txt", "--vocabulary-from", "shakespeare")
+    (named,) = Corpus("named").tokenizers()
+    assert code is None and named.proto == kt.load("shakespeare").tokenizer.proto
     spm = ["--vocabulary-from", "one/vocabulary.spm"]
     out, errors, code = command("three", "--texts", "-", *spm, stdin=b"the dog")
     assert code is None and Corpus("three")[0][0].tolist() == corpus[0][0].tolist()

@@ -161,6 +161,7 @@ def test_a_copy_in_float32_has_all_settings(restless_translator):
 @pytest.mark.parametrize("format", ["safetensors", "ctranslate2"])
 def test_the_updates_of_lora_are_in_the_export(restless_translator, format, tmp_path):
     translator = restless_translator(norm_first=False, layer_norm_epsilon=1e-5)
+    interchange.export(translator, tmp_path / "before", format)
     kt.training.enable_lora(translator.model, 2)
     generator = np.random.default_rng(0)
     for weight in translator.model.weights:
@@ -170,9 +171,12 @@ def test_the_updates_of_lora_are_in_the_export(restless_translator, format, tmp_
     merged = kt.load(tmp_path / "model.keras")
     for number, each in enumerate((translator, merged)):
         interchange.export(each, tmp_path / f"{number}", format)
-    for path in (tmp_path / "0").iterdir():
-        if path.suffix in (".bin", ".safetensors"):
-            assert path.read_bytes() == (tmp_path / "1" / path.name).read_bytes()
+    files = [path for path in (tmp_path / "0").iterdir() if path.suffix in (".bin", ".safetensors")]
+    assert files
+    for path in files:
+        content = path.read_bytes()
+        assert content == (tmp_path / "1" / path.name).read_bytes()
+        assert content != (tmp_path / "before" / path.name).read_bytes()
 
 
 def test_an_activation_that_the_engine_lacks_is_named(restless_translator, tmp_path):

@@ -27,6 +27,7 @@ from keras_transformer.tokenizers.sentencepiece import SentencePieceTokenizer
 
 NODE = shutil.which("node")
 OWN = pathlib.Path(exporting.__file__).with_name("page")
+ADDRESS = re.compile(r"""(?:https?:)?//[\w.]+\.\w+[^\s"']*""")
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +63,14 @@ def test_a_page_has_every_file_that_it_names_and_names_none_outside(page):
         assert links or name.startswith(("words/", "theme", "beams", "vocabularies"))
         for link in links:  # below any path of a server
             assert (page / name).parent.joinpath(link).is_file() and not link.startswith("/"), link
-    assert not any("://" in (page / name).read_text("utf-8") for name in names & {"api.js"})
+    own = [name for name in names if name.endswith((".js", ".html", ".css"))]
+    addresses = {
+        address
+        for name in own
+        if not name.startswith("runtime/")
+        for address in ADDRESS.findall((page / name).read_text("utf-8"))
+    }
+    assert addresses <= {"http://www.w3.org/2000/svg"}
 
 
 @pytest.mark.once

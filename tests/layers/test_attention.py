@@ -511,14 +511,6 @@ def test_num_heads_that_does_not_divide_the_width_is_an_error_that_names_both(no
         MultiHeadAttention(3)(x, x)
 
 
-@pytest.mark.parametrize("name", ["num_heads", "key_dim"])
-@pytest.mark.parametrize("size", [0, -2, 1.5])
-def test_a_size_that_is_not_a_positive_integer_is_an_error_before_building(name, size):
-    message = f"{name} must be an integer of at least 1; received {name}={size}"
-    with pytest.raises(ValueError, match=message):
-        MultiHeadAttention(**{"num_heads": 2, name: size})
-
-
 @pytest.mark.parametrize("ask", [False, True], ids=["", "weights"])
 def test_key_and_value_of_different_lengths_are_an_error_that_names_both(normal, ask):
     query, value, key = normal(2, 4, 8), normal(2, 5, 8), normal(2, 6, 8)

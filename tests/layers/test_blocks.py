@@ -296,23 +296,6 @@ def test_a_rate_outside_0_to_1_is_an_error_by_name_before_building(cls, kwargs, 
         cls(num_heads=2, d_ff=16, **kwargs, **{name: rate})
 
 
-@pytest.mark.parametrize("size", [0, -2, 1.5])
-@pytest.mark.parametrize("name", ["num_heads", "d_ff"])
-@pytest.mark.parametrize("cls, kwargs", BLOCKS.values(), ids=BLOCKS)
-def test_a_size_that_is_not_a_positive_integer_is_an_error_before_building(cls, kwargs, name, size):
-    message = f"{name} must be an integer of at least 1; received {name}={size}"
-    with pytest.raises(ValueError, match=message):
-        cls(**{"num_heads": 2, "d_ff": 16, **kwargs, name: size})
-
-
-@pytest.mark.parametrize("num_layers", [0, -2, 1.5])
-@pytest.mark.parametrize("cls", [Encoder, Decoder])
-def test_a_stack_of_no_layers_is_an_error(cls, num_layers):
-    message = f"num_layers must be an integer of at least 1; received num_layers={num_layers}"
-    with pytest.raises(ValueError, match=message):
-        cls(num_layers=num_layers, num_heads=2, d_ff=16)
-
-
 @pytest.mark.parametrize("cls, kwargs", BLOCKS.values(), ids=BLOCKS)
 def test_an_option_that_does_not_exist_is_an_error_that_names_it(cls, kwargs):
     with pytest.raises((TypeError, ValueError), match="dropuot"):

@@ -116,13 +116,6 @@ def test_a_rate_outside_0_to_1_is_an_error(rate):
             make()
 
 
-@pytest.mark.parametrize("d_ff", [0, -2, 1.5])
-def test_a_feed_forward_network_of_no_width_is_an_error(d_ff):
-    message = f"d_ff must be an integer of at least 1; received d_ff={d_ff}"
-    with pytest.raises(ValueError, match=message):
-        FeedForward(d_ff)
-
-
 # Activations
 
 

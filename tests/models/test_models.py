@@ -687,19 +687,6 @@ def test_an_option_that_does_not_exist_is_an_error_that_names_it(cls, name):
         cls(**MODELS[cls], **{name: 1})
 
 
-def test_a_misspelt_option_makes_no_other_model():
-    with pytest.raises(ValueError, match="num_layer'"):
-        Transformer(20, num_layer=1)
-
-
-@pytest.mark.parametrize("size", [0, -2, 1.5])
-@pytest.mark.parametrize("name", ["vocabulary_size", "d_model"])
-def test_an_embedding_of_no_size_is_an_error_that_names_it(name, size):
-    message = f"{name} must be an integer of at least 1; received {name}={size}"
-    with pytest.raises(ValueError, match=message):
-        TokenEmbedding(**{"vocabulary_size": 11, "d_model": 8, name: size})
-
-
 def test_the_weights_of_a_layer_assigned_to_a_finished_model_are_its_own():
     model = models.LanguageModel(vocabulary_size=11, **MODEL)
     num_weights = len(model.weights)

@@ -86,10 +86,10 @@ WRONG += [("tag", wrong) for wrong in (*NO_LISTS, [None], [b"bytes"])]  # any ch
 
 @pytest.mark.parametrize("name, wrong", WRONG)
 def test_what_is_not_a_list_of_texts_is_one_sentence(ask, name, wrong):
-    with pytest.raises(
-        ValueError, match=r"(list of|must be a str|half a surrogate|No sentence|is )"
-    ):
+    expected = r"list of (texts|sentences|words)|must be a str|half a surrogate"
+    with pytest.raises(ValueError, match=expected) as error:
         ask[name](wrong)
+    assert "\n" not in str(error.value)
 
 
 def test_a_generator_is_read_once(ask):

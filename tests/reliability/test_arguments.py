@@ -61,8 +61,6 @@ REFUSED = {
     "rate as text": (lambda g: kt.TransformerConfig(dropout="x"), "received dropout='x'"),
     "heads": (lambda g: kt.TransformerConfig(num_heads=7), "num_heads must divide d_model"),
     "key_dim": (lambda g: kt.MultiHeadAttention(2, key_dim=-2), "received key_dim=-2"),
-    "d_ff": (lambda g: kt.FeedForward(0), "d_ff must be an integer of at least 1"),
-    "layers": (lambda g: kt.Encoder(0, num_heads=2, d_ff=8), "num_layers must be an integer"),
     "smoothing": (lambda g: kt.TokenCrossEntropy(float("nan")), "label_smoothing must be in"),
     "schedule": (lambda g: kt.WarmupSchedule(0), "d_model must be an integer of at least 1"),
     "key": (lambda g: kt.MultiHeadAttention(2)(X, VALUE, key=KEY), "key and value must have the"),
@@ -92,8 +90,10 @@ LAYERS = {
     "feed_forward": lambda size: kt.FeedForward(size),
     "heads": lambda size: kt.EncoderBlock(size, 8),
     "d_ff": lambda size: kt.EncoderBlock(2, size),
+    "decoder_heads": lambda size: kt.DecoderBlock(size, 8),
     "decoder_d_ff": lambda size: kt.DecoderBlock(2, size),
-    "layers": lambda size: kt.Decoder(size, num_heads=2, d_ff=8),
+    "encoder_layers": lambda size: kt.Encoder(size, num_heads=2, d_ff=8),
+    "decoder_layers": lambda size: kt.Decoder(size, num_heads=2, d_ff=8),
     "vocabulary": lambda size: kt.TokenEmbedding(size, 8),
     "d_model": lambda size: kt.TokenEmbedding(10, size),
     "words": lambda size: kt.WordEmbedding(size, 9, 8),
@@ -109,7 +109,7 @@ LAYERS = {
 @pytest.mark.once
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_size_is_an_integer_and_none_is_not_a_size(name):
-    for size in (None, True, 2.0, "2", 0):
+    for size in (None, True, 2.0, 1.5, "2", 0, -2):
         with pytest.raises(ValueError, match=f"must be an integer of at least .*={size!r}"):
             LAYERS[name](size)
 

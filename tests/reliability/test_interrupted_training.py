@@ -16,7 +16,7 @@ import pytest
 
 import keras_transformer as kt
 from keras_transformer import backend, training
-from keras_transformer.atomic import atomic_write, check_space
+from keras_transformer.atomic import atomic_write, check_space, write_text
 from programs import history_of, largest_file
 
 XLA_FLAGS = os.environ.get("XLA_FLAGS", "")
@@ -37,9 +37,29 @@ def texts():
     return np.random.default_rng(0).integers(4, 20, (60, 6)).tolist()
 
 
-def compiled(optimizer="adam", within=None, learning_rate=0.01, steps_per_execution=1, **options):
+def sentences(**options):
+    """Words, the characters of each and its label; of training data each epoch drops some words."""
+    words = [np.array(row) for row in texts()]
+    spelled = [np.stack([row % 7 + 3] * 3, axis=1) for row in words]
+    labels = [row % 3 + 1 for row in words]
+
+    def resample(epoch):
+        return kt.word_dropout(words, 9.0, (SEED, epoch)), spelled, labels
+
+    options = options or {"resample": resample}
+    return kt.WordBatches(words, spelled, labels, batch_size=8, **options)
+
+
+def compiled(
+    optimizer="adam",
+    within=None,
+    learning_rate=0.01,
+    steps_per_execution=1,
+    of_words=False,
+    **options,
+):
     keras.utils.set_random_seed(3)
-    model = kt.LanguageModel(20, **SIZES)
+    model = kt.TaggingModel(20, 10, 4, 3, **SIZES) if of_words else kt.LanguageModel(20, **SIZES)
     model = within(model) if within else model
     model.compile(
         kt.training.create_optimizer(optimizer, learning_rate, **options),
@@ -51,10 +71,14 @@ def compiled(optimizer="adam", within=None, learning_rate=0.01, steps_per_execut
     return model
 
 
-def train(folder, callbacks=(), resume=False, checkpoint_every=None, **options):
+def train(folder, callbacks=(), resume=False, checkpoint_every=None, of_words=False, **options):
     """Trains as a script does: the model and its data."""
-    model, batches = compiled(**options), kt.TextBatches(texts(), batch_size=8)
-    valid = kt.TextBatches(texts()[:8], shuffle=False)
+    model = compiled(of_words=of_words, **options)
+    if of_words:
+        batches, valid = sentences(), sentences(shuffle=False)
+    else:
+        batches = kt.TextBatches(texts(), batch_size=8)
+        valid = kt.TextBatches(texts()[:8], shuffle=False)
     run = training.Run(folder, resume=resume)
     run.begin({}, ["the data"])
     of_run = run.callbacks(batches, seed=SEED, checkpoint_every=checkpoint_every)
@@ -134,6 +158,7 @@ def whole(tmp_path_factory):
             {"within": training.SimCut, "gradient_accumulation_steps": 2}, marks=pytest.mark.slow
         ),
         {"optimizer": OF_BACKEND[backend.name()]},
+        {"of_words": True},
         *(
             pytest.param({"optimizer": name}, marks=pytest.mark.slow)
             for name in DECAYING
@@ -224,18 +249,19 @@ def test_a_run_that_ended_after_its_last_epoch_is_finished(tmp_path, whole, opti
 
 
 @pytest.mark.slow
-def test_a_second_signal_would_end_the_process_at_once_and_handlers_come_back(tmp_path):
-    before = signal.getsignal(signal.SIGINT)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_would_end_the_process_at_once_and_handlers_come_back(tmp_path, number):
+    before = signal.getsignal(number)
     seen = []
 
     class Look(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
-            seen.append(signal.getsignal(signal.SIGINT))
+            seen.append(signal.getsignal(number))
 
     with pytest.raises(SystemExit):
-        train(tmp_path, [Raise(signal.SIGINT, 1), Look()])
+        train(tmp_path, [Raise(number, 1), Look()])
     assert seen[0] not in (before, signal.SIG_DFL) and seen[1] == signal.SIG_DFL
-    assert signal.getsignal(signal.SIGINT) == before
+    assert signal.getsignal(number) == before
 
 
 def test_a_signal_after_an_error_of_fit_is_python_s_again(tmp_path):
@@ -297,6 +323,17 @@ def test_a_damaged_or_missing_checkpoint_is_skipped(tmp_path, whole, capsys, dam
     assert bits(model) == expected and history_of(tmp_path) == rows
 
 
+def test_a_damaged_checkpoint_within_an_epoch_is_skipped(tmp_path, whole, capsys):
+    expected, rows, per_epoch = whole()
+    with pytest.raises(ArithmeticError):
+        train(tmp_path, [PowerFailure(per_epoch + 5)], checkpoint_every=3)
+    (within,) = (tmp_path / "checkpoint").glob("*-batch-*")
+    flip(within)
+    model, _ = train(tmp_path, resume=True, checkpoint_every=3)
+    assert f"{within} is damaged" in capsys.readouterr().out
+    assert bits(model) == expected and history_of(tmp_path) == rows
+
+
 @pytest.mark.slow
 def test_a_full_disk_is_one_sentence_and_the_last_checkpoint_stays(tmp_path, whole):
     class Fill(keras.callbacks.Callback):
@@ -314,7 +351,7 @@ def test_a_full_disk_is_one_sentence_and_the_last_checkpoint_stays(tmp_path, who
 
 
 def test_a_loss_that_is_not_a_number_ends_the_run_at_that_update(tmp_path):
-    message = "The loss is nan at batch . of epoch 1 .learning rate 1e.30, norm of the mean gradi"
+    message = "The loss is nan at batch 2 of epoch 1 .learning rate 1e.30, norm of the mean gradi"
     with pytest.raises(FloatingPointError, match=message):
         train(tmp_path, learning_rate=1e30)
     assert not (tmp_path / "checkpoint").exists() and not history_of(tmp_path)
@@ -369,6 +406,8 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path):
     ):
         t.write_bytes(bytes(200))
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
+    write_text(path, "new")
+    assert path.read_text() == "new" and list(tmp_path.iterdir()) == [path]
 
 
 def test_room_is_looked_for_before_a_library_writes(tmp_path):

@@ -1,6 +1,7 @@
 """A model of this package is a keras.Model: what Keras offers for one works with it."""
 
 import contextlib
+import functools
 
 import keras
 import numpy as np
@@ -18,11 +19,22 @@ def ids(seed):
 
 
 INPUTS, LABELS = dict(zip(NAMES, (ids(0), ids(1)), strict=True)), ids(2)
+WORDS = {"word_ids": ids(0), "character_ids": np.stack([ids(seed) for seed in (1, 2, 3)], axis=-1)}
+KINDS = {  # a model, its inputs and labels
+    "transformer": (lambda: kt.Transformer(12, **SIZES), INPUTS, LABELS),
+    "language_model": (lambda: kt.LanguageModel(12, **SIZES), {"token_ids": ids(0)}, LABELS),
+    "tagging_model": (lambda: kt.TaggingModel(12, 12, 12, 3, **SIZES), WORDS, LABELS),
+    "classification_model": (
+        lambda: kt.ClassificationModel(12, 12, 12, 3, **SIZES),
+        WORDS,
+        LABELS[:, 0],
+    ),
+}
 
 
-def batches():
+def batches(inputs, labels):
     for start in range(0, 12, 4):
-        yield {name: x[start : start + 4] for name, x in INPUTS.items()}, LABELS[start : start + 4]
+        yield {name: x[start : start + 4] for name, x in inputs.items()}, labels[start : start + 4]
 
 
 @pytest.fixture
@@ -39,39 +51,45 @@ def compiled(model, **options):
 
 
 class Batches(keras.utils.PyDataset):
+    def __init__(self, *data):
+        super().__init__()
+        self.batches = list(batches(*data))
+
     def __len__(self):
-        return 3
+        return len(self.batches)
 
     def __getitem__(self, index):
-        return list(batches())[index]
+        return self.batches[index]
 
 
-def dataset():
+def dataset(*data):
     import tensorflow as tf
 
-    return tf.data.Dataset.from_tensor_slices((INPUTS, LABELS)).batch(4)
+    return tf.data.Dataset.from_tensor_slices(data).batch(4)
 
 
-def loader():
+def rows(inputs, labels):
+    return [({name: x[n] for name, x in inputs.items()}, labels[n]) for n in range(12)]
+
+
+def loader(*data):
     import torch
 
-    rows = [({name: x[n] for name, x in INPUTS.items()}, LABELS[n]) for n in range(12)]
-    return torch.utils.data.DataLoader(rows, batch_size=4)
+    return torch.utils.data.DataLoader(rows(*data), batch_size=4)
 
 
-def grain_dataset():
+def grain_dataset(*data):
     import grain
 
-    rows = [({name: x[n] for name, x in INPUTS.items()}, LABELS[n]) for n in range(12)]
-    return grain.MapDataset.source(rows).batch(4).to_iter_dataset()
+    return grain.MapDataset.source(rows(*data)).batch(4).to_iter_dataset()
 
 
-def tensors():
-    return backend.to_tensors(INPUTS), backend.to_tensors(LABELS)
+def tensors(*data):
+    return tuple(map(backend.to_tensors, data))
 
 
 SOURCES = {
-    "arrays": (lambda: (INPUTS, LABELS), None),
+    "arrays": (lambda *data: data, None),
     "tensors": (tensors, None),
     "generator": (batches, None),
     "py_dataset": (Batches, None),
@@ -79,29 +97,41 @@ SOURCES = {
     "data_loader": (loader, "torch"),
     "grain": (grain_dataset, "grain"),
 }
-QUICK = {"arrays", "tf_data"}
+QUICK = {("transformer", "arrays"), ("transformer", "tf_data"), ("classification_model", "arrays")}
+PAIRS = [
+    pytest.param(kind, name, marks=[pytest.mark.slow] * ((kind, name) not in QUICK))
+    for kind in KINDS
+    for name in SOURCES
+]
 
 
 @pytest.fixture(scope="module")
 def loss_by_batches():
-    """The mean loss of three updates."""
-    keras.utils.set_random_seed(0)
-    model = compiled(kt.Transformer(12, **SIZES))
-    return np.mean([float(model.train_on_batch(*batch)[0]) for batch in batches()])
+    """A function: the mean loss of three updates of a model of a kind."""
+
+    @functools.cache
+    def loss(kind):
+        keras.utils.set_random_seed(0)
+        make_model, *data = KINDS[kind]
+        model = compiled(make_model())
+        return np.mean([float(model.train_on_batch(*batch)[0]) for batch in batches(*data)])
+
+    return loss
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in QUICK)) for n in SOURCES]
-)
-def test_fit_takes_every_source_of_data_and_learns_the_same(model, name, loss_by_batches):
+@pytest.mark.parametrize("kind, name", PAIRS)
+def test_fit_takes_every_source_of_data_and_learns_the_same(kind, name, loss_by_batches):
     make, package = SOURCES[name]
     if package:
         pytest.importorskip(package, exc_type=ImportError)
-    source = make()
+    expected = loss_by_batches(kind)
+    make_model, *data = KINDS[kind]
+    keras.utils.set_random_seed(0)
+    model, source = compiled(make_model()), make(*data)
     data = {"x": source} if not isinstance(source, tuple) else {"x": source[0], "y": source[1]}
     options = {"batch_size": 4} if isinstance(source, tuple) else {}
-    history = compiled(model).fit(**data, **options, shuffle=False, verbose=0).history
-    assert history["loss"][0] == pytest.approx(loss_by_batches, rel=1e-5)
+    history = model.fit(**data, **options, shuffle=False, verbose=0).history
+    assert history["loss"][0] == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.slow
@@ -131,9 +161,22 @@ def test_callbacks_of_keras(model, tmp_path):
 def test_a_moving_average_is_swapped_in(model):
     optimizer = keras.optimizers.Adam(0.01, use_ema=True, ema_momentum=0.9)
     callback = keras.callbacks.SwapEMAWeights(swap_on_epoch=True)
+    mean, swapped = [], []
+
+    def weights():
+        return [keras.ops.convert_to_numpy(each).copy() for each in model.trainable_variables]
+
+    def update(batch, logs):
+        mean[:] = [0.9 * m + 0.1 * w for m, w in zip(mean, weights(), strict=True)]
+
+    start = keras.callbacks.LambdaCallback(
+        on_train_begin=lambda logs: mean.extend(weights()), on_train_batch_end=update
+    )
+    end = keras.callbacks.LambdaCallback(on_epoch_end=lambda *given: swapped.extend(weights()))
     data = dict(x=INPUTS, y=LABELS, batch_size=4, verbose=0)
-    history = compiled(model, optimizer=optimizer).fit(**data, callbacks=[callback]).history
-    assert np.isfinite(history["loss"]).all()
+    compiled(model, optimizer=optimizer).fit(**data, callbacks=[start, callback, end])
+    for found, expected in zip(swapped, mean, strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ import pytest
 import keras_transformer as kt
 from keras_transformer import backend
 from keras_transformer import cli as console
+from keras_transformer.data.prepared import preparation
 from keras_transformer.tasks import saved_files
 
 pytestmark = pytest.mark.once
@@ -37,6 +38,21 @@ COMMANDS = {
     "average": (["run"], ["--last", "--output"]),
     "export": (["model.keras"], ["--format", "--output"]),
     "check": (["model.keras"], ["--json"]),
+    "prepare": (
+        ["out{}", "--pairs", "pairs.tsv"],
+        [
+            "--sides",
+            "--vocabulary",
+            "--vocabulary-size",
+            "--vocabulary-from",
+            "--reserve",
+            "--sample",
+            "--normalization",
+            "--max-characters",
+            "--max-ratio",
+            "--processes",
+        ],
+    ),
 }
 SLOW = {"translate", "predict", "evaluate"}
 VALUES = ["-1", "0", "1", "2", "7", "1.5", "nan", "inf", "-inf", "1e400", "x", "", " ", "None"]
@@ -88,13 +104,14 @@ def check(code, errors, before, folder, words):
         assert left == before, (words, errors)
 
 
+def accepted(*args, **kwargs):
+    raise Accepted
+
+
 @pytest.mark.parametrize(
     "numbers", [range(QUICK), pytest.param(range(QUICK, CASES), marks=pytest.mark.slow)]
 )
 def test_options_of_the_training_scripts(folder, monkeypatch, capsys, numbers):
-    def accepted(*args, **kwargs):
-        raise Accepted
-
     monkeypatch.setattr(backend, "set_num_threads", lambda number: None)  # too late for that
     monkeypatch.setattr(backend, "speed_up_training", lambda: None)  # for the whole process
     monkeypatch.setattr(backend, "make_deterministic", lambda: None)
@@ -132,10 +149,11 @@ def test_options_of_the_commands(folder, monkeypatch, capsys, translator, name):
     translator.save(folder / "model.keras")
     task = kt.load(folder / "model.keras")
     monkeypatch.setattr(saved_files, "load", lambda path: task)  # its programs are compiled once
+    monkeypatch.setattr(preparation, "ShardWriters", accepted)
     required, optional = COMMANDS[name]
     for number in range(40):
         rng = random.Random(number)
-        words = [*required]
+        words = [word.format(number) for word in required]
         for option in rng.sample(optional, rng.choice([1, min(2, len(optional))])):
             words += [option, *rng.choices(VALUES, k=rng.choice([1, 1, 1, 0]))]
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\n"), "utf-8"))

@@ -32,7 +32,7 @@ def none_unknown(examples):
     return {"words": 0.0}
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(20))
 def test_the_numbers_are_those_counted_by_hand(report, seed, capsys):
     generator = np.random.default_rng(seed)
 

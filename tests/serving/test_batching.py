@@ -1,7 +1,7 @@
 import asyncio
 
 import pytest
-from servers import Classifier
+from servers import Classifier, as_before
 
 import keras_transformer as kt
 from keras_transformer import backend
@@ -40,7 +40,8 @@ def answers_to(task, requests, cancelled=(), **limits):
         await asyncio.wait([running])
         return found
 
-    return asyncio.run(session())
+    with as_before([task]):
+        return asyncio.run(session())
 
 
 def test_texts_of_several_requests_share_batches_and_are_answered_in_order():

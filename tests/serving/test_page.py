@@ -9,6 +9,7 @@ import urllib.request
 
 import pytest
 import uvicorn
+from servers import as_before
 
 import keras_transformer as kt
 from browser import Reader, needs_browser
@@ -22,7 +23,7 @@ pytestmark = [pytest.mark.slow, needs_browser]
 @pytest.fixture(scope="module")
 def address(dates_translator, small_tasks):
     models = {"dates": dates_translator, "zh-en": kt.load("zh-en"), **small_tasks}
-    with socket.socket() as listening:
+    with as_before(models.values()), socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         server = uvicorn.Server(uvicorn.Config(make_app(models), log_level="warning"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})

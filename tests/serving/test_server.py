@@ -1,6 +1,8 @@
+import asyncio
 import concurrent.futures
 import json
 import logging
+import re
 import threading
 
 import numpy as np
@@ -9,6 +11,9 @@ from servers import Classifier, client_of, wait_until
 
 import keras_transformer as kt
 from keras_transformer import backend
+from keras_transformer.cli import main
+from keras_transformer.serving.app import make_app
+from keras_transformer.serving.configuration import LOG, Limits
 
 LABELS = ["NOUN", "VERB", "OTHER"]
 LONG = "x " * 600
@@ -383,6 +388,77 @@ def test_what_takes_too_long_is_answered_and_leaves_the_queue(monkeypatch):
     assert {"first", "third"} <= seen and "second" not in seen
 
 
+def test_a_client_that_leaves_takes_its_text_with_it(monkeypatch):
+    task = Classifier()
+    monkeypatch.setattr(backend, "num_cores", lambda: 1)
+    app = make_app({"model": task}, Limits(max_compiled=1))
+
+    async def status_of(method, path, text="", leaves=None):
+        """The status of an answer; None if the client left before."""
+        content = json.dumps({"texts": [text]}).encode()
+        scope = {"type": "http", "http_version": "1.1", "method": method, "path": path}
+        scope |= {"query_string": b"", "headers": [(b"content-type", b"application/json")]}
+        begun, statuses = [], []
+
+        async def receive():
+            if not begun:
+                begun.append(True)
+                return {"type": "http.request", "body": content}
+            await (leaves or asyncio.Event()).wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message):
+            statuses.append(message.get("status"))
+
+        await app(scope, receive, send)
+        return statuses[0] if statuses else None
+
+    async def until(holds):
+        while not holds():
+            await asyncio.sleep(0.005)
+
+    async def session():
+        async with app.router.lifespan_context(app):
+            while await status_of("GET", "/ready") != 200:
+                await asyncio.sleep(0.005)
+            task.go.clear()
+            ask = lambda *given: asyncio.create_task(  # noqa: E731
+                status_of("POST", "/api/classify", *given)
+            )
+            first = ask("first")
+            await until(lambda: ["first"] in task.seen)
+            leaves = asyncio.Event()
+            second = ask("second", leaves)
+            await asyncio.sleep(0)
+            leaves.set()
+            assert await second is None
+            task.go.set()
+            assert (await first, await ask("third")) == (200, 200)
+
+    asyncio.run(asyncio.wait_for(session(), 600))
+    assert {text for batch in task.seen for text in batch} >= {"first", "third"}
+    assert ["second"] not in task.seen
+
+
+def test_the_options_of_the_command_reach_the_application(monkeypatch):
+    given = []
+    for name, value in (("propagate", True), ("handlers", []), ("level", 0)):
+        monkeypatch.setattr(LOG, name, value)
+    monkeypatch.setenv("KERAS_TRANSFORMER_API_KEY", "key")
+    monkeypatch.setattr(backend, "set_num_threads", lambda number: None)
+    monkeypatch.setattr("keras_transformer.serving.app.make_app", lambda *each: given.append(each))
+    monkeypatch.setattr("keras_transformer.serving.models.load_models", lambda *each: {})
+    monkeypatch.setattr("uvicorn.Server.run", lambda *each, **options: None)
+    command = ["serve", "dates", "--port", "0", "--cors", "https://a.example", "--max-texts", "3"]
+    main([*command, "--timeout", "9", "--log-texts"])
+    assert LOG.level == logging.DEBUG
+    main([*command, "--api-key", "other"])
+    assert LOG.level == logging.INFO
+    (_, first, *one), (_, second, *other) = given
+    assert (first, second) == (Limits(max_texts=3, timeout=9.0), Limits(max_texts=3))
+    assert (one, other) == (["key", ["https://a.example"]], ["other", ["https://a.example"]])
+
+
 def test_a_full_queue_is_answered_with_when_to_come_back(monkeypatch):
     task = Classifier()
     monkeypatch.setattr(backend, "num_cores", lambda: 1)
@@ -411,9 +487,14 @@ def test_a_key_opens_all_but_health(models):
                 assert client.get(path, headers=headers).status_code == 401, (path, header)
             right = {"Authorization": "Bearer gehe\u00efm".encode()}
             assert client.get(path, headers=right).status_code == 200
-        assert client.post("/api/translate", json={"texts": ["a"]}).status_code == 401
         assert client.post("/translate", json={"q": "a", "target": "b"}).status_code == 401
-        assert client.get("/health").status_code == client.get("/ready").status_code == 200
+        paths = client.get("/openapi.json").json()["paths"]
+        assert {"/api/translate", "/api/attention", "/v1/completions"} <= {*paths}
+        for path in paths.keys() - {"/health", "/ready", "/languages", "/translate"}:
+            for method in paths[path]:
+                assert client.request(method, path, json={}).status_code == 401, path
+        for path in ("/health", "/ready", "/languages", "/", "/docs", "/openapi.json"):
+            assert client.get(path).status_code == 200, path
 
 
 def test_pages_of_other_sites_may_ask_only_if_they_are_named(client, models):
@@ -455,6 +536,8 @@ def test_metrics_count_requests_batches_and_tokens():
     assert f'{name}requests_total{{{labels},status="200"}} 1.0' in page
     assert f'{name}requests_total{{{labels},status="422"}} 1.0' in page
     assert f"{name}request_seconds_count{{{labels}}} 2.0" in page
+    assert f'{name}batch_texts_sum{{model="model"}} 2.0' in page
+    assert re.search(rf'{name}batch_seconds_count{{model="model"}} [12]\.0', page)
 
 
 def test_too_many_streams_are_refused(small_tasks):

@@ -224,11 +224,22 @@ def test_the_hub_needs_its_package(monkeypatch):
         kt.check_file(MODEL)
 
 
-def test_commands_take_addresses(server, capsys):
+def test_commands_take_addresses(server, tmp_path, capsys):
+    pytest.importorskip("array_record")
     server.commit("user/tagger", {"model.keras": TAGGER})
-    for address in (MODEL, url_of(TAGGER)):
-        main(["check", address])
-        assert "Tagger" in capsys.readouterr().out
+    server.commit("user/generator", {"model.keras": (SAVED / "text_generator.keras").read_bytes()})
+    folder, texts, exported = (str(tmp_path / name) for name in ("corpus", "texts", "exported"))
+    (tmp_path / "texts").write_text("abc\n")
+    prepare = ["prepare", folder, "--texts", texts, "--vocabulary-from", "hf://user/generator"]
+    for words, answer in (
+        (["check", MODEL], "Tagger"),
+        (["check", url_of(TAGGER)], "Tagger"),
+        (["predict", MODEL, "a"], "a/"),
+        (["export", MODEL, "--format", "safetensors", "--output", exported], exported),
+        (prepare, f"{folder} holds 1 texts"),
+    ):
+        main(words)
+        assert answer in capsys.readouterr().out
 
 
 def test_a_server_names_a_model_by_its_address(monkeypatch):

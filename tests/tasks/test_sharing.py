@@ -92,6 +92,14 @@ def test_a_run_is_pushed_with_a_card_of_its_file_and_scores(hub, run, capsys):
     }
 
 
+def test_a_run_is_pushed_to_a_private_repository_with_given_scores(hub, run, tmp_path):
+    given = tmp_path / "mine.json"
+    given.write_text('{"bleu": 2.5}', "utf-8")
+    main(["push", str(run), MODEL, "--private", "--scores", str(given)])
+    assert '"private"' in hub.requests[0] and rows(card_of(hub))["bleu"] == "2.5000"
+    assert "exact" not in card_of(hub) and "split" not in rows(card_of(hub))
+
+
 def test_scores_of_a_run_are_not_those_of_another_file_in_it(hub, run):
     shutil.move(run / "model.keras", run / "average-3.keras")
     push(run / "average-3.keras", MODEL)

@@ -6,6 +6,7 @@ import random
 from collections import Counter
 
 import pytest
+import sentencepiece
 
 from keras_transformer import train_tokenizer
 from keras_transformer.tokenizers.processor import make_processor
@@ -92,15 +93,13 @@ def test_what_is_drawn_is_distributed_as_in_sentencepiece(model_type):
     number, alpha = 3000, 0.2
     text = "irrelatingsable nations?? of  unbelievable"
     ours = Counter(map(tuple, sample_part(processor, [text] * number, alpha, 3, 0)))
-    theirs, others = (
-        Counter(
-            map(
-                tuple,
-                processor.encode([text] * number, enable_sampling=True, alpha=alpha, nbest_size=-1),
-            )
-        )
-        for _ in range(2)
-    )
+    options = dict(enable_sampling=True, alpha=alpha, nbest_size=-1, num_threads=1)
+
+    def drawn_by_sentencepiece(seed):
+        sentencepiece.set_random_generator_seed(seed)  # of the thread that it begins
+        return Counter(map(tuple, processor.encode([text] * number, **options)))
+
+    theirs, others = map(drawn_by_sentencepiece, (1, 2))
 
     def distance(one, other):
         return sum(abs(one[ids] - other[ids]) for ids in one | other) / 2 / number

@@ -8,7 +8,6 @@ import pytest
 
 import keras_transformer as kt
 from keras_transformer import backend, evaluation
-from keras_transformer.atomic import atomic_write, write_text
 from keras_transformer.training import (
     EpochCheckpoint,
     Progress,
@@ -395,18 +394,6 @@ def test_a_resumed_run_remembers_how_long_it_has_waited():
     assert ResumableEarlyStopping("x", 3, past=rows(values[:7])).stopped
 
 
-def test_a_run_that_was_stopped_trains_no_further_batch(batches):
-    model = small_model()
-    callback = ResumableEarlyStopping("loss", 1, past=rows([1, 2], "loss"))
-    before = model.get_weights()
-    finished = 2
-    epochs = finished if callback.stopped else 9
-    model.fit(batches, epochs=epochs, initial_epoch=finished, shuffle=False, verbose=0,
-              callbacks=[callback])  # fmt: skip
-    for one, other in zip(before, model.get_weights(), strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
 @pytest.mark.slow
 def test_the_checkpoint_of_the_best_epoch_stays_until_there_is_a_better_one(batches, tmp_path):
     values = iter([5, 4, 4.5, 4.2, 3, 3.5])
@@ -469,22 +456,3 @@ def test_a_monitor_that_does_not_exist_is_named_once_the_checkpoint_is_written(t
     with pytest.raises(ValueError, match="monitor must be one of loss.*received monitor='val_x'"):
         model.fit(batches, **span, verbose=0, shuffle=False, callbacks=callbacks)
     assert len(list((tmp_path / "checkpoint").iterdir())) == 1
-
-
-# Files
-
-
-def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
-    path = tmp_path / "x.txt"
-    write_text(path, "one")
-
-    def write_half():
-        with atomic_write(path) as temporary:
-            temporary.write_text("half of t")
-            raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        write_half()
-    assert path.read_text() == "one" and list(tmp_path.iterdir()) == [path]
-    write_text(path, "two")
-    assert path.read_text() == "two" and list(tmp_path.iterdir()) == [path]

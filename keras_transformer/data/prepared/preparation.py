@@ -1,5 +1,6 @@
 """A corpus of any size as shards of ids: read, cleaned and tokenized as a stream."""
 
+import contextlib
 import hashlib
 import itertools
 import json
@@ -10,7 +11,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ...atomic import OwnedFiles, atomic_write, write_text
+from ...atomic import LOCK, OwnedFiles, atomic_write, write_text
 from ...checks import check, check_at_least, check_optional, unexpected
 from ...tokenizers.base import checked_texts
 from ...tokenizers.sampling import SAMPLED_TOGETHER
@@ -124,7 +125,8 @@ def prepare_corpus(
     }
     settings = json.loads(json.dumps(settings))  # lists for tuples, as they are read again
     folder = FILES.check(folder)
-    with FILES.lock(folder):
+    is_new = not folder.exists()
+    with FILES.lock(folder), _nothing_left_of_a_refusal(folder, is_new):
         _begin(folder, settings, overwrite)
         examples = _Examples(read, SIDES[kind], settings["cleaning"])
         stream = examples.iterate()
@@ -215,6 +217,20 @@ def _check_vocabularies(tokenizers, sides):
     read = all(isinstance(each, SentencePieceTokenizer) for each in tokenizers)
     expected = "The processes that write a corpus read SentencePiece vocabularies alone"
     check(read, f"{expected}; learn one, or take that of another model", tokenizers=names)
+
+
+@contextlib.contextmanager
+def _nothing_left_of_a_refusal(folder, is_new):
+    """After a ValueError, removes a new folder in which nothing of a corpus has been written."""
+    try:
+        yield
+    except ValueError:
+        if is_new and {*os.listdir(folder)} == {PREPARATION_FILE, LOCK}:
+            with contextlib.suppress(OSError):
+                for name in (PREPARATION_FILE, LOCK):  # the lock last: until then it is ours alone
+                    (folder / name).unlink()
+                folder.rmdir()
+        raise
 
 
 def _begin(folder, settings, overwrite):
