@@ -98,13 +98,14 @@ np.testing.assert_allclose(by_softmax, by_loop)
 # Each word (or *token*: a word, a part of one, a digit) is a vector, and three trained matrices
 # make three vectors of it: a *query*, what it asks for; a *key*, by which it is found; a *value*,
 # what it hands over. They are the rows of $Q$, $K$ and $V$. There are as many values as keys, but
-# the tokens that ask need not be those that answer (chapter 7): below, four ask six. Query and key
-# have one width, $d_k$. (Above, the features were key and value at once. Here we draw all three at
-# random.)
+# the tokens that ask need not be those that answer (chapter 7): below, four queries ask six keys.
+# Query and key have one width, $d_k$. (Above, the features were key and value at once. Here we draw
+# all three at random.)
 #
-# Read it for a single query $q$: score every key with a dot product, turn the scores into weights
-# that sum to 1, and take the weighted mean of the values. That is a dictionary lookup gone soft: no
-# key has to match exactly, and every value answers a little.
+# Read it for a single query $q$: score every key with a dot product, divided by $\sqrt{d_k}$ (why:
+# see below), turn the scores into weights that sum to 1, and take the weighted mean of the values.
+# That is a dictionary lookup gone soft: no key has to match exactly, and every value answers a
+# little.
 #
 # ![Scaled dot-product attention of three words](../docs/drawings/attention.svg)
 
@@ -460,12 +461,13 @@ for name, (slow, fast) in errors.items():
 
 assert max(min(errors[name]) for name in ("additive_4", "dot_4", "scaled_dot_4")) < 0.25
 assert errors["dot_4"][1] < errors["additive_4"][1]
+assert min(errors["dot_4"]) < min(errors["additive_4"])
 assert min(errors["dot_256"]) > 0.7 and errors["additive_256"][0] < 0.1
 assert max(errors["scaled_dot_256"]) < 0.1 and min(errors["dot_256_small_start"]) < 0.1
 
 # %% [markdown]
 # In this task the paper is right. At $d_k = 4$ all three learn the dictionary, and additive
-# attention has no lead: each learns it at one of the two rates, additive attention at the lower,
+# attention has no lead: each is better at one of the two rates, additive attention at the lower,
 # the dot products at the higher. At $d_k = 256$ the unscaled dot product is no better than an
 # answer of zeros, at either rate; additive attention learns at the lower one, the scaled dot
 # product at both. And it was the variance, not the width: started small, the unscaled dot product
@@ -498,12 +500,17 @@ own = [(scores.argmax(axis=-1) == np.arange(20)).mean() for scores in (X @ X.T, 
 print(f"best key is the token itself: {own[0]:.0%} of X X^T, {own[1]:.0%} of Q K^T")
 assert own[0] == 1 and own[1] < 0.5
 
+np.testing.assert_allclose(X @ X.T, (X @ X.T).T)  # mutual: i scores j as j scores i
+assert np.abs(Q @ K.T - (Q @ K.T).T).max() > 1
+
 # %% [markdown]
 # A projection keeps the number of tokens (it is the weighted mean that takes any number of keys),
 # saves computation only for long inputs, and is linear; the one nonlinear step of equation 1 is the
-# softmax. What it does change is the last line: without $W^Q$ and $W^K$ random tokens find
-# themselves first. Which keys a query *may* see is the mask's business (chapter 6); several
-# attentions side by side are the next chapter.
+# softmax. What it does change are the last lines: without $W^Q$ and $W^K$ random tokens find
+# themselves first, and $XX^T$ is symmetric: "it" could not attend to "dog" without "dog" scoring
+# "it" as high. With them the model learns what fits what, in each direction. Which keys a query
+# *may* see is the mask's business (chapter 6); several attentions side by side are the next
+# chapter.
 #
 # ## What we have so far
 #
@@ -520,13 +527,14 @@ print(f"{len(weather.TRAIN):,} sentences to learn from, {len(weather.TEST)} neve
 print(f"{weather.FLOOR:.2f} nats per token are the least possible without the Chinese")
 
 # %% [markdown]
-# We measure the loss on the sentences never seen, in *nats per token*: $-\ln$ of the probability
-# that the right word was given, averaged: the cross-entropy that Keras prints. Since we made the
-# language, we know what is possible. The English follows from the Chinese, so 0 is; and whoever
-# does not read the Chinese cannot get below 1.47. Today's translator is as small as can be: a
-# vector for each word, one mixture of the past, and a linear readout to *logits*: one number for
-# each word of the vocabulary, and the softmax makes probabilities of them. Let's compare the two
-# mixtures of this chapter for the same 252 steps, from three starts each (the dots of the picture):
+# We measure the loss on the sentences never seen, in *nats per token*: the mean of $-\ln p$, where
+# $p$ is the probability that the model gave to the right word. Keras prints it as the
+# cross-entropy. Since we made the language, we know what is possible. The English follows from the
+# Chinese, so 0 is; and whoever does not read the Chinese cannot get below 1.47. Today's translator
+# is as small as can be: a vector for each word, one mixture of the past, and a linear readout to
+# *logits*: one number for each word of the vocabulary, and the softmax makes probabilities of them.
+# Let's compare the two mixtures of this chapter for the same 252 steps, from three starts each (the
+# dots of the picture):
 
 
 # %%
@@ -574,7 +582,7 @@ figures.show(weather.picture(3, **so_far), "03_so_far")
 #
 # 1. PyTorch's `nn.Linear`, like Keras's `Dense`, adds a bias to the keys. What does it do?
 # 2. The scale assumes components of variance 1. What is the variance of a scaled score if they have
-#    standard deviation 2? (The answer names the layer that sees to it that they have not.)
+#    standard deviation 2? (The answer names a layer that keeps them from it at the start.)
 # 3. Let the cosine be the score, without any factor. How much weight can one key of 16 get?
 #
 # Write equation 1 yourself, as a function of query, key and value, and
@@ -592,16 +600,21 @@ np.testing.assert_allclose(softmax(Q @ (K + b).T), softmax(Q @ K.T))
 assert np.abs(softmax((Q + b) @ K.T) - softmax(Q @ K.T)).max() > 0.01
 
 # %% [markdown]
-# **2.** $2^4 = 16$: the softmax is as saturated as without the scale at $d_k = 16$. Layer
-# normalization gives each token variance 1 (chapter 8).
+# **2.** $2^4 = 16$: as much as without the scale at $d_k = 16$. Layer normalization (chapter 8)
+# gives each *token* variance 1, and $W^Q$ and $W^K$ begin so that queries and keys have about that
+# too. Training may change it; some later models normalize queries and keys themselves (QK-norm,
+# Henry et al. 2020).
 
 # %%
 q, k = 2 * rng.normal(size=(2, 20_000, d_k))
-normalized = keras.layers.LayerNormalization()(ops.convert_to_tensor(q, "float32"))
-variance = ((q * k).sum(axis=-1) / np.sqrt(d_k)).var()
-after = ops.convert_to_numpy(normalized).var()
-print(f"variance of the scaled scores {variance:.1f}, of layer-normalized components {after:.2f}")
-assert abs(variance - 16) < 1.6 and abs(after - 1) < 0.01
+tokens = ops.convert_to_tensor(2 * rng.normal(size=(4_000, d_model)), "float32")
+tokens = ops.convert_to_numpy(keras.layers.LayerNormalization()(tokens))
+variance, after = (
+    ((queries * keys).sum(axis=-1) / np.sqrt(d_k)).var()
+    for queries, keys in ((q, k), (tokens[1:] @ W_Q, tokens[:-1] @ W_K))
+)
+print(f"variance of the scaled scores {variance:.1f}, of layer-normalized tokens {after:.2f}")
+assert abs(variance - 16) < 1.6 and abs(after - 1) < 0.3
 
 # %% [markdown]
 # **3.** A third: with one key at 1 and fifteen at -1, $e / (e + 15 e^{-1}) = 0.33$. Attention by
@@ -643,6 +656,7 @@ figures.record(0.5, attention_most=most["attention"])
 # - Scores by dot product, weights by softmax, the weighted mean of the values: that is all.
 # - Dividing the *scores* by $\sqrt{d_k}$ keeps their variance at 1 and the softmax awake; dividing
 #   the weights afterwards rescues nothing.
-# - $W^Q$ and $W^K$ are there so that a word need not find itself first.
+# - $W^Q$ and $W^K$ let the model learn what fits what: without them every score is mutual, and a
+#   word finds itself first.
 #
 # **Next**: one attention takes one mean. [Chapter 4](04_multi_head_attention.py) takes several.

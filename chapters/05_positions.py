@@ -6,9 +6,9 @@
 # test what people say about them, and train one small model with four kinds of positions. Run
 # time: about 30 s.
 #
-# *In plain words:* to attention a sentence is a bag of words. So each place gets a pattern of its
-# own, like the hands of many clocks that run at different speeds, and it is added to the word. From
-# two such patterns one can read how far apart they are.
+# *In plain words:* to attention a sentence is a bag of words. So each position gets a pattern of
+# its own, like the hands of many clocks that run at different speeds, and it is added to the word.
+# From two such patterns one can read how far apart they are.
 #
 # *Paper: section 3.5 and row (E) of Table 3. Géron: chapter 16, "Positional encodings" and its
 # figure 16-9. Articles: 000, 002 and 004.*
@@ -60,8 +60,9 @@ assert changes[0] < 1e-5 and changes[1] > 0.05
 # $$PE_{(pos,\,2i)} = \sin\frac{pos}{10000^{2i/d_{model}}} \qquad
 #   PE_{(pos,\,2i+1)} = \cos\frac{pos}{10000^{2i/d_{model}}}$$
 #
-# $pos$ is the place of the token, from 0, and $i$ counts the pairs of dimensions, from 0. Each pair
-# is one wave, as sine and as cosine; the wavelengths grow from $2\pi$ to nearly $10000 \cdot 2\pi$.
+# $pos$ is the position of the token, from 0, and $i$ counts the pairs of dimensions, from 0. Each
+# pair is one wave, as sine and as cosine; the wavelengths grow from $2\pi$ to nearly
+# $10000 \cdot 2\pi$.
 
 
 # %%
@@ -216,12 +217,14 @@ print(f"bare: {bare[97]:.1f} at -3, {bare[103]:.1f} at +3;", end=" ")
 print(f"rotated: {rotated[97]:.1f} at -3, {rotated[103]:.1f} at +3")
 assert np.isclose(bare[97], bare[103])
 assert rotated.argmax() == 97 and rotated[97] > rotated[103] + 20
-back = (PE[3:] @ rotation(-3).T @ PE.T).argmax(axis=-1)
-assert (back == np.arange(len(back))).all()  # three before, from every position
+for width in (512, 64):  # all pairs; the 32 fastest
+    waves, turn = PE[:, :width], rotation(-3)[:width, :width]
+    back = (waves[3:] @ turn.T @ waves.T).argmax(axis=-1)
+    assert (back == np.arange(len(back))).all()  # three before, from every position
 
 # %% [markdown]
-# Each position now scores highest at the one three places *before* it: a head can learn to look
-# back.
+# Each position now scores highest at the one three tokens *before* it, and the 32 fastest pairs are
+# enough, for which a head of width 64 has room: it can learn to look back.
 
 # %%
 # extra code – the product against the distance
@@ -264,9 +267,10 @@ np.testing.assert_allclose(np.hstack([W_x, W_x]) @ np.concatenate([x, p]), W_x @
 
 # %% [markdown]
 # Both lines hold, and the second adds a caution: adding is concatenation with *equal matrices*.
-# Concatenation can do more, and all that follows is wider. Let's count what that costs the paper's
-# *base* model (width 512, six blocks on either side), and what adding costs the words: how many of
-# 512 directions do 100 positions fill (as principal components count them)?
+# Concatenation can do more. But unless another matrix takes the result back to 512 at once, all
+# that follows is wider. Let's count what that would cost the paper's *base* model (width 512, six
+# blocks on either side), and what adding costs the words: how many of 512 directions do 100
+# positions fill (as principal components count them)?
 
 
 # %%
@@ -288,14 +292,15 @@ print(f"99 % of the variance of 100 positions lies in {directions} of 512 direct
 assert 2.5 < concatenated / added < 3 and directions < 64
 
 # %% [markdown]
-# Adding is far cheaper, and for the first 100 positions most of the room is left to the words.
+# Adding is far cheaper than that, and for the first 100 positions most of the room is left to the
+# words.
 #
 # ## Four models and a question of order
 #
-# At each place, name the token of two places before. We train one encoder block (attention and the
-# two boxes that chapter 8 opens) with one head, by Adam with the paper's constants: without
-# positions, with waves added, with learned positions (one trained vector per place), and with waves
-# beside the word: of the 32 numbers, 16 for the word and 16 for the place.
+# At each position, name the token two before. We train one encoder block (attention and the two
+# boxes that chapter 8 opens) with one head, by Adam with the paper's constants: without positions,
+# with waves added, with learned positions (one trained vector per position), and with waves beside
+# the word: of the 32 numbers, 16 for the word and 16 for the position.
 
 # %%
 LENGTH, TOKENS, BACK = 12, 10, 2
@@ -303,7 +308,7 @@ LENGTH, TOKENS, BACK = 12, 10, 2
 
 def draw(number, length):
     ids = rng.integers(1, TOKENS + 1, size=(number, length))
-    labels = np.zeros_like(ids)  # 0 is padding: the first two places are not asked
+    labels = np.zeros_like(ids)  # 0 is padding: the first two positions are not asked
     labels[:, BACK:] = ids[:, :-BACK]
     return ids, labels
 
@@ -359,12 +364,14 @@ ids, labels = draw(500, 2 * LENGTH)
 hits = models["waves"].predict_on_batch(ids).argmax(axis=-1) == labels
 by_place = hits[:, BACK:].mean(axis=0)
 within, after = by_place[: LENGTH - BACK].mean(), by_place[LENGTH - BACK :].mean()
-print(f"waves in new inputs of 24: accuracy {within:.2f} up to place {LENGTH}, {after:.2f} beyond")
+print(
+    f"waves in new inputs of 24: accuracy {within:.2f} up to position {LENGTH}, {after:.2f} beyond"
+)
 assert within > 0.9 > after
 
 # %% [markdown]
-# Surprise: the waves continue, but the *model* does not, for it was never trained at these places.
-# No length limit is not the same as working at any length.
+# Surprise: the waves continue, but the *model* does not, for it was never trained at these
+# positions. No length limit is not the same as working at any length.
 
 # %%
 # extra code – learning curves, and accuracy beyond the trained length
@@ -381,14 +388,16 @@ left.legend()
 right.axvspan(LENGTH + 0.5, 2 * LENGTH + 0.5, color="0.93")
 right.text(LENGTH + 1, 0.02, "never read in training")
 right.legend(loc="center left")
-right.set(xlabel="place in an input of 24 tokens", ylabel="token accuracy (test)", ylim=(0, 1.05))
+right.set(
+    xlabel="position in an input of 24 tokens", ylabel="token accuracy (test)", ylim=(0, 1.05)
+)
 figures.show(figure, "05_order")
 
 # %% [markdown]
 # ## What we have so far
 #
 # One thing the translator with four heads cannot know: in 他 等 她 ("he awaits her"), who awaits
-# whom? One line more, and its words have places:
+# whom? One line more, and its words have positions:
 
 
 # %%
@@ -414,8 +423,8 @@ assert first[0, weather.ID["He"]] > 0.9 < first[1, weather.ID["She"]]
 figures.show(weather.picture(5, positions=so_far), "05_so_far")
 
 # %% [markdown]
-# What was left was mostly this: two persons in one sentence, and nothing to tell them apart.
-# Without places each of them has half a chance to be the one who awaits.
+# Part of what was left was this: two persons in one sentence, and nothing to tell them apart.
+# Without positions, each of the two is equally likely to be the one who waits.
 #
 # ## Exercises
 #
@@ -476,10 +485,10 @@ figures.record(0.02, so_far_least=min(so_far), so_far_most=max(so_far))
 # %% [markdown]
 # ## In short
 #
-# - Without positions attention cannot distinguish 狗咬人 from 人咬狗; the waves give each place a
-#   pattern of its own at any length.
+# - Without positions attention cannot distinguish 狗咬人 from 人咬狗; the waves give each position
+#   a pattern of its own at any length.
 # - The dot product of two patterns knows their distance, and behind $W^Q$ and $W^K$ the direction.
 # - Adding costs nothing in width and, in training, nothing in accuracy; but neither of the two
 #   kinds of position made a model work at lengths on which it was not trained.
 #
-# **Next**: the decoder must not see all places. [Chapter 6](06_masks.py) hides some.
+# **Next**: the decoder must not see all positions. [Chapter 6](06_masks.py) hides some.

@@ -33,11 +33,12 @@ def array(tensor):
 # %% [markdown]
 # ## Which axis?
 #
-# Batch and layer normalization both subtract a mean and divide by a standard deviation. The whole
-# difference is what the mean is taken over. One often reads that batch normalization treats one
-# dimension of all inputs of a batch, layer normalization each input (article 002). Right, if "each
-# input" is each *token*, not each sentence. (Both layers then multiply each dimension by a trained
-# gain and add a trained bias. These begin as 1 and 0, so here they change nothing.)
+# Batch and layer normalization both subtract a mean and divide by a standard deviation. In
+# training, the whole difference is what the mean is taken over. One often reads that batch
+# normalization treats one dimension of all inputs of a batch, layer normalization each input
+# (article 002). Right, if "each input" is each *token*, not each sentence. (Both layers then
+# multiply each dimension by a trained gain and add a trained bias. These begin as 1 and 0, so here
+# they change nothing.)
 
 
 # %%
@@ -255,16 +256,19 @@ for name, join in JOINS.items():
     model.fit(start, direction, verbose=0)
     gradients[name] = [np.linalg.norm(array(zero)) for zero in stack.zeros]
     print(
-        f"{name:10}: the gradient at the bottom is {gradients[name][0] / gradients[name][-1]:8.2g} "
-        f"of that at the top; x grows to {sizes[name][-1]:7.2g}; cosine {cosines[name][-1]:.2f}"
+        f"{name:10}: gradient below {gradients[name][0] / gradients[name][-1]:8.2g} of that "
+        f"at the top; size of x {sizes[name][-1]:7.2g}; cosine {cosines[name][4]:.2f} after 4 "
+        f"blocks, {cosines[name][-1]:.2f} after 12"
     )
 
 # %% [markdown]
 # Read the table from the top. With **neither**, signal and gradient both fade. **Add alone** passes
 # all of $x$ on and adds to it: signal and gradient both grow with each block that they pass. **Norm
-# alone** holds the size, but look at the cosine: after a few blocks all tokens are the same vector.
-# It takes **both**. Post-norm still lets the tokens become similar, but later; pre-norm least, and
-# its $x$ grows a little with each block. What makes them similar? Mostly attention, which averages:
+# alone** keeps both sizes, but look at the cosine: after four blocks all tokens are the same
+# vector. With **both**, the tokens stay apart, in post-norm for some blocks only, in pre-norm to
+# the end, where $x$ and the gradient grow a little. (These weights are untrained; Dong et al. 2021
+# prove that attention alone, without the residual path and the network, makes all tokens the same.)
+# What makes them similar? Mostly attention, which averages:
 
 # %%
 x = ops.convert_to_tensor(start)
@@ -275,12 +279,12 @@ assert after[0] > after[1] + 0.1 and after[0] > cosine + 0.3
 
 top = {name: g[0] / g[-1] for name, g in gradients.items()}
 assert top["neither"] < 1e-2 and top["add alone"] > 50
-assert all(0.05 < top[name] < 20 for name in ("norm alone", "post-norm", "pre-norm"))
+assert all(0.1 < top[name] < 10 for name in ("norm alone", "post-norm", "pre-norm"))
 assert sizes["neither"][-1] < 0.01 and sizes["add alone"][-1] > 10
 np.testing.assert_allclose([sizes["norm alone"][-1], sizes["post-norm"][-1]], 1, atol=1e-3)
 assert 1.5 < sizes["pre-norm"][-1] < 10
 assert cosines["norm alone"][4] > 0.95 and cosines["norm alone"][4] > cosines["post-norm"][4] + 0.1
-assert cosines["pre-norm"][-1] < 0.9 < cosines["norm alone"][-1]
+assert cosines["pre-norm"][-1] < 0.9 < 0.95 < min(cosines[n][-1] for n in JOINS if n != "pre-norm")
 
 # %%
 # extra code – gradient, size and likeness at each depth
@@ -351,7 +355,7 @@ for name, (norm_first, rate) in contestants.items():
     print(f"{name:18} has 90 % of the digits right after", *needed[name], "steps")
 assert max(needed["pre-norm"]) < 160 and curves["pre-norm"][:, -1].min() > 0.95
 assert max(needed["pre-norm"]) < min(needed["post-norm, warm-up"])
-assert np.mean(needed["post-norm, warm-up"]) <= np.mean(needed["post-norm"])
+assert max(needed["post-norm, warm-up"]) < min(needed["post-norm"])
 
 # %%
 # extra code – accuracy while training
@@ -367,10 +371,11 @@ panel.legend()
 figures.show(figure, "08_post_or_pre")
 
 # %% [markdown]
-# At this rate pre-norm has learned it in less than half of the steps, and post-norm lags behind, in
-# most starts beyond the end of the picture. Xiong et al. (2020) put it down to large gradients near
-# the output at initialization. The paper's own remedy, to begin with tiny steps, does help: with it
-# post-norm gets there sooner, though not as soon as pre-norm, which needs no warm-up.
+# At this rate pre-norm has learned it in less than half of the steps, and post-norm lags behind, of
+# three starts (`FULL=1`) in most beyond the end of the picture. Xiong et al. (2020) put it down to
+# large gradients near the output at initialization. The paper's own remedy, to begin with tiny
+# steps, does help: with it post-norm gets there sooner, though not as soon as pre-norm, which needs
+# no warm-up.
 #
 # ## The feed-forward network
 #
@@ -544,8 +549,7 @@ figures.show(weather.picture(8, **so_far), "08_so_far")
 # %% [markdown]
 # With Add & Norm every start comes down to the same low loss, where bare attentions ended several
 # times higher. The network adds little: in this language nothing has to be worked out that looking
-# up does not give. (Its two thirds of the parameters pay where there is something to know; chapter
-# 18 has real text.)
+# up does not give.
 #
 # ## Exercises
 #
@@ -627,8 +631,8 @@ figures.record(layer_means=num_tokens, moved_dimensions=(off_diagonal > 1e-5).su
 # ## In short
 #
 # - Layer normalization looks at one token at a time: no neighbor and no padding can change it.
-# - The residual path keeps the gradient alive, the normalization keeps the size; a deep stack needs
-#   both. Post-norm also gains from warm-up.
+# - The normalization keeps the size of signal and gradient, the residual path keeps the tokens
+#   apart; a deep stack needs both. Post-norm also gains from warm-up.
 # - Attention mixes tokens and is linear in its values; the feed-forward network bends each token by
 #   itself, and holds two thirds of an encoder block's parameters.
 #

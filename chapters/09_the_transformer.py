@@ -442,9 +442,9 @@ assert max(so_far) < 0.04
 figures.show(weather.picture(9, blocks=so_far), "09_so_far")
 
 # %% [markdown]
-# No lower than with one block, after the same number of steps: a second block is a second chance to
-# learn, and there is nothing left here that one cannot learn. (Without Add & Norm two blocks get
-# nowhere in that time. Try it.) What is still missing is not a part of the model.
+# No lower than with one block and a matrix for each place, after the same number of steps: a second
+# block is a second chance to learn, and there is nothing left here that one cannot learn. What is
+# still missing is not a part of the model.
 #
 # ## Exercises
 #

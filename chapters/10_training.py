@@ -7,9 +7,10 @@
 # the end we take the parts out, one at a time, and see which of them it needed. Run time: about
 # 50 s.
 #
-# *In plain words:* the model reads the true beginning of each answer and is paid for the
-# probability that it gives to the next token. Nearly everything else in the recipe (small steps at
-# first, blurred labels, scaled embeddings, dropout) is there to keep that simple game from failing.
+# *In plain words:* the model reads the true beginning of each answer, and the more probability it
+# gives to the right next token, the less it pays. Nearly everything else in the recipe (small steps
+# at first, blurred labels, scaled embeddings, dropout) is there to keep that simple game from
+# failing.
 #
 # *Paper: sections 5.1, 5.3 and 5.4, equation 3. Géron: chapter 16, "An Encoder–Decoder Network for
 # Neural Machine Translation" and exercise 9. Articles: 000 ("shifted right"), 002.*
@@ -90,9 +91,7 @@ assert (inputs["target_ids"][:, 0] == kt.START).all()
 
 # %% [markdown]
 # So it is given the *true* beginning, whatever it would have written: teacher forcing (教师强制,
-# 000). One often reads "Decoder 必须要一个一个地解码" (the decoder has to decode one by one;
-# article 002). In use it has to; in training one pass does for all positions, thanks to the
-# look-ahead mask: chapter 6 has compared the two.
+# 000). One pass does for all positions, thanks to the look-ahead mask (chapter 6).
 
 # %% [markdown]
 # ## The loss, with label smoothing
@@ -352,7 +351,7 @@ def network(dropout=0.0, scaled=True):
 
 
 # %% [markdown]
-# *Predict before you run:* which of the four changes costs most of the accuracy, and which one
+# *Predict before you run:* which of the four changes costs the most accuracy, and which one
 # costs nothing? The first four networks share the schedule, so that one `fit` trains them side by
 # side; they have no weight in common. Adam treats each weight alone, and so nobody disturbs
 # anybody.
@@ -508,8 +507,8 @@ assert max(so_far) < 0.006
 figures.show(weather.picture(10, warm_up=so_far), "10_so_far")
 
 # %% [markdown]
-# Several times lower, after the same number of steps. It is the higher rate that learns faster; the
-# rise makes such a rate safe, as the last section has measured.
+# Several times lower, after the same number of steps. The peak of the rate, its rise and fall,
+# $\beta_2$ and ε have changed together; which of them did it, we have not measured here.
 #
 # ## Exercises
 #
@@ -547,7 +546,8 @@ for schedule, last in (
     np.testing.assert_allclose(float(schedule(last - 1)), 1e-3, rtol=1e-5)
 
 # %% [markdown]
-# 3\. 0.98 remembers some 50 steps and has nearly forgotten; 0.999 remembers 1,000 and still brakes:
+# 3\. Both still brake. 0.98 remembers some 50 steps: after 200 the old squares have shrunk to 2 %,
+# and still outweigh the new ones. 0.999 remembers 1,000 and has hardly started to forget:
 
 # %%
 moves = {}

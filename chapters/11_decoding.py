@@ -458,8 +458,9 @@ for text, expected in zip(TEXTS, ("heavy rain", LONG), strict=True):
         assert abs(each.score - by_one_pass) < 1e-3
 
 # %% [markdown]
-# Beam search changes nothing for the long sentence, and cannot: what has more than half of the
-# probability is found by greedy decoding (exercise 1).
+# Beam search changes nothing for the long sentence: it has most of the probability, so that greedy
+# decoding finds it (exercise 1), and the length penalty is not large enough to lift another above
+# it.
 #
 # ## What we have so far
 #
@@ -591,7 +592,7 @@ figures.record(below=below, missed_1=missed[1], missed_2=missed[2], missed_4=mis
 # ## In short
 #
 # - Greedy decoding takes the best next token and can miss the best sentence; a beam misses it less
-#   often, and never fails where a sentence has more than half of the probability.
+#   often. Without a length penalty, neither misses a sentence of more than half of the probability.
 # - A cache makes each step read one token; the look-ahead mask is what makes it right.
 # - A better search does not give a better translation where the model is wrong about length.
 #

@@ -131,12 +131,13 @@ panels[4].set_ylabel(f"differ by at most {errors[-1]:.1g}")
 figures.show(figure, "12_heads")
 
 # %% [markdown]
-# So what one often reads is right: "CNN可以看作是一种特殊的Transformer" (a CNN can be seen as a
-# special Transformer; article 000). It continues: "把CNN的卷积核看作是一种特殊的注意力机制" (the
-# kernel as a special attention). Here we must be careful: the kernel is not the weights, it is $W^V
-# W^O$. Weights are positive and sum to 1: given a constant input, one head returns that constant
-# (times its $W^V W^O$). It can blur. The kernel (-1, 0, 1) is a difference, and of a constant it
-# returns 0: that takes two heads.
+# In this sense what one often reads is right, "CNN可以看作是一种特殊的Transformer" (a CNN can be
+# seen as a special Transformer; article 000): a convolution is attention whose scores come from
+# positions alone (in Cordonnier's proof from relative ones). It continues:
+# "把CNN的卷积核看作是一种特殊的注意力机制" (the kernel as a special attention). Here we must be
+# careful: the kernel is not the weights, it is $W^V W^O$. Weights are positive and sum to 1: given
+# a constant input, one head returns that constant (times its $W^V W^O$). It can blur. The kernel
+# (-1, 0, 1) is a difference, and of a constant it returns 0: that takes two heads.
 
 # %%
 left, right = hard[0], hard[2]
@@ -238,10 +239,14 @@ assert linear < 1e-5 and curved > 0.01
 # %% [markdown]
 # ## A graph convolution is attention with a mask
 #
+# A *graph* is a set of nodes, some of them joined by edges; nodes with an edge between them are
+# *neighbors*. Its *adjacency matrix* $A$ has a 1 in row $i$, column $j$ where $i$ and $j$ are. In
+# *message passing* each node takes a sum or a mean over its neighbors.
+#
 # A sentence on graphs (from article 000): "message passing and convolution are operations to
 # aggregate and process the information of an element's neighbors in order to update the element's
 # value". Let's pass messages as it says, over each node's neighbors and the node itself; then as
-# $D^{-1}\tilde{A}XW$, where $\tilde{A}$ is the adjacency matrix $A$ with an edge from each node to
+# $D^{-1}\tilde{A}XW$, where $\tilde{A}$ is $A$ with an edge from each node to
 # itself (`loops` in the code) and $D$ the diagonal matrix of its row sums; then as attention whose
 # queries are all zero, with `loops` as its mask.
 
@@ -398,8 +403,8 @@ assert np.abs(shuffled - before).max() < 1e-5 and np.abs(mirrored - convolved[0]
 #
 # 2,500 random graphs of eight nodes, a fifth of them for validation; each node has a key and a
 # value, and must return the value of that neighbor (or itself) whose key is largest. Three models,
-# the same but for one thing: the queries of one stay at zero, so its weights are uniform; another
-# does not get the mask.
+# the same except for one thing: the queries of one stay at zero, so its weights are uniform;
+# another does not get the mask.
 
 # %%
 graphs = rng.random((2500, 8, 8)) < 0.3

@@ -352,10 +352,6 @@ assert moved.tolist() == [0, 1, 2, 3, 4]
 # cross-attention to read. Chapter 9 has silenced that: what remains is the encoder block with a
 # mask, up to rounding.
 #
-# 002 also says that a decoder differs only in "多了 Masked Multi-Head Attention 部分"
-# (has masked attention in addition). We would put it the other way round: the masked attention is
-# the encoder's, a mask has no parameters, and what is added is the cross-attention.
-#
 # ## ViT: the patches of an image
 #
 # An image has no words. ViT cuts it into patches, lays each flat, and projects it to d_model: that
@@ -516,7 +512,9 @@ for (name, others), millions in zip(real.items(), (110, 124, 86), strict=True):
 # ## Answers
 #
 # 1. With two blocks it does: a state of the first is a mean over what stood before it, a different
-#    one at each place. One block does not: its last row is a mean of all, in any order the same.
+#    one at each position. One block does not: its last row is a mean of all, in any order the same.
+#    It can only tell how many there are (Haviv et al. 2022): if the first is always the same, its
+#    share of the mean falls.
 
 # %%
 x = rng.normal(size=(1, 6, D_MODEL)).astype("float32")
@@ -526,6 +524,12 @@ for num_layers in (1, 2):
     difference = np.abs(np.subtract(*last)).max()
     print(f"first two tokens swapped, {num_layers} block(s): the last moves by {difference:.0e}")
     assert (difference > 1e-3) == (num_layers == 2)
+
+marked = np.concatenate([x[:, :1], np.repeat(x[:, 1:2], 5, axis=1)], axis=1)
+states = array(encoder(1)(marked, kt.look_ahead_mask(6)))[0, 1:]
+apart = np.abs(np.diff(states, axis=0)).max(axis=-1).min()
+print(f"one block, five equal tokens after another one: states at least {apart:.3f} apart")
+assert apart > 1e-3
 
 # %% [markdown]
 # 2. Yes: write each verb into the blank and keep the sentence that is cheapest as a whole. After a

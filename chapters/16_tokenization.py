@@ -118,8 +118,8 @@ assert {"ight", "▁night", "▁light", "▁bright", "▁sun"} <= pieces & ours
 #
 # ## What a vocabulary costs, and what it saves
 #
-# Now forty of Shakespeare's sonnets (`sonnets.txt`, in the public domain since long before there
-# was one). Every fourth is kept aside, to count on text that the vocabulary has not seen.
+# Now forty of Shakespeare's sonnets (`sonnets.txt`, in the public domain). Every fourth is kept
+# aside, to count on text that the vocabulary has not seen.
 
 # %%
 sonnets = figures.sonnets()

@@ -161,13 +161,13 @@ SO_FAR = {
     "heads": "four heads: 0.051<!--04.so_far_least--> to 0.080<!--04.so_far_most-->",
     "positions": "positions: 0.003<!--05.so_far_least--> to 0.021<!--05.so_far_most-->",
     "unmasked": "no mask, a leak: 0.0019<!--06.so_far_least--> to 0.0023<!--06.so_far_most-->",
-    "three": "encoder, decoder: 0.110<!--07.so_far_least--> to 0.123<!--07.so_far_most-->",
+    "three": "encoder, decoder: 0.088<!--07.so_far_least--> to 0.168<!--07.so_far_most-->",
     "add_norm": "Add & Norm: 0.011<!--08.add_norm_least--> to 0.012<!--08.add_norm_most-->",
     "feed_forward": (
         "feed-forward: 0.010<!--08.feed_forward_least--> to 0.010<!--08.feed_forward_most-->"
     ),
-    "blocks": "two blocks: 0.011<!--09.blocks_least--> to 0.011<!--09.blocks_most-->",
-    "warm_up": "warm-up: 0.0016<!--10.warm_up_least--> to 0.0018<!--10.warm_up_most-->",
+    "blocks": "two blocks, one matrix: 0.011<!--09.blocks_least--> to 0.011<!--09.blocks_most-->",
+    "warm_up": "Adam, warm-up: 0.0016<!--10.warm_up_least--> to 0.0017<!--10.warm_up_most-->",
 }
 RECORDED = re.compile(r"(.+): ([\d.]+)<!--(\d\d)\.\w+--> to ([\d.]+)<!--\d\d\.\w+-->")
 

@@ -398,11 +398,11 @@ def test_a_client_that_leaves_takes_its_text_with_it(monkeypatch):
         content = json.dumps({"texts": [text]}).encode()
         scope = {"type": "http", "http_version": "1.1", "method": method, "path": path}
         scope |= {"query_string": b"", "headers": [(b"content-type", b"application/json")]}
-        begun, statuses = [], []
+        sent_body, statuses = [], []
 
         async def receive():
-            if not begun:
-                begun.append(True)
+            if not sent_body:
+                sent_body.append(True)
                 return {"type": "http.request", "body": content}
             await (leaves or asyncio.Event()).wait()
             return {"type": "http.disconnect"}
