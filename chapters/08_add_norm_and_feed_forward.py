@@ -256,9 +256,9 @@ for name, join in JOINS.items():
     model.fit(start, direction, verbose=0)
     gradients[name] = [np.linalg.norm(array(zero)) for zero in stack.zeros]
     print(
-        f"{name:10}: gradient below {gradients[name][0] / gradients[name][-1]:8.2g} of that "
-        f"at the top; size of x {sizes[name][-1]:7.2g}; cosine {cosines[name][4]:.2f} after 4 "
-        f"blocks, {cosines[name][-1]:.2f} after 12"
+        f"{name:10}: gradient at the bottom / top {gradients[name][0] / gradients[name][-1]:8.2g}; "
+        f"size of x {sizes[name][-1]:7.2g}; cosine {cosines[name][4]:.2f} after 4 blocks, "
+        f"{cosines[name][-1]:.2f} after 12"
     )
 
 # %% [markdown]

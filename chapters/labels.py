@@ -339,23 +339,6 @@ CHINESE |= {
     "nats per piece, ten others": "每个子词的 nats，另外十首",
 }
 
-# The picture that grows
-CHINESE |= {
-    "the past,\naveraged\n(#)": "前文取平均\n（#）",
-    "attention\n(#)": "注意力\n（#）",
-    "four heads\n(#)": "四个头\n（#）",
-    "positions\n(#)": "位置\n（#）",
-    "no mask,\na leak\n(#)": "没有掩码，\n泄漏\n（#）",
-    "encoder,\ndecoder\n(#)": "编码器、\n解码器\n（#）",
-    "Add & Norm\n(#)": "残差与归一化\n（#）",
-    "feed-forward\n(#)": "前馈网络\n（#）",
-    "two blocks,\none matrix\n(#)": "两个块，\n一个矩阵\n（#）",
-    "Adam,\nwarm-up\n(#)": "Adam，\n预热\n（#）",
-    "least possible without the Chinese": "看不见中文时的下限",
-    "nats per token, new sentences": "每个词元的 nats，新句子",
-    "part, and the chapter that opens it": "部件，和讲它的那一章",
-}
-
 # Cells of code outside the lesson, which also describe the figures
 CHINESE |= {
     "the numbers of the gallery": "给总览页的数字",

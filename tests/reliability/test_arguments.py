@@ -85,33 +85,41 @@ def test_what_cannot_be_is_named_with_what_was_expected(given, name):
         call(given)
 
 
-LAYERS = {
-    "attention": lambda size: kt.MultiHeadAttention(size),
-    "feed_forward": lambda size: kt.FeedForward(size),
-    "heads": lambda size: kt.EncoderBlock(size, 8),
-    "d_ff": lambda size: kt.EncoderBlock(2, size),
-    "decoder_heads": lambda size: kt.DecoderBlock(size, 8),
-    "decoder_d_ff": lambda size: kt.DecoderBlock(2, size),
-    "encoder_layers": lambda size: kt.Encoder(size, num_heads=2, d_ff=8),
-    "decoder_layers": lambda size: kt.Decoder(size, num_heads=2, d_ff=8),
-    "vocabulary": lambda size: kt.TokenEmbedding(size, 8),
-    "d_model": lambda size: kt.TokenEmbedding(10, size),
-    "words": lambda size: kt.WordEmbedding(size, 9, 8),
-    "characters": lambda size: kt.WordEmbedding(9, 9, 8, character_width=size),
-    "model_layers": lambda size: kt.Transformer(9, **{**S, "num_layers": size}),
-    "labels": lambda size: kt.TaggingModel(9, 9, size, **S),
-    "warmup": lambda size: kt.WarmupSchedule(8, size),
-    "beams": lambda size: kt.GenerationConfig(beams=size),
-    "buckets": lambda size: kt.TranslationBatches([[4]], [[5]], num_buckets=size),
+SIZES = {  # the name of a size, and a call that takes it
+    "attention": ("num_heads", lambda size: kt.MultiHeadAttention(size)),
+    "key_dim": ("key_dim", lambda size: kt.MultiHeadAttention(2, key_dim=size)),
+    "feed_forward": ("d_ff", lambda size: kt.FeedForward(size)),
+    "encoder_block_heads": ("num_heads", lambda size: kt.EncoderBlock(size, 8)),
+    "encoder_block_d_ff": ("d_ff", lambda size: kt.EncoderBlock(2, size)),
+    "decoder_block_heads": ("num_heads", lambda size: kt.DecoderBlock(size, 8)),
+    "decoder_block_d_ff": ("d_ff", lambda size: kt.DecoderBlock(2, size)),
+    "encoder_layers": ("num_layers", lambda size: kt.Encoder(size, num_heads=2, d_ff=8)),
+    "encoder_heads": ("num_heads", lambda size: kt.Encoder(2, num_heads=size, d_ff=8)),
+    "encoder_d_ff": ("d_ff", lambda size: kt.Encoder(2, num_heads=2, d_ff=size)),
+    "decoder_layers": ("num_layers", lambda size: kt.Decoder(size, num_heads=2, d_ff=8)),
+    "decoder_heads": ("num_heads", lambda size: kt.Decoder(2, num_heads=size, d_ff=8)),
+    "decoder_d_ff": ("d_ff", lambda size: kt.Decoder(2, num_heads=2, d_ff=size)),
+    "vocabulary": ("vocabulary_size", lambda size: kt.TokenEmbedding(size, 8)),
+    "d_model": ("d_model", lambda size: kt.TokenEmbedding(10, size)),
+    "words": ("num_words", lambda size: kt.WordEmbedding(size, 9, 8)),
+    "characters": ("character_width", lambda s: kt.WordEmbedding(9, 9, 8, character_width=s)),
+    "model_layers": ("num_layers", lambda s: kt.Transformer(9, **{**S, "num_layers": s})),
+    "labels": ("num_labels", lambda size: kt.TaggingModel(9, 9, size, **S)),
+    "warmup": ("warmup_steps", lambda size: kt.WarmupSchedule(8, size)),
+    "beams": ("beams", lambda size: kt.GenerationConfig(beams=size)),
+    "buckets": ("num_buckets", lambda s: kt.TranslationBatches([[4]], [[5]], num_buckets=s)),
 }
 
 
-@pytest.mark.once
-@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("name", SIZES)
 def test_a_size_is_an_integer_and_none_is_not_a_size(name):
+    argument, make = SIZES[name]
     for size in (None, True, 2.0, 1.5, "2", 0, -2):
-        with pytest.raises(ValueError, match=f"must be an integer of at least .*={size!r}"):
-            LAYERS[name](size)
+        if size is None and argument == "key_dim":
+            continue  # its default
+        expected = f"{argument} must be an integer of at least .; received {argument}={size!r}"
+        with pytest.raises(ValueError, match=expected):
+            make(size)
 
 
 IDS_OF = {

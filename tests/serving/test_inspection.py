@@ -22,13 +22,16 @@ def models(dates_translator, small_tasks):
     return {"dates": dates_translator, **small_tasks}
 
 
+def idle_client(models):
+    """A client of an application that does not run: no batch is computed."""
+    with as_before(models.values()):
+        return TestClient(make_app(models))
+
+
 @pytest.fixture(scope="module")
 def ask(models):
-    with as_before(models.values()):
-        yield asking(TestClient(make_app(models)))
+    client = idle_client(models)
 
-
-def asking(client):
     def ask(route, model, text, status=200, **options):
         question = {"model": model, "text": text, **options}
         response = client.post(f"/api/{route}", json=question)
@@ -219,8 +222,7 @@ def test_what_cannot_be_shown_is_refused_in_a_sentence(ask):
 @pytest.mark.parametrize("route", ["attention", "beams", "next", "labels"])
 @pytest.mark.parametrize("text", ["", " ", "\0", "\ud800", "[MASK][MASK]", "\n\u2028\U0001f642"])
 def test_an_odd_text_has_an_answer_or_a_reason(models, route, text):
-    with as_before(models.values()):
-        client = TestClient(make_app(models))
+    client = idle_client(models)
     for model in models:
         body = f'{{"model": "{model}", "text": "{"".join(escaped(text))}"}}'
         headers = {"Content-Type": "application/json"}

@@ -225,21 +225,25 @@ def test_the_hub_needs_its_package(monkeypatch):
 
 
 def test_commands_take_addresses(server, tmp_path, capsys):
-    pytest.importorskip("array_record")
     server.commit("user/tagger", {"model.keras": TAGGER})
-    server.commit("user/generator", {"model.keras": (SAVED / "text_generator.keras").read_bytes()})
-    folder, texts, exported = (str(tmp_path / name) for name in ("corpus", "texts", "exported"))
-    (tmp_path / "texts").write_text("abc\n")
-    prepare = ["prepare", folder, "--texts", texts, "--vocabulary-from", "hf://user/generator"]
+    exported = str(tmp_path / "exported")
     for words, answer in (
         (["check", MODEL], "Tagger"),
         (["check", url_of(TAGGER)], "Tagger"),
         (["predict", MODEL, "a"], "a/"),
         (["export", MODEL, "--format", "safetensors", "--output", exported], exported),
-        (prepare, f"{folder} holds 1 texts"),
     ):
         main(words)
         assert answer in capsys.readouterr().out
+
+
+def test_a_corpus_takes_its_vocabulary_from_an_address(hub, tmp_path, capsys):
+    pytest.importorskip("array_record")
+    hub.commit("user/generator", {"model.keras": (SAVED / "text_generator.keras").read_bytes()})
+    (tmp_path / "texts").write_text("abc\n")
+    folder, texts = str(tmp_path / "corpus"), str(tmp_path / "texts")
+    main(["prepare", folder, "--texts", texts, "--vocabulary-from", "hf://user/generator"])
+    assert f"{folder} holds 1 texts" in capsys.readouterr().out
 
 
 def test_a_server_names_a_model_by_its_address(monkeypatch):

@@ -67,7 +67,7 @@ def asked(monkeypatch):
 
 
 def test_the_texts_of_a_call_are_few_or_many_by_their_tokens_times_the_beams(
-    translator, small_tasks, asked, monkeypatch
+    translator, small_tasks, asked
 ):
     texts = ["May 3, 2021", "", "June 6"]  # END included, 12, 1 and 7 tokens
     translator.translate(texts, beams=1)
