@@ -163,18 +163,23 @@ def test_a_moving_average_is_swapped_in(model):
     callback = keras.callbacks.SwapEMAWeights(swap_on_epoch=True)
     mean, swapped = [], []
 
-    def weights():
-        return [keras.ops.convert_to_numpy(each).copy() for each in model.trainable_variables]
+    class ByHand(keras.callbacks.Callback):
+        """Reads weights by `self.model`, which on JAX brings them up to date within `fit`."""
 
-    def update(batch, logs):
-        mean[:] = [0.9 * m + 0.1 * w for m, w in zip(mean, weights(), strict=True)]
+        def weights(self):
+            variables = self.model.trainable_variables
+            return [keras.ops.convert_to_numpy(each).copy() for each in variables]
 
-    start = keras.callbacks.LambdaCallback(
-        on_train_begin=lambda logs: mean.extend(weights()), on_train_batch_end=update
-    )
-    end = keras.callbacks.LambdaCallback(on_epoch_end=lambda *given: swapped.extend(weights()))
+        def on_train_batch_end(self, batch, logs=None):
+            weights = self.weights()
+            pairs = zip(mean or weights, weights, strict=True)  # Keras's mean starts after a step
+            mean[:] = [0.9 * average + 0.1 * weight for average, weight in pairs]
+
+        def on_epoch_end(self, epoch, logs=None):
+            swapped[:] = self.weights()
+
     data = dict(x=INPUTS, y=LABELS, batch_size=4, verbose=0)
-    compiled(model, optimizer=optimizer).fit(**data, callbacks=[start, callback, end])
+    compiled(model, optimizer=optimizer).fit(**data, callbacks=[callback, ByHand()])
     for found, expected in zip(swapped, mean, strict=True):
         np.testing.assert_allclose(found, expected, atol=1e-5)
 
