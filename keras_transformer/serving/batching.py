@@ -104,8 +104,11 @@ class Batcher:
         ]
         self._waiting.extend(items)
         self._arrived.set()
-        # Cancelled, it cancels them all, and `_take` leaves them out.
-        answers = await asyncio.gather(*(item.answer for item in items))
+        try:
+            answers = await asyncio.gather(*(item.answer for item in items))
+        except asyncio.CancelledError:  # the client has left, and its texts, now cancelled, as well
+            self._waiting = [item for item in self._waiting if not item.answer.done()]
+            raise
         for answer in answers:
             if isinstance(answer, Exception):
                 raise answer
@@ -234,8 +237,8 @@ class Batcher:
         return list(texts.values())
 
     def _take(self):
-        """The next batch, without texts whose request is over."""
-        waiting = [item for item in self._waiting if not item.answer.done()]
+        """The next batch."""
+        waiting = self._waiting
         first = waiting[:1]
         others = [item for item in waiting[1:] if item.options == first[0].options]
         others.sort(key=lambda item: abs(item.length - first[0].length))

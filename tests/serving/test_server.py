@@ -433,7 +433,7 @@ def test_a_client_that_leaves_takes_its_text_with_it(monkeypatch):
             while not await waits():
                 await asyncio.sleep(0.005)
             leaves.set()
-            assert await second == (None, b"")
+            assert await second == (None, b"") and not await waits()
             task.go.set()
             assert [(await each)[0] for each in (first, ask("third"))] == [200, 200]
 
