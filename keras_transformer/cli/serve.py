@@ -39,8 +39,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--host", default="127.0.0.1", help="address to listen to (default: 127.0.0.1)")
     add("--port", type=int, default=8000, help="port; 0: any that is free (default: 8000)")
     add("--api-key", metavar="KEY", help=f"key that clients must send (default: ${KEY}, or none)")
-    origin = "web site whose pages may ask, or '*' (default: the server's own page alone)"
-    add("--cors", action="append", default=[], metavar="ORIGIN", help=origin)
+    origins = "web sites whose pages may ask, or '*' (default: the server's own page alone)"
+    add("--cors", nargs="+", default=[], metavar="ORIGIN", help=origins)
     add("--log-texts", action="store_true", help="also log the texts of requests")
     add_engine(parser)
     add = parser.add_argument_group("limits").add_argument

@@ -147,6 +147,7 @@ class Run:
                         f"The {what} data has changed since {self.folder} was started; restore it "
                         "or start a new run."
                     )
+            self._compare_backends(saved.get("versions", {}))
             kept = saved["arguments"]
             epochs = arguments.get("epochs", kept.get("epochs"))
             if epochs != kept.get("epochs"):  # which the next --resume continues to
@@ -166,6 +167,17 @@ class Run:
         text = _as_text(settings)  # which may refuse them, while the old run is where it was
         FILES.set_aside(self.folder)
         write_text(self._settings_path, text)
+
+    def _compare_backends(self, versions):
+        """Says what another backend than that of the start means."""
+        started = [name for name in versions if name in ("tensorflow", "jax", "torch")]
+        if started and backend.name() not in started:
+            print(
+                f"{self.folder} was started on {started[0]}: on {backend.name()}, rounding and "
+                "random numbers differ from those of an uninterrupted run. To have the same, set "
+                f"KERAS_BACKEND={started[0]}.",
+                file=sys.stderr,
+            )
 
     def _check_folder(self):
         FILES.check(self.folder)

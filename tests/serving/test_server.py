@@ -451,14 +451,15 @@ def test_the_options_of_the_command_reach_the_application(monkeypatch):
     monkeypatch.setattr("keras_transformer.serving.app.make_app", lambda *each: given.append(each))
     monkeypatch.setattr("keras_transformer.serving.models.load_models", lambda *each: {})
     monkeypatch.setattr("uvicorn.Server.run", lambda *each, **options: None)
-    command = ["serve", "dates", "--port", "0", "--cors", "https://a.example", "--max-texts", "3"]
+    origins = ["https://a.example", "http://b.example"]
+    command = ["serve", "dates", "--port", "0", "--cors", *origins, "--max-texts", "3"]
     main([*command, "--timeout", "9", "--log-texts"])
     assert LOG.level == logging.DEBUG
     main([*command, "--api-key", "other"])
     assert LOG.level == logging.INFO
     (_, first, *one), (_, second, *other) = given
     assert (first, second) == (Limits(max_texts=3, timeout=9.0), Limits(max_texts=3))
-    assert (one, other) == (["key", ["https://a.example"]], ["other", ["https://a.example"]])
+    assert (one, other) == (["key", origins], ["other", origins])
 
 
 def test_a_full_queue_is_answered_with_when_to_come_back(monkeypatch):

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer import atomic
+from keras_transformer import atomic, backend
 from keras_transformer.training import PrintSamples, Run, evenly_spaced
 from keras_transformer.training import run as run_module
 from keras_transformer.training.checkpoints import checkpoint_paths
@@ -282,6 +282,19 @@ def test_a_resumed_run_keeps_its_settings_and_its_data(tmp_path):
     assert resumed.settings == before and (tmp_path / "history.csv").exists()
     with pytest.raises(ValueError, match="data has changed since .* was started; restore it or"):
         resumed.begin(ARGUMENTS, (["June"], ["六月"]))
+
+
+def test_another_backend_than_that_of_the_start_is_named(tmp_path, capsys):
+    started(tmp_path)
+    started(tmp_path, resume=True)
+    assert capsys.readouterr().err == ""
+    other = "torch" if backend.name() == "jax" else "jax"
+    path = tmp_path / "settings.json"
+    path.write_text(path.read_text().replace(f'"{backend.name()}": ', f'"{other}": '))
+    started(tmp_path, resume=True)
+    said = capsys.readouterr().err
+    assert f"started on {other}: on {backend.name()}, rounding and random numbers differ" in said
+    assert said.endswith(f"KERAS_BACKEND={other}.\n") and said.count("\n") == 1
 
 
 def test_a_resumed_run_that_trains_longer_says_so_to_the_next_one(tmp_path):
