@@ -53,7 +53,7 @@ from .training import WarmupSchedule, paper_optimizer
 
 __version__: str
 
-def _register() -> None: ...
+def register_classes() -> None: ...
 
 __all__ = [
     "END",

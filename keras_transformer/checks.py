@@ -1,10 +1,8 @@
 """Checks of arguments; an error says what was expected and what was received."""
 
-import collections
 import dataclasses
 import importlib
 import numbers
-from collections.abc import Iterable
 from typing import Any, Self
 
 import numpy as np
@@ -134,24 +132,3 @@ class Configuration:
         unknown = [name for name in changes if name not in known]
         check(not unknown, f"Options are {', '.join(known)}", unknown=", ".join(unknown))
         return dataclasses.replace(self, **changes)
-
-
-def option_names(words: Iterable[str]) -> list[str]:
-    """The options on a command line, each given once: "seed" of --seed=3, "rotary" of --no-rotary.
-
-    Raises:
-        ValueError: One is given twice, so that its first value would be lost.
-    """
-    names = []
-    for word in words:
-        if word == "--":  # what follows is text
-            break
-        if word.startswith("--"):
-            name = word.partition("=")[0].replace("_", "-")
-            names.append(name.removeprefix("--").removeprefix("no-").replace("-", "_"))
-    for name, count in collections.Counter(names).items():
-        option = "--" + name.replace("_", "-")
-        check(
-            count == 1, f"Give {option} once, with all of its values", **{option: f"{count} times"}
-        )
-    return names

@@ -20,7 +20,7 @@ from benchmarks import (
     training,
 )
 from keras_transformer.atomic import check_files
-from keras_transformer.checks import option_names
+from keras_transformer.cli.parser import option_names
 from keras_transformer.cli.streams import standard_streams
 
 HELP = """\

@@ -25,7 +25,7 @@ import tempfile
 import keras_transformer as kt
 from keras_transformer import data, evaluation, interchange
 from keras_transformer.atomic import atomic_write, write_text
-from keras_transformer.checks import option_names
+from keras_transformer.cli.parser import option_names
 from keras_transformer.cli.streams import standard_streams
 from keras_transformer.tasks import pretrained
 

@@ -13,8 +13,8 @@ import typing
 from typing import Annotated, Any, Literal
 
 from keras_transformer import check_file
-from keras_transformer.checks import check, option_names
-from keras_transformer.cli.parser import Parser
+from keras_transformer.checks import check
+from keras_transformer.cli.parser import Parser, option_names
 from keras_transformer.models.configuration import DEPTHS, TransformerConfig
 from keras_transformer.tasks.saved_files import ADDED_OPTIONS
 from keras_transformer.training import Run

@@ -259,8 +259,8 @@ def read_pairs(files, split):
         return None
     if pairs:
         paths = data.expand_files(pairs)
-        settings = {"sides": files.sides or (), "quoted": files.quoted}
-        rows = [(path, data.iterate_pair_file(path, **settings)) for path in paths]
+        sides = files.sides or ()
+        rows = [(path, data.iterate_pairs(path, *sides, quoted=files.quoted)) for path in paths]
     else:
         paths = data.parallel_files(source, target)
         rows = [(" and ".join(each), data.iterate_files(*each)) for each in paths]

@@ -16,8 +16,7 @@ import pathlib
 import sys
 from collections.abc import Sequence
 
-from ..checks import option_names
-from .parser import Parser
+from .parser import Parser, option_names
 from .starting import keep_programs
 from .streams import standard_streams
 

@@ -15,7 +15,6 @@ run of unknown characters, whose share is printed, is one token.
 
 import argparse
 import json
-import math
 import sys
 import time
 from collections.abc import Sequence
@@ -100,7 +99,7 @@ def run(options: argparse.Namespace) -> None:
             "bleu_signature": bleu.signature,
             "chrf": chrf.value,
             "chrf_signature": chrf.signature,
-            "perplexity": perplexity if math.isfinite(perplexity) else None,  # JSON has no NaN
+            "perplexity": perplexity,
             "unknown_share": {"source": source, "reference": reference},
             "length_ratio": bleu.length_ratio,
             "copy_rate": copies,
@@ -110,7 +109,7 @@ def run(options: argparse.Namespace) -> None:
             "seconds": seconds,
             "sentences_per_second": len(sources) / seconds,
         }
-        text = json.dumps(scores, indent=2, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(evaluation.as_json(scores), indent=2, ensure_ascii=False, allow_nan=False)
         write_text(options.json, f"{text}\n")
 
 

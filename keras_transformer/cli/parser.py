@@ -1,11 +1,14 @@
 """The parser of the command line, of the commands and of the training scripts."""
 
 import argparse
+import collections
 import difflib
 import re
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from .. import __version__
+from ..checks import check
 
 
 class Parser(argparse.ArgumentParser):
@@ -24,3 +27,24 @@ class Parser(argparse.ArgumentParser):
             near = difflib.get_close_matches(unknown[1], self._option_string_actions)
             hint = f". Perhaps you meant {' or '.join(near)}" if near else ""
         self.exit(2, f"{self.prog}: {message.rstrip('.')}{hint}. See {self.prog} --help.\n")
+
+
+def option_names(words: Iterable[str]) -> list[str]:
+    """The options on a command line, each given once: "seed" of --seed=3, "rotary" of --no-rotary.
+
+    Raises:
+        ValueError: One is given twice, so that its first value would be lost.
+    """
+    names = []
+    for word in words:
+        if word == "--":  # what follows is text
+            break
+        if word.startswith("--"):
+            name = word.partition("=")[0].replace("_", "-")
+            names.append(name.removeprefix("--").removeprefix("no-").replace("-", "_"))
+    for name, count in collections.Counter(names).items():
+        option = "--" + name.replace("_", "-")
+        check(
+            count == 1, f"Give {option} once, with all of its values", **{option: f"{count} times"}
+        )
+    return names

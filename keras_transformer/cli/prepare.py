@@ -82,7 +82,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--unique", action="store_true", help="drop repeated pairs")
     implausible = "drop copies and pairs with other digits or scripts; with --unique --max-ratio 9"
     add("--clean", action="store_true", help=implausible)
-    add("--language-tags", action="store_true", help=argparse.SUPPRESS)
     add("--processes", type=int, metavar="N", help="number of processes (default: one per core)")
     add("--overwrite", action="store_true", help="replace a corpus that FOLDER already contains")
 
@@ -91,11 +90,6 @@ def run(options: argparse.Namespace) -> None:
     """Writes the corpus, and prints what it holds."""
     from ..data.prepared.preparation import CORPUS_FILE, FILES  # imports Keras
 
-    if options.language_tags:
-        options.usage_error(
-            "A corpus has no language tags; train from files with train translation --pairs "
-            "--language-tags."
-        )
     read, kind, origin = _input(options)
     check_used(options, _unused(options, kind))
     if options.overwrite:
@@ -155,9 +149,8 @@ def _input(options):
         paths = [path for side in zip(*files, strict=True) for path in side]
         return _chain(data.iterate_files, files), "pairs", paths
     paths = data.expand_files(options.pairs)
-    form = options.json_lines, options.quoted
-    given = [(path, options.sides or (), *form) for path in paths]
-    return _chain(data.iterate_pair_file, given), "pairs", paths
+    form = *(options.sides or (None, None)), options.json_lines, options.quoted
+    return _chain(data.iterate_pairs, [(path, *form) for path in paths]), "pairs", paths
 
 
 def _unused(options, kind):

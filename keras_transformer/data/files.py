@@ -151,89 +151,59 @@ def _side_by_side(source, target):
 
 
 def read_pairs(
-    path: PathLike, source: int | str = 1, target: int | str = 2, quoted: bool = False
+    path: PathLike,
+    source: int | str | None = None,
+    target: int | str | None = None,
+    json_lines: bool = False,
+    quoted: bool = False,
 ) -> Examples:
-    """A table of sentence pairs, one per line, columns separated by TAB; others are ignored.
+    """A table of sentence pairs, one per line, columns separated by TAB; or JSON Lines or Parquet.
 
-    A pair that is blank on one side is dropped; the number is logged.
+    A line of JSON Lines is an object: {"source": "A dog.", "target": "Ein Hund."}. Other columns
+    and fields are ignored. A pair that is blank on one side is dropped; the number is logged.
 
     Args:
         path: PathLike of the file.
-        source: int from 1, the column to translate from; or str, its name in the first line.
-        target: int or str, the column to translate into. With two numbers the first line is an
-            example like others.
-        quoted: bool, whether the rules of CSV hold: a field in quotation marks may contain TABs,
-            line ends and, doubled, quotation marks. In a file named .csv, commas separate.
+        source: int from 1, the column to translate from; or str, its name in the first line, or
+            that of a field, where a dot reaches into an object: "translation.en" for
+            {"translation": {"en": ..., "de": ...}}. None: the first column, or the field "source".
+        target: the same of what to translate into; None: the second column, or "target". With two
+            numbers the first line is an example like others.
+        json_lines: bool, whether it is JSON Lines whatever its name.
+        quoted: bool, whether the rules of CSV hold in a table: a field in quotation marks may
+            contain TABs, line ends and, doubled, quotation marks. In a file named .csv, commas
+            separate.
 
     Returns:
         Examples.
 
     Raises:
         ValueError: A line lacks one of the columns or has another number of them than the first
-            one, both sides are one column, or no complete pair is left.
+            one, is not a JSON object or has no text in one of the fields; both sides are one
+            column or field, no complete pair is left, or its name is that of a treebank.
     """
-    return collect_complete(Examples, iterate_pairs(path, source, target, quoted), str(path))
+    pairs = iterate_pairs(path, source, target, json_lines, quoted)
+    return collect_complete(Examples, pairs, str(path))
 
 
 def iterate_pairs(
-    path: PathLike, source: int | str = 1, target: int | str = 2, quoted: bool = False
+    path: PathLike,
+    source: int | str | None = None,
+    target: int | str | None = None,
+    json_lines: bool = False,
+    quoted: bool = False,
 ) -> Iterator[tuple[str, str]]:
     """The pairs of `read_pairs` one by one, blank ones included."""
-    rows = _table(path, quoted, source=source, target=target)
-    return ((one, other) for _, (one, other) in rows)
-
-
-def iterate_pair_file(
-    path: PathLike, sides: Iterable[str] = (), json_lines: bool = False, quoted: bool = False
-) -> Iterator[tuple[str, str]]:
-    """The pairs of a table, or of JSON Lines or Parquet where the name says so, one by one.
-
-    Args:
-        path: PathLike of the file.
-        sides: two str, the columns (numbers from 1, or names) or fields of source and target;
-            none: the defaults of `read_pairs` and `read_json_lines`.
-        json_lines: bool, whether it is JSON Lines whatever its name.
-        quoted: bool, whether a table follows the rules of CSV, see `read_pairs`.
-
-    Returns:
-        Iterator of (source, target), blank ones included.
-
-    Raises:
-        ValueError: Its name is that of a treebank.
-    """
     if json_lines or format_of(path) in RECORDS:
-        return iterate_json_lines(path, *sides)
-    source, target = map(_number_or_name, sides or (1, 2))
-    return iterate_pairs(path, source, target, quoted)
-
-
-def read_json_lines(path: PathLike, source: str = "source", target: str = "target") -> Examples:
-    """Parquet, or a JSON object per line: {"source": "A dog.", "target": "Ein Hund."}.
-
-    A pair that is blank on one side is dropped; the number is logged.
-
-    Args:
-        path: PathLike of the file.
-        source: str, name of the field to translate from. A dot reaches into an object:
-            "translation.en" for {"translation": {"en": ..., "de": ...}}.
-        target: str, name of the field to translate into.
-
-    Returns:
-        Examples.
-
-    Raises:
-        ValueError: A line is not a JSON object or has no text in one of the fields, or no complete
-            pair is left.
-    """
-    return collect_complete(Examples, iterate_json_lines(path, source, target), str(path))
-
-
-def iterate_json_lines(
-    path: PathLike, source: str = "source", target: str = "target"
-) -> Iterator[tuple[str, str]]:
-    """The pairs of `read_json_lines` one by one, blank ones included."""
-    check(source != target, "Source and target must be two fields", source=source, target=target)
-    yield from _records(path, source, target)
+        sides = str(source or "source"), str(target or "target")
+        message = "Source and target must be two fields"
+        check(sides[0] != sides[1], message, source=sides[0], target=sides[1])
+        return _records(path, *sides)
+    columns = {
+        "source": _number_or_name(1 if source is None else source),
+        "target": _number_or_name(2 if target is None else target),
+    }
+    return (row for _, row in _table(path, quoted, **columns))
 
 
 def read_labeled(
@@ -412,7 +382,7 @@ def iterate_texts(path: PathLike, field: str = "text") -> Iterator[str]:
 
     Args:
         path: PathLike of the file, whose name says what it is.
-        field: str, name of the field; see `read_json_lines`.
+        field: str, name of the field; see `read_pairs`.
     """
     if format_of(path) == TREEBANK:
         return iterate_conllu(path)

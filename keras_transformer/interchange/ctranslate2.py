@@ -38,12 +38,12 @@ def write(task: Task, folder: pathlib.Path, quantization: str | None = None) -> 
     if isinstance(task, Translator):
         spec = ctranslate2_spec(
             task.transformer,
-            _all_tokens(task.source_tokenizer),
-            _all_tokens(task.target_tokenizer),
+            task.source_tokenizer.get_vocabulary(),
+            task.target_tokenizer.get_vocabulary(),
             quantization,
         )
     else:
-        spec = generator_spec(task.model, _all_tokens(task.tokenizer), quantization)
+        spec = generator_spec(task.model, task.tokenizer.get_vocabulary(), quantization)
     spec.save(str(folder))
     write_vocabularies(task, folder)
 
@@ -138,10 +138,6 @@ def _finished(spec, config, tokens, quantization):
     spec.validate()
     spec.optimize(quantization=quantization)
     return spec
-
-
-def _all_tokens(tokenizer):
-    return tokenizer.tokens(range(tokenizer.vocabulary_size()))
 
 
 def _copy_decoder(model, embedding, positions, spec):

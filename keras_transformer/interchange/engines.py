@@ -100,8 +100,9 @@ class CTranslate2Decoding(Decoding):
             threads = dict(inter_threads=self._cores, intra_threads=1)
             self._engine = kind(str(folder), compute_type=products, **threads)
         if isinstance(task, Translator):
-            self._source_tokens = _tokens(task.source_tokenizer)
-        self._tokens = _tokens(getattr(task, "target_tokenizer", None) or task.tokenizer)
+            self._source_tokens = task.source_tokenizer.get_vocabulary()
+        target = getattr(task, "target_tokenizer", None) or task.tokenizer
+        self._tokens = target.get_vocabulary()
         self._ids = {token: number for number, token in enumerate(self._tokens)}
 
     def decode(self, requests: Iterable[Request]) -> Iterator[Any]:
@@ -244,7 +245,3 @@ def _exponent(search):
 
 def _without_padding(ids):
     return ids[ids != PADDING].tolist()
-
-
-def _tokens(tokenizer):
-    return tokenizer.tokens(range(tokenizer.vocabulary_size()))

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from .. import __version__
 from ..checks import imported
 from ..ids import END, PADDING, START, UNKNOWN
 from ..tasks import Task
@@ -35,8 +36,6 @@ def write(task: Task, folder: pathlib.Path, quantization: str | None = None) -> 
         ImportError: A package that the format needs is not installed.
         ValueError: The format cannot hold the task.
     """
-    from .. import __version__
-
     special_ids = {"padding": PADDING, "unknown": UNKNOWN, "start": START, "end": END}
     vocabularies, of_tokenizer = {}, {}
     for name in task.parts:

@@ -18,7 +18,6 @@ class FeedForward(keras.layers.Layer):
     Args:
         d_ff: int, width of the inner layer.
         activation: name or function, between the two layers.
-        dropout: float in [0, 1), dropout rate on the inner layer.
 
     Call arguments:
         x: float, (batch, length, d_model).
@@ -26,29 +25,27 @@ class FeedForward(keras.layers.Layer):
     Returns:
         float, (batch, length, d_model).
 
+    Raises:
+        ValueError: d_ff is below 1, or the activation is unknown.
+
     Source: Vaswani et al. 2017, section 3.3, equation 2.
     """
 
-    def __init__(
-        self, d_ff: int, activation: str | Callable = "relu", dropout: float = 0.0, **kwargs: Any
-    ):
+    def __init__(self, d_ff: int, activation: str | Callable = "relu", **kwargs: Any):
         super().__init__(**kwargs)
         check_at_least(1, d_ff=d_ff)
-        check_rates(dropout=dropout)
         self.d_ff = d_ff
         self.activation = get_activation(activation)
-        self.dropout = dropout
 
     def build(self, x_shape):
         dtype = self.dtype_policy
         self.inner = Linear(self.d_ff, self.activation, dtype=dtype, name="inner")
-        self.inner_dropout = keras.layers.Dropout(self.dropout, dtype=dtype)
         self.outer = Linear(x_shape[-1], dtype=dtype, name="outer")
         self.inner.build(x_shape)
         self.outer.build((*x_shape[:-1], self.d_ff))
 
     def call(self, x: Tensor):
-        return self.outer(self.inner_dropout(self.inner(x)))
+        return self.outer(self.inner(x))
 
     def compute_output_shape(self, x_shape):
         return x_shape
@@ -58,7 +55,6 @@ class FeedForward(keras.layers.Layer):
             **super().get_config(),
             "d_ff": self.d_ff,
             "activation": serialize_activation(self.activation),
-            "dropout": self.dropout,
         }
 
 
@@ -78,6 +74,9 @@ class AddNorm(keras.layers.Layer):
 
     Returns:
         float, (batch, length, d_model).
+
+    Raises:
+        ValueError: The rate or, when built, layer_norm_epsilon is out of range.
 
     Source: Vaswani et al. 2017, sections 3.1 and 5.4; pre-norm: Xiong et al. 2020.
     """

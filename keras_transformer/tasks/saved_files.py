@@ -21,7 +21,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .. import backend
+from .. import __version__, backend
 from ..atomic import NO_ROOM
 from ..checks import check, check_at_least, first_line
 from ..models.configuration import DEPTHS, TransformerConfig
@@ -140,9 +140,9 @@ def load(path: str | os.PathLike) -> Any:
     """
     import keras
 
-    from .. import _register
+    from .. import register_classes
 
-    _register()
+    register_classes()
     with _one_sentence(path) as file, backend.safe_mode(), backend.without_random_weights():
         _checked(file)
         return keras.saving.load_model(file, compile=False)
@@ -150,8 +150,6 @@ def load(path: str | os.PathLike) -> Any:
 
 def add_checksums(path: str | os.PathLike) -> None:
     """Adds the checksums of all members to a .keras file."""
-    from .. import __version__
-
     with zipfile.ZipFile(path, "a") as archive:
         checksums = {"versions": {"keras_transformer": __version__}, "sha256": _digests(archive)}
         archive.writestr(CHECKSUMS, json.dumps(checksums))

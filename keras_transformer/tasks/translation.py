@@ -643,5 +643,5 @@ class Translator(WritingTask):
 def _compared(value):
     """A tokenizer as its class and tokens; any other value itself."""
     if isinstance(value, Tokenizer):
-        return type(value), value.tokens(range(value.vocabulary_size()))
+        return type(value), value.get_vocabulary()
     return value

@@ -98,6 +98,10 @@ class Tokenizer(keras.layers.Layer):
         check_ids("sequences", rows, self.vocabulary_size())
         return self._texts([[i for i in ids if i not in (PADDING, START)] for ids in rows])
 
+    def get_vocabulary(self) -> list[str]:
+        """The strings of all ids, in their order."""
+        return self.tokens(range(self.vocabulary_size()))
+
     def tokens(self, ids: Any) -> list[str]:
         """The string of each id, to label an axis.
 

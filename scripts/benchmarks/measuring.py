@@ -18,6 +18,7 @@ import time
 import keras
 import numpy as np
 
+from keras_transformer import evaluation
 from keras_transformer.atomic import write_text
 from keras_transformer.backend import num_cores
 
@@ -154,16 +155,9 @@ def report(args, rows, **circumstances):
     versions = ", ".join(f"{name} {version}" for name, version in where["versions"].items())
     print(f"\n{where['hardware']}; {versions}; {where['date']}; `{where['command']}`")
     if args.json:
-        content = strict({**where, "rows": rows})
+        content = evaluation.as_json({**where, "rows": rows})
         text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
         write_text(args.json, f"{text}\n")
-
-
-def strict(content):
-    """NaN as null, since JSON has no NaN."""
-    return keras.tree.map_structure(
-        lambda x: None if isinstance(x, float) and not math.isfinite(x) else x, content
-    )
 
 
 def hardware():

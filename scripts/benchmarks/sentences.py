@@ -77,7 +77,7 @@ def ctranslate2(args, compute_type="float32", one_batch=False):
             intra_threads=threads[1],
         )
     read, write = task.source_tokenizer, task.target_tokenizer
-    id_of = {token: i for i, token in enumerate(write.tokens(range(write.vocabulary_size())))}
+    id_of = {token: i for i, token in enumerate(write.get_vocabulary())}
 
     def translate(texts, beams):
         source = [read.tokens(ids) for ids in read.encode(task.normalized(texts))]

@@ -20,7 +20,6 @@ from keras_transformer.data import (
     find_line,
     iterate_files,
     read_files,
-    read_json_lines,
     read_pairs,
     read_splits,
     train_valid_split,
@@ -338,7 +337,7 @@ def test_columns_of_pairs_are_also_given_by_their_names(write):
 @pytest.mark.parametrize("compress", [False, True])
 def test_fields_of_json_lines_are_named(write, compress):
     lines = '{"en": "a", "x": 1, "de": "\\u00c4"}\n\n{"de": " C ", "en": "c"}\r\n'
-    assert read_json_lines(write("p.jsonl", lines, compress), "en", "de") == (
+    assert read_pairs(write("p.jsonl", lines, compress), "en", "de") == (
         ["a", "c"],
         ["Ä", "C"],
     )
@@ -346,7 +345,7 @@ def test_fields_of_json_lines_are_named(write, compress):
 
 def test_a_dot_reaches_into_an_object(write):
     line = '{"id": 1, "translation": {"en": "a", "de": "A"}}'
-    pairs = read_json_lines(write("p", line), "translation.en", "translation.de")
+    pairs = read_pairs(write("p", line), "translation.en", "translation.de", json_lines=True)
     assert pairs == (["a"], ["A"])
 
 
@@ -364,7 +363,7 @@ def test_a_dot_reaches_into_an_object(write):
 def test_a_line_without_a_pair_is_named(write, line, message):
     path = write("p.jsonl", '{"source": "a", "target": "b"}\n' + line)
     with pytest.raises(ValueError, match=f"p.jsonl, {message}"):
-        read_json_lines(path)
+        read_pairs(path)
 
 
 # Cleaning

@@ -38,11 +38,11 @@ def table(arrow, tmp_path):
 def test_pairs_of_parquet_are_read_in_order(table):
     source, target = map(list, zip(*PAIRS, strict=True))
     path = table("x.PARQUET", id=[1, 2, 3], target=target, source=source)
-    assert list(data.iterate_pair_file(path)) == PAIRS
-    assert data.read_json_lines(path) == (source[:2], target[:2])
-    assert next(data.iterate_pair_file(path, ("target", "source"))) == ("ein Hund", "a dog")
+    assert list(data.iterate_pairs(path)) == PAIRS
+    assert data.read_pairs(path) == (source[:2], target[:2])
+    assert next(data.iterate_pairs(path, "target", "source")) == ("ein Hund", "a dog")
     nested = table("y.parquet", translation=[{"en": one, "de": other} for one, other in PAIRS])
-    assert list(data.iterate_pair_file(nested, ("translation.en", "translation.de"))) == PAIRS
+    assert list(data.iterate_pairs(nested, "translation.en", "translation.de")) == PAIRS
 
 
 def test_a_field_may_have_a_dot_in_its_name(table, write):
@@ -51,9 +51,9 @@ def test_a_field_may_have_a_dot_in_its_name(table, write):
     parquet = table("x.parquet", **dict(zip(names, (source, target), strict=True)))
     lines = (json.dumps(dict(zip(names, pair, strict=True))) for pair in PAIRS)
     for path in (parquet, write("x.jsonl", "\n".join(lines))):
-        assert list(data.iterate_pair_file(path, names)) == PAIRS
+        assert list(data.iterate_pairs(path, *names)) == PAIRS
         with pytest.raises(ValueError, match="1: expected text in the field 'translation.fr', rec"):
-            list(data.iterate_pair_file(path, ("translation.en", "translation.fr")))
+            list(data.iterate_pairs(path, "translation.en", "translation.fr"))
 
 
 def test_a_nul_is_not_text(table, write):
@@ -82,12 +82,12 @@ def test_texts_and_labels_of_parquet_and_of_json_lines(table, write):
 def test_a_row_of_parquet_without_text_is_named_with_all_columns(table):
     path = table("x.parquet", source=["a", "b", None], target=["A", "B", "C"], more=[1, 2, 3])
     with pytest.raises(ValueError, match="x.parquet, row 3: expected text in the field 'source'"):
-        data.read_json_lines(path)
+        data.read_pairs(path)
     columns = "row 1: expected text in the field 'de', .*'source', 'target', 'more'. Name a field"
     with pytest.raises(ValueError, match=columns):
-        data.read_json_lines(path, "source", "de")
+        data.read_pairs(path, "source", "de")
     with pytest.raises(ValueError, match="'more', received 1 in an object"):
-        data.read_json_lines(path, "source", "more")
+        data.read_pairs(path, "source", "more")
 
 
 def test_damaged_parquet_is_one_sentence(table, write):
@@ -96,7 +96,7 @@ def test_damaged_parquet_is_one_sentence(table, write):
         with pytest.raises(
             ValueError, match="y.parquet: expected a complete Parquet file, .*again"
         ):
-            data.read_json_lines(write("y.parquet", damaged))
+            data.read_pairs(write("y.parquet", damaged))
     with pytest.raises(FileNotFoundError, match="nothing.parquet: no such file"):
         data.read_texts("nothing.parquet")
     with pytest.raises(ValueError, match="is Parquet by its name, .* given as --pairs, as --texts"):
@@ -205,7 +205,7 @@ def test_what_a_writer_of_csv_has_written_is_read(tmp_path, seed, name, separato
         csv.writer(file, delimiter=separator).writerows([["id", "en", "de"], *rows])
     expected = [tuple(row[1:]) for row in rows]
     assert list(data.iterate_pairs(path, "en", "de", quoted=True)) == expected
-    found = data.iterate_pair_file(path, ("2", "3"), quoted=True)
+    found = data.iterate_pairs(path, "2", "3", quoted=True)
     assert list(found)[1:] == expected
     texts, labels = map(list, zip(*expected, strict=True))
     assert data.read_labeled(path, "en", "de", quoted=True) == (texts, labels)

@@ -76,7 +76,7 @@ def test_both_sides_are_two_files_two_columns_two_fields(write, caplog):
     with pytest.raises(ValueError, match="The columns must differ; received source=2, target=2"):
         data.read_pairs(path, 2, 2)
     with pytest.raises(ValueError, match="must be two fields; received source='a', target='a'"):
-        data.read_json_lines(path, "a", "a")
+        data.read_pairs(path, "a", "a", json_lines=True)
 
 
 def test_a_name_of_two_columns_and_names_within_the_rows_are_refused(write):
@@ -144,7 +144,7 @@ def test_a_name_tells_a_treebank_to_every_reader(write, name):
     path = write(name, TREE)
     assert data.read_texts(path) == ["dogs run"]
     assert data.read_tagged(path).tags == [["NOUN", "VERB"]]
-    for read in (data.read_pairs, data.read_labeled, data.iterate_pair_file):
+    for read in (data.read_pairs, data.read_labeled):
         with pytest.raises(ValueError, match="is a treebank by its name"):
             read(path)
     with pytest.raises(ValueError, match="is a treebank by its name"):
@@ -154,12 +154,12 @@ def test_a_name_tells_a_treebank_to_every_reader(write, name):
 @pytest.mark.parametrize("name", ["x.jsonl", "x.JSON.gz", "x.ndjson"])
 def test_a_name_tells_json_lines_to_every_reader(write, name):
     path = write(name, '{"source": "a", "target": "b"}\n')
-    assert list(data.iterate_pair_file(path)) == [("a", "b")]
+    assert list(data.iterate_pairs(path)) == [("a", "b")]
     assert data.read_texts(path, "target") == ["b"]
     for read in (data.read_tagged, lambda path: data.read_files(write("s", "a\n"), path)):
         with pytest.raises(ValueError, match="is JSON Lines by its name"):
             read(path)
-    assert list(data.iterate_pair_file(write("x.txt", path.read_bytes()), json_lines=True))
+    assert list(data.iterate_pairs(write("x.txt", path.read_bytes()), json_lines=True))
 
 
 def test_a_treebank_of_another_name_is_told_what_names_one(write):

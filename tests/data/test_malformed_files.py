@@ -44,7 +44,7 @@ class Malformed:
             self.options = ["--pairs", path]
         else:
             path = self.write("a.jsonl", [self.object(*pair) for pair in pairs])
-            self.read = lambda: data.read_json_lines(path)
+            self.read = lambda: data.read_pairs(path)
             self.options = ["--pairs", path]
 
     def sentence(self):

@@ -845,7 +845,6 @@ def test_a_corpus_is_not_overwritten_from_its_own_files(tmp_path, monkeypatch, c
     [
         ([], "Give --source and --target, --pairs, --texts, or --dataset"),
         (["--pairs", "*.conllu.gz"], "b.conllu.gz is a treebank by its name, whose sent"),
-        (["--pairs", "a", "--language-tags"], "A corpus has no language tags; train from files"),
         (["--texts", "a", "--unique"], "--unique would not be used: it needs pairs of texts"),
         (["--texts", "a", "--json-lines"], "--json-lines would not be used: it needs --pairs"),
         (["--pairs", "a", "--split", "x"], "--split would not be used: it needs --dataset"),

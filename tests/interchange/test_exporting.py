@@ -24,7 +24,7 @@ def tokens(tokenizer, texts):
 def by_engine(translator, folder, texts, beams):
     """The translations of CTranslate2, without a length penalty: its penalty is not ours."""
     target = translator.target_tokenizer
-    ids = {token: n for n, token in enumerate(target.tokens(range(target.vocabulary_size())))}
+    ids = {token: n for n, token in enumerate(target.get_vocabulary())}
     ct2, rows = engine(translator, folder), []
     for source in tokens(translator.source_tokenizer, texts):
         limit = 2 * (len(source) + 1) + 16  # ours

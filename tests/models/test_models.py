@@ -347,7 +347,7 @@ MODELS = {
 NAMED = dict(name="a_name")
 NON_DEFAULT = {
     attention.MultiHeadAttention: dict(num_heads=2, key_dim=4, dropout=0.2, rotary=True),
-    feed_forward.FeedForward: dict(d_ff=5, **ACTIVATED),
+    feed_forward.FeedForward: dict(d_ff=5, activation="gelu"),
     feed_forward.AddNorm: dict(dropout=0.2, **PRE_NORM),
     blocks.EncoderBlock: BLOCK,
     blocks.DecoderBlock: BLOCK,
