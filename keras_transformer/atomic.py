@@ -22,10 +22,12 @@ import json
 import os
 import pathlib
 import platform
+import re
 import shutil
 import stat
 import sys
 import tempfile
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -36,7 +38,9 @@ PathLike = str | os.PathLike
 NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)  # of an OSError: no space, or a limit met
 MANIFEST = ".keras_transformer.json"  # in an export, lists what else is in it
 LOCK = ".lock"
+_STARTED = time.time()  # of this process, nearly
 _numbers = itertools.count(1)
+_own: set[pathlib.Path] = set()  # the temporary paths of this process
 
 
 # Writing: one file or one folder, complete or not at all
@@ -214,18 +218,25 @@ def _flush_to_disk(path):
 def _temporary(path, prefix=".unfinished"):
     """An unused path in the same folder; temporary files of dead processes are removed."""
     if prefix == ".unfinished":
-        for left in _left_behind(path, prefix):
-            with contextlib.suppress(OSError):  # another user's, or another process removes it too
-                _remove(left)
+        remove_unfinished(path)
     start, suffix = _start(path, prefix), "".join(path.suffixes[-2:])[-40:]  # names have a limit
-    # In a container that starts again, an earlier process had the same number.
     names = (path.with_name(f"{start}{os.getpid()}-{n}{suffix}") for n in _numbers)
-    return next(name for name in names if not os.path.lexists(name))
+    free = next(name for name in names if not os.path.lexists(name))
+    _own.add(free)
+    return free
+
+
+def remove_unfinished(path: pathlib.Path) -> None:
+    """Removes what dead processes have left of a file, and of those of the same numbered name."""
+    for left in _left_behind(path, ".unfinished"):
+        with contextlib.suppress(OSError):  # another user's, or another process removes it too
+            _remove(left)
 
 
 def _start(path, prefix):
     """How the names of temporary files for a path begin, on this computer."""
-    name = os.fsencode(f"{platform.node()}/{path.name}")
+    name = re.sub(r"\d+", "0", path.name) if prefix == ".unfinished" else path.name
+    name = os.fsencode(f"{platform.node()}/{name}")
     return f"{prefix}-{hashlib.blake2b(name, digest_size=8).hexdigest()}-"
 
 
@@ -234,8 +245,19 @@ def _left_behind(path, prefix):
     start = _start(path, prefix)
     for left in path.parent.glob(f"{start}*"):
         number = left.name.removeprefix(start).partition("-")[0]
-        if number.isdecimal() and not _is_alive(int(number)):
+        if number.isdecimal() and (
+            not _is_alive(int(number)) or _is_of_namesake(left, int(number))
+        ):
             yield left
+
+
+def _is_of_namesake(path, process):
+    """Whether an earlier process of this one's number made it: in a container, all have one."""
+    if process != os.getpid() or path in _own:
+        return False
+    with contextlib.suppress(OSError):
+        return os.lstat(path).st_mtime < _STARTED
+    return False
 
 
 def _is_alive(process):

@@ -75,9 +75,7 @@ def main():
 
 
 def train(options, run):
-    """Runs the training script, unless the run has ended."""
-    if (run / "scores.json").exists():
-        return
+    """Runs the training script; a run that has ended refuses other data and options."""
     script, *recipe = shlex.split(RECIPES[options.name])
     files = [(f"--{name.replace('_', '-')}", getattr(options, name)) for name in DATA[options.name]]
     command = [sys.executable, SCRIPTS / script, *recipe, "--output", run]

@@ -119,6 +119,9 @@ def _check_initial(path, options):
 
 def _tuples(values):
     values = {n: tuple(v) if isinstance(v, list) else v for n, v in values.items()}
+    several = [n for n, v in values.items() if isinstance(v, tuple) and None in v and len(v) > 1]
+    expected = "none must stand alone; for a file of that name, write ./none"
+    check(not several, expected, options=flags(several))
     return {n: None if v == (None,) else v for n, v in values.items()}  # --valid none
 
 

@@ -434,6 +434,7 @@ def ctranslate2(folder, options):
                 source,
                 beam_size=options.beams,
                 length_penalty=0,  # its penalty is another one
+                max_input_length=0,  # else it cuts long sources, without a word
                 min_decoding_length=int(shortest),
                 max_decoding_length=int(longest),
                 suppress_sequences=[["<pad>"], ["<s>"], *unwanted],

@@ -196,6 +196,25 @@ def test_a_process_with_the_number_of_a_killed_one_writes_next_to_its_files(writ
     assert files_in(write / "folder") == [MANIFEST, "assets/words", "model"]
 
 
+def test_what_was_left_in_a_container_by_the_process_of_the_same_number_goes(write, monkeypatch):
+    old = write / f"{atomic._start(write / 'file', '.unfinished')}{os.getpid()}-0"
+    new = write / f"{atomic._start(write / 'file', '.unfinished')}{os.getpid()}-00"
+    aside = write / f"{atomic._start(write / 'folder', '.replaced')}{os.getpid()}-0"
+    exported("folder")
+    os.rename("folder", aside)
+    for path in (old, new):
+        path.write_text("half")
+    for path in (old, aside):
+        os.utime(path, (0, 0))
+    write_text("file", "whole")
+    check_folder("folder", overwrite=True)
+    assert sorted(os.listdir()) == sorted(["file", "folder", new.name])
+    os.utime(new, (0, 0))
+    monkeypatch.setattr(atomic, "_own", {new})  # by a thread of this process
+    write_text("file", "whole")
+    assert new.exists()
+
+
 def test_a_name_may_be_as_long_as_the_disk_allows(write):
     name = f"a.{'y' * 253}"
     write_text(name, "new")

@@ -69,9 +69,9 @@ def run(options: argparse.Namespace) -> None:
 
 def _run_again(options, output, format):
     """Runs the same command in a process with the backend that the format needs."""
-    arguments = ["export", options.model, "--format", options.format, "--output", output]
-    arguments += ["--quantize", options.quantize] if options.quantize else []
-    arguments += ["--runtime", options.runtime] if options.runtime else []
+    arguments = ["export", options.model, f"--format={options.format}", f"--output={output}"]
+    arguments += [f"--quantize={options.quantize}"] if options.quantize else []
+    arguments += [f"--runtime={options.runtime}"] if options.runtime else []
     arguments += ["--overwrite"] if options.overwrite else []
     environment = {**os.environ, "KERAS_BACKEND": format.backend, "TF_CPP_MIN_LOG_LEVEL": "3"}
     command = [sys.executable, "-c", AGAIN, *arguments]

@@ -62,6 +62,8 @@ def run(options: argparse.Namespace) -> None:
         from ..serving.models import load_models
     except ImportError as error:
         sys.exit(f'{error}. Install it: pip install "keras3-transformer[serve]".')
+    key = os.environ.get(KEY) if options.api_key is None else options.api_key
+    check(key != "", f"The API key must not be empty: leave it out, or unset {KEY}", api_key=key)
     check(0 <= options.port < 2**16, "--port must be from 0 to 65535", port=options.port)
     limits = Limits(**{name: getattr(options, name) for name in LIMITS})
     listening = listen(options.host, options.port)
@@ -72,7 +74,7 @@ def run(options: argparse.Namespace) -> None:
     LOG.handlers[-1].setFormatter(logging.Formatter("%(asctime)s %(message)s"))
     LOG.setLevel(logging.DEBUG if options.log_texts else logging.INFO)
     LOG.propagate = False
-    app = make_app(models, limits, options.api_key or os.environ.get(KEY), options.cors)
+    app = make_app(models, limits, key, options.cors)
     host, port = listening.getsockname()[:2]
     host = f"[{host}]" if ":" in host else host
     print(f"Serving {', '.join(models)} at http://{host}:{port} (see /docs)", flush=True)

@@ -1,5 +1,6 @@
 """The start of a command: Keras by itself, and the programs of JAX that an earlier command kept."""
 
+import contextlib
 import gc
 import os
 import pathlib
@@ -43,20 +44,24 @@ def import_keras() -> None:
 def keep_programs() -> None:
     """Lets JAX keep what this process compiles, in the user's folder for caches.
 
-    The variable KERAS_TRANSFORMER_CACHE names another folder; where it is empty, or JAX's own
-    variable is set, nothing changes. The settings are variables of the environment, so that a
-    command that needs no JAX does not import it. A program that cannot be read is compiled again.
+    The variable KERAS_TRANSFORMER_CACHE names another folder for caches; where it is empty, or
+    JAX's own variable is set, nothing changes. The settings are variables of the environment, so
+    that a command that needs no JAX does not import it. A program that cannot be read is compiled
+    again.
     """
-    folder = os.environ.get(VARIABLE, platformdirs.user_cache_dir("keras_transformer", False))
-    if not folder or "JAX_COMPILATION_CACHE_DIR" in os.environ:
+    other = os.environ.get(VARIABLE)
+    if other == "" or "JAX_COMPILATION_CACHE_DIR" in os.environ:
         return
+    own = other and pathlib.Path(other, "keras_transformer")  # other programs keep theirs beside it
+    folder = own or platformdirs.user_cache_dir("keras_transformer", False)
     programs = pathlib.Path(folder, "jax").absolute()
     if programs.exists() and not _is_private(programs):
         return
     # JAX would keep nothing more where the file with the time of a program is missing.
     for program in programs.glob("*-cache"):
         if not program.with_name(f"{program.name.removesuffix('-cache')}-atime").exists():
-            program.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                program.unlink()
     warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache")
     os.environ["JAX_COMPILATION_CACHE_DIR"] = str(programs)
     os.environ["JAX_COMPILATION_CACHE_MAX_SIZE"] = str(MOST_BYTES)

@@ -235,6 +235,7 @@ def read_labeled(
     """
     if format_of(path) in RECORDS:
         text, label = str(text or "text"), str(label or "label")
+        check(text != label, "Text and label must be two fields", text=text, label=label)
         found = enumerate(_records(path, text, label), start=1)
     else:
         text = _number_or_name(1 if text is None else text)

@@ -10,19 +10,21 @@ MASKS = tuple(f"⟦{number}⟧" for number in range(10))  # reserved pieces of a
 _LETTERS = "À-ÖØ-öø-ӿ"  # of Latin, Greek and Cyrillic; Chinese ones may follow an address
 _OF_ADDRESS = rf"[!#-&*-;=?-_a-z{{|}}~{_LETTERS}]"  # no quotes, parentheses and <>
 _OF_PATH = rf"[A-Za-z0-9_.+*{_LETTERS}-]"
-_SCHEME = r"[A-Za-z][A-Za-z\d+-]*://"
+# Each pattern takes linear time: no long run of characters is read from each of its places.
+_SCHEME = r"[A-Za-z][A-Za-z\d+-]{0,30}://"
 KINDS = {  # of addresses, one with a Chinese or the like host first
-    "url": rf"{_SCHEME}(?=[\w.-]*[\u2e80-\uffef][\w-]*\.\w)[\w.-]+(?::\d+)?"
+    "url": rf"{_SCHEME}(?=(?:[^\W\u2e80-\uffef]|[.-])*+[\u2e80-\uffef][\w-]*+\.\w)[\w.-]+(?::\d+)?"
     r"(?:/[^\s，。！？；：、“”‘’「」『』（）《》<>()\"']*)?(?<![.,;:!?])"
     rf"|(?:{_SCHEME}|www\.)(?:\({_OF_ADDRESS}*\)|{_OF_ADDRESS})*"
     rf"(?:\({_OF_ADDRESS}*\)|(?<![.,;:!?\]}}]))",
-    "email": r"(?a:[\w.%+-]+@[\w-]+(?:\.[\w-]+)+)",
+    "email": r"(?a:(?<![\w.%+-])[\w.%+-]+@[\w-]+(?:\.[\w-]+)+)",
     "path": r"(?a:(?<![\w/:.)<@]))(?:(?:[A-Za-z]:[\\/]|\\\\|~/|\.{1,2}/|/(?=[A-Za-z]))"
     rf"(?:{_OF_PATH}+[/\\])*{_OF_PATH}*[A-Za-z0-9_/{_LETTERS}]"
-    r"|(?a:[\w.-]+(?:/[\w.-]+)+\.[A-Za-z]\w*))",
+    r"|(?a:(?<!-)[\w.-]+(?:/[\w.-]+)+\.[A-Za-z]\w*))",
     "code": r"```(?s:.*?)```|`+[^`\n]+`+",
-    "tag": r"<!--.*?-->|</?[A-Za-z][^<>\n]*>|&#?\w+;|\{\{[^{}\n]*\}\}|[$#%]?\{[^{}\s]*\}"
-    r"|\$[A-Za-z_]\w*|%(?:\(\w+\)|\d+\$)?[-+#0]*\d*(?:\.\d+)?l{0,2}[sdifgexuoEGXc@](?![A-Za-z])",
+    "tag": r"<!--(?:(?!<!--).)*?-->|</?[A-Za-z][^<>\n]*>|&#?\w+;|\{\{[^{}\n]*\}\}"
+    r"|[$#%]?\{[^{}\s]*\}|\$[A-Za-z_]\w*"
+    r"|%(?:\(\w+\)|\d+\$)?[-+#0]*+\d*+(?:\.\d+)?l{0,2}[sdifgexuoEGXc@](?![A-Za-z])",
     "number": r"v?\d+(?:[.,:/'\xa0\u202f-]\d+)*",
 }
 

@@ -15,6 +15,7 @@ from .limits import Refused, busy, for_client
 from .metrics import Metrics
 
 FEW = 8  # texts that wait; they share a batch whatever their lengths
+MOST_CHARACTERS = 64  # of a text, per token that it may have: unknown ones are few tokens
 METHODS = {  # of a task, by the name of its class
     "Translator": "translate",
     "Tagger": "tag",
@@ -115,9 +116,10 @@ class Batcher:
         return answers
 
     def check_number(self, number: int) -> None:
-        """Refuses more texts than a request may have."""
-        if number > self.limits.max_texts:
-            limit = f"A request may have {self.limits.max_texts} texts; received {number}."
+        """Refuses more texts than a request, or the queue, may have."""
+        most = min(self.limits.max_texts, self.limits.max_queue)
+        if number > most:
+            limit = f"A request may have {most} texts; received {number}."
             raise Refused(422, f"{limit} Send them in several requests.")
 
     async def check(self, texts: Sequence[str], sentences: str | None = None) -> list[int]:
@@ -137,6 +139,8 @@ class Batcher:
         if not reads_any:
             most = min(most, self.task.longest_input)
         try:
+            characters = MOST_CHARACTERS * self.limits.max_tokens
+            check_lengths(list(map(len, texts)), characters, "Text", "characters", "Split it.")
             lengths = await asyncio.to_thread(self.task.num_tokens, texts)
             check_lengths(lengths, most, "Text", "tokens", "Split it.")
         except ValueError as error:

@@ -1,5 +1,6 @@
 """OpenAI's completions for a text generator, so that existing clients work unchanged."""
 
+import asyncio
 import secrets
 import time
 from typing import Any
@@ -71,17 +72,21 @@ def router_of(models: Models) -> APIRouter:
             return await stream(chunks())
 
         written = await batcher.ask(prompts, options, seed)
-        choices, new = [], 0
-        before = batcher.task.normalized(prompts)
-        for index, (found, prompt) in enumerate(zip(written, before, strict=True)):
-            end = Stops(stops)
-            text = end.add(found.text[len(prompt) :]) + end.rest()
-            new += batcher.task.num_tokens([text])[0] - 1 if end.found else found.tokens
-            reason = _reason(end, found.finished)
-            choices.append(choice(prompt + text if request.echo else text, index, reason))
-        read = sum(batcher.task.num_tokens(prompts)) - len(prompts)
-        usage = {"prompt_tokens": read, "completion_tokens": new, "total_tokens": read + new}
-        return JSONResponse(whole | {"choices": choices, "usage": usage})
+
+        def completed():
+            choices, new = [], 0
+            before = batcher.task.normalized(prompts)
+            for index, (found, prompt) in enumerate(zip(written, before, strict=True)):
+                end = Stops(stops)
+                text = end.add(found.text[len(prompt) :]) + end.rest()
+                new += batcher.task.num_tokens([text])[0] - 1 if end.found else found.tokens
+                reason = _reason(end, found.finished)
+                choices.append(choice(prompt + text if request.echo else text, index, reason))
+            read = sum(batcher.task.num_tokens(prompts)) - len(prompts)
+            usage = {"prompt_tokens": read, "completion_tokens": new, "total_tokens": read + new}
+            return JSONResponse(whole | {"choices": choices, "usage": usage})
+
+        return await asyncio.to_thread(completed)
 
     return router
 

@@ -14,7 +14,10 @@ Probability = Annotated[float, Field(gt=0, le=1)]
 NgramSize = Annotated[int, Field(ge=0, le=10)]
 Penalty = Annotated[float, Field(ge=0.01, le=100)]
 Seed = Annotated[int, Field(ge=0, le=MOST_SEED)]
-Suppressed = Annotated[list[str], Field(max_length=64, description="Texts never to be written.")]
+Suppressed = Annotated[
+    list[Annotated[str, Field(max_length=128)]],
+    Field(max_length=64, description="Texts never to be written."),
+]
 NewTokens = Annotated[int, Field(ge=1, le=MOST_NEW_TOKENS)]
 
 
@@ -58,7 +61,9 @@ class Translate(Texts):
         None, description="When texts are split; auto: if longer than the training data."
     )
     placeholders: list[Literal["url", "email", "path", "code", "tag", "number"]] | None = Field(
-        None, description="Kinds of what is not translated; null: those of the training data."
+        None,
+        max_length=6,
+        description="Kinds of what is not translated; null: those of the training data.",
     )
     scores: bool = Field(False, description="Whether each answer has its score, in nats.")
 

@@ -46,8 +46,8 @@ BY_STATUS: dict[Any, str] = {  # of the answer of the Hub
 }
 
 
-class NotInstalledError(ValueError):
-    """A file that another version of the package, or one more package, can load."""
+class IntactFileError(ValueError):
+    """A file whose fault it is not: it needs another version, one more package, or more memory."""
 
 
 def is_address(path: str | os.PathLike) -> bool:
@@ -72,8 +72,8 @@ def model_name(path: str) -> str:
 def found(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     """Yields the file of an address, of a model that comes with the package, or of a path.
 
-    The file of an address leaves the cache if the block raises a ValueError, but not a
-    `NotInstalledError`.
+    The file of an address leaves the cache if the block raises a ValueError, but not an
+    `IntactFileError`.
 
     Args:
         path: an address, a name in `tasks.pretrained`, or a path, which need not exist.
@@ -89,7 +89,7 @@ def found(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     file = _fetch(str(path))
     try:
         yield file
-    except NotInstalledError:
+    except IntactFileError:
         raise
     except ValueError:
         for each in (file.resolve(), file):  # the cache of huggingface_hub has links

@@ -10,6 +10,7 @@ The check needs no Keras, which takes seconds to start: classes are compared by 
 import collections
 import contextlib
 import dataclasses
+import errno
 import hashlib
 import io
 import json
@@ -28,7 +29,7 @@ from ..models.configuration import DEPTHS, TransformerConfig
 from ..tokenizers.byte_pairs import read_library
 from ..tokenizers.processor import make_processor
 from . import addresses, pretrained
-from .addresses import NotInstalledError
+from .addresses import IntactFileError
 
 FORMAT_VERSION = 3  # of saved tasks; this package reads it and all before it
 FIRST_VERSION_WITH_CHECKSUMS = 3
@@ -144,8 +145,13 @@ def load(path: str | os.PathLike) -> Any:
 
     register_classes()
     with _one_sentence(path) as file, backend.safe_mode(), backend.without_random_weights():
-        _checked(file)
-        return keras.saving.load_model(file, compile=False)
+        summary = _checked(file)
+        try:
+            return keras.saving.load_model(file, compile=False)
+        except Exception as error:
+            if isinstance(error, (ImportError, OSError)) or not summary.sealed:
+                raise
+            raise IntactFileError(f"{first_line(error)}.") from error  # no memory, perhaps
 
 
 def add_checksums(path: str | os.PathLike) -> None:
@@ -176,8 +182,8 @@ def _one_sentence(path) -> Iterator[pathlib.Path]:
             )
         try:
             yield file
-        except (NotInstalledError, ImportError) as error:
-            raise NotInstalledError(f"{path} cannot be loaded: {error}") from error
+        except (IntactFileError, ImportError) as error:
+            raise IntactFileError(f"{path} cannot be loaded: {error}") from error
         except UnsupportedFileError as error:
             raise ValueError(f"{path} cannot be loaded: {error}") from error
         except Exception as error:  # zipfile, JSON, h5py and Keras have one for each kind of damage
@@ -187,6 +193,11 @@ def _one_sentence(path) -> Iterator[pathlib.Path]:
                     f"{tempfile.gettempdir()} ({os.strerror(error.errno)}). Make room, or set "
                     "TMPDIR."
                 ) from error
+            # Damage may lead to a place before the file, which is EINVAL.
+            of_system = isinstance(error, OSError) and error.errno not in (None, errno.EINVAL)
+            if of_system or isinstance(error, MemoryError):
+                problem = f"{path} cannot be read: {first_line(error)}."
+                raise IntactFileError(problem) from error
             raise ValueError(
                 f"{expected} of this package; {path} cannot be loaded: {first_line(error)}. "
                 "Restore it from a copy, or save the model again."
@@ -297,12 +308,12 @@ def check_version(config: dict[str, Any]) -> int:
     """The format version of a task's configuration.
 
     Raises:
-        NotInstalledError: It is above `FORMAT_VERSION`.
+        IntactFileError: It is above `FORMAT_VERSION`.
     """
     version = config.get("format_version", 1)
     check_at_least(1, format_version=version)
     if version > FORMAT_VERSION:
-        raise NotInstalledError(
+        raise IntactFileError(
             f"expected format version {FORMAT_VERSION} or below; received {version}, "
             "written by a newer keras_transformer. Upgrade the package."
         )

@@ -238,7 +238,8 @@ class UnigramSampler(Sampler):
         found, end = [], len(word)
         while end:
             shares, pieces = ends[end]
-            chosen = bisect.bisect(shares, generator.random())
+            # An unknown character has one piece: a run of any length leaves the draws as they are.
+            chosen = bisect.bisect(shares, generator.random()) if len(pieces) > 1 else 0
             end, piece_ids = pieces[min(chosen, len(pieces) - 1)]  # shares add up to 1 - 1e-16
             found.append(piece_ids)
         ids += itertools.chain.from_iterable(reversed(found))

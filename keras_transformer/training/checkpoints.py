@@ -12,7 +12,7 @@ import numpy as np
 from keras import ops
 
 from .. import backend
-from ..atomic import atomic_write, check_space, named
+from ..atomic import atomic_write, check_space, named, remove_unfinished
 from ..backend import distribution
 from ..checks import check, check_at_least, check_optional
 from . import weight_files
@@ -54,7 +54,7 @@ class EpochCheckpoint(keras.callbacks.Callback):
         keep: int from 1, number of the last epochs to keep, for `average_checkpoints`; two are
             kept in any case.
         early_stopping: `ResumableEarlyStopping` whose best epoch is kept too; None: the last
-            epochs only. In `fit` it precedes this callback.
+            epochs only. In `fit` it may follow this callback.
         every: int from 1, batches within an epoch after which it also saves; None: never. It needs
             `batches` with a `first_batch`.
 
@@ -86,6 +86,8 @@ class EpochCheckpoint(keras.callbacks.Callback):
         self._splits_epochs = hasattr(batches, "first_batch")
         self._dropout_state: np.ndarray | None = None
         if distribution.is_first_process():
+            for name in ("epoch-1", "epoch-1-batch-1"):  # of whatever numbers
+                remove_unfinished(self.folder / f"{name}.weights.h5")
             weight_files.quarantine_damaged(self.paths)
             weight_files.quarantine_damaged(self._paths_within(self.finished_epochs))
         distribution.wait_for_all()
@@ -158,8 +160,8 @@ class EpochCheckpoint(keras.callbacks.Callback):
         num_done = self.batches.first_batch + batch + 1
         dropout_state = distribution.gather(backend.dropout_state())
         if distribution.is_first_process():
-            before = self._paths_within(epoch)
             path = self.folder / f"epoch-{epoch:04d}-batch-{num_done:07d}.weights.h5"
+            before = [each for each in self._paths_within(epoch) if each != path]
             with distribution.alone(self.model):
                 variables = [*self._seeds(), *self.model.metrics_variables]
                 values = [ops.convert_to_numpy(variable) for variable in variables]
@@ -273,11 +275,11 @@ def average_checkpoints(model: keras.Model, paths: Iterable[PathLike]) -> None:
     LoRA's updates are merged into their kernels: the mean of products is not the product of means.
 
     Args:
-        model: compiled as when they were written, its optimizer built.
+        model: of the same layers, compiled or not.
         paths: weights as `EpochCheckpoint` writes them, for instance `checkpoint.paths[-5:]`.
 
     Raises:
-        ValueError: If no path is given.
+        ValueError: No path is given, or a file is damaged.
 
     Source: Vaswani et al. 2017, section 6.1 (base: the last 5 checkpoints, 10 minutes apart).
     """
@@ -285,6 +287,7 @@ def average_checkpoints(model: keras.Model, paths: Iterable[PathLike]) -> None:
     check(paths, "Expected at least one checkpoint to average", paths=paths)
     sums = [0.0] * len(model.weights)
     for path in paths:
+        weight_files.check_weights(path)
         model.load_weights(path)
         sums = [
             total + ops.convert_to_numpy(weight).astype("float64")

@@ -22,6 +22,7 @@ from ..checks import check_at_least
 from .callbacks import Progress, ResumableCSVLogger, ResumableEarlyStopping, TerminateOnNonFinite
 from .checkpoints import EpochCheckpoint, average_checkpoints, load_checkpoint
 from .interruptions import SaveOnInterrupt, command_line
+from .weight_files import check_weights
 
 _RESULTS = (
     "average-*.keras",
@@ -284,6 +285,7 @@ class Run:
         if self._average:
             average_checkpoints(model, self._checkpoint.paths[-self._average :])
         elif self._checkpoint.best_path is not None:
+            check_weights(self._checkpoint.best_path)
             load_checkpoint(model, self._checkpoint.best_path)
             model.optimizer.finalize_variable_values(model.trainable_variables)
 

@@ -14,6 +14,7 @@ import sys
 import types
 import zipfile
 
+import h5py
 import keras
 import numpy as np
 import pytest
@@ -924,6 +925,13 @@ def test_an_average_that_cannot_be_is_one_sentence(command, models, tmp_path):
     result = command("average", run, "--output", tmp_path / "nowhere" / "x.keras")
     assert_one_sentence(result, "--output must name a file in an existing folder")
     before = (run / "model.keras").read_bytes()
+    damaged = run / "checkpoint" / "epoch-0002.weights.h5"
+    content = damaged.read_bytes()
+    training.weight_files.add_checksum(damaged, {"batches": np.array(7)})
+    with h5py.File(damaged, "r+") as file:
+        file[training.weight_files.STATE]["batches"][...] = 8
+    assert_one_sentence(command("average", run), "epoch-0002.weights.h5 is damaged: its checksum")
+    damaged.write_bytes(content)
     shutil.copy(models["classifier"], run / "model.keras")
     assert_one_sentence(command("average", run), "must fit its model.keras")
     (run / "model.keras").write_bytes(before)
@@ -978,6 +986,27 @@ def test_without_tensorflow_its_formats_are_refused_in_one_sentence(
     result = command("export", models["tagger"], "--format", "litert", "--output", tmp_path / "x")
     assert_one_sentence(result, "written by TensorFlow, which is not installed; install it with")
     assert not (tmp_path / "x").exists()
+
+
+def test_an_output_that_begins_with_a_dash_reaches_tensorflow(
+    command, models, tmp_path, monkeypatch
+):
+    started = []
+
+    def run(words, **options):
+        started.append(words[3:])
+        return subprocess.CompletedProcess(words, 0, "done", "")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(backend, "name", lambda: "none of them")
+    monkeypatch.setattr(subprocess, "run", run)
+    given = [models["tagger"], "--format", "litert", "--output=-x", "--overwrite"]
+    result = command("export", *given)
+    assert result.stdout.strip() == "done", result.stderr
+    (words,) = started
+    _, options = console._parse(words)
+    assert (options.model, options.output) == (str(models["tagger"]), "-x")
+    assert (options.format, options.quantize, options.overwrite) == ("litert", None, True)
 
 
 @pytest.mark.slow

@@ -65,7 +65,8 @@ def test_programs_are_kept_in_the_users_folder_for_caches(kept_in, tmp_path):
 
 @pytest.mark.once
 def test_a_variable_names_another_folder_or_none(kept_in, tmp_path):
-    assert kept_in(KERAS_TRANSFORMER_CACHE=tmp_path) == str(tmp_path / "jax")
+    folder = tmp_path / "keras_transformer/jax"
+    assert kept_in(KERAS_TRANSFORMER_CACHE=tmp_path) == str(folder)
     assert kept_in(KERAS_TRANSFORMER_CACHE="") is None
     assert kept_in(JAX_COMPILATION_CACHE_DIR="own") == "own"
     assert "JAX_COMPILATION_CACHE_MAX_SIZE" not in os.environ
@@ -74,8 +75,8 @@ def test_a_variable_names_another_folder_or_none(kept_in, tmp_path):
 @pytest.mark.once
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="no such permissions")
 def test_programs_that_others_could_have_written_are_not_run(kept_in, monkeypatch, tmp_path):
-    folder = tmp_path / "jax"
-    folder.mkdir()
+    folder = tmp_path / "keras_transformer/jax"
+    folder.mkdir(parents=True)
     assert kept_in(KERAS_TRANSFORMER_CACHE=tmp_path) == str(folder)
     folder.chmod(0o777)
     assert kept_in(KERAS_TRANSFORMER_CACHE=tmp_path) is None
@@ -86,19 +87,24 @@ def test_programs_that_others_could_have_written_are_not_run(kept_in, monkeypatc
 
 @pytest.mark.once
 def test_a_file_in_the_place_of_the_folder_stays(kept_in, tmp_path):
-    (tmp_path / "jax").write_text("mine")
+    file = tmp_path / "keras_transformer/jax"
+    file.parent.mkdir()
+    file.write_text("mine")
     assert kept_in(KERAS_TRANSFORMER_CACHE=tmp_path) is None
-    assert (tmp_path / "jax").read_text() == "mine"
+    assert file.read_text() == "mine"
 
 
 @pytest.mark.once
 def test_of_the_folder_only_programs_whose_writing_was_cut_short_are_removed(kept_in, tmp_path):
-    whole, other = ["jit_a-1-atime", "jit_a-1-cache"], ["notes.txt"]
-    (tmp_path / "jax").mkdir()
-    for name in [*whole, *other, "jit_b-2-cache"]:
-        (tmp_path / "jax" / name).write_bytes(b"x")
+    whole, other = ["jit_a-1-atime", "jit_a-1-cache"], ["notes.txt", "folder-cache"]
+    folder, mine = tmp_path / "keras_transformer/jax", tmp_path / "jax"  # JAX's own, of a program
+    for each in (folder, mine):
+        (each / "folder-cache").mkdir(parents=True)
+        for name in [*whole, "notes.txt", "jit_b-2-cache"]:
+            (each / name).write_bytes(b"x")
     kept_in(KERAS_TRANSFORMER_CACHE=tmp_path)
-    assert sorted(path.name for path in (tmp_path / "jax").iterdir()) == sorted([*whole, *other])
+    assert sorted(path.name for path in folder.iterdir()) == sorted([*whole, *other])
+    assert len(list(mine.iterdir())) == 5
 
 
 @pytest.mark.slow

@@ -77,6 +77,9 @@ def test_both_sides_are_two_files_two_columns_two_fields(write, caplog):
         data.read_pairs(path, 2, 2)
     with pytest.raises(ValueError, match="must be two fields; received source='a', target='a'"):
         data.read_pairs(path, "a", "a", json_lines=True)
+    records = write("t.jsonl", '{"text": "a"}\n')
+    with pytest.raises(ValueError, match="must be two fields; received text='text', label='text'"):
+        data.read_labeled(records, label="text")
 
 
 def test_a_name_of_two_columns_and_names_within_the_rows_are_refused(write):

@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import pytest
 
 from keras_transformer.data.placeholders import (
@@ -65,6 +68,43 @@ def test_each_kind_is_found(kind):
         parts = split_placeholders(text, pattern)
         assert "".join(parts) == text
         assert not any(each in sentence for each in expected for sentence in parts[1::2])
+
+
+LONG = 200_000
+# Long runs of which no place begins what a kind is; each was read from every one of its places.
+HARD = [
+    "%",
+    "-",
+    "a",
+    "a+",
+    "<!--",
+    "a:",
+    "{",
+    "&a",
+    "@a",
+    "a@",
+    "www.",
+    "(",
+    "`a\\n",
+    "\u5b57",
+    "~/*",
+]
+HARD_CODE = f"""
+import resource
+from keras_transformer.data.placeholders import KINDS, find_placeholders, placeholder_pattern
+resource.setrlimit(resource.RLIMIT_CPU, (60, 60))  # seconds; it needs a few
+texts = [part * ({LONG} // len(part)) for part in {HARD!r}]
+texts += ["a://" + texts[-2], "%" + "0" * {LONG}, "www" + "." * {LONG}]
+for kind in KINDS:
+    for text in texts:
+        find_placeholders(text, placeholder_pattern([kind]))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limits of a process")
+def test_a_long_text_takes_linear_time():
+    done = subprocess.run([sys.executable, "-c", HARD_CODE], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr or done.returncode
 
 
 def test_only_ten_placeholders_are_masked_and_a_mask_in_a_text_is_one():

@@ -747,6 +747,11 @@ def test_texts_and_a_given_vocabulary(tmp_path, monkeypatch, command, small_task
         assert Corpus(form).cleaning == {"normalization": None if form == "none" else form}
     out, errors, code = command("no", "--pairs", "a.txt", "--vocabulary-from", "generator.keras")
     assert "generator.keras holds no vocabulary for pairs" in errors and code
+    (tmp_path / "blank.txt").write_text("\n \n", "utf-8")
+    for name in ("blank.txt", "a.txt"):
+        out, errors, code = command("four", "--texts", name, *spm)
+        assert (code is None) == (name == "a.txt") == ("four holds" in out), errors
+        assert (tmp_path / "four").exists() == (name == "a.txt")
 
 
 def test_a_pipe_is_read_once(tmp_path, command):
@@ -832,6 +837,9 @@ def test_a_corpus_is_not_overwritten_from_its_own_files(tmp_path, monkeypatch, c
     for given in ("out", "./out/vocabulary.spm"):
         words = ("out", "--pairs", "pairs.tsv", "--overwrite", "--vocabulary-from", given)
         assert "An input must not be a file of the corpus" in command(*words)[1]
+    impossible = (*words[:3], "--overwrite", "--max-characters", "0")
+    assert "max_characters must be an integer of at least 1" in command(*impossible)[1]
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "vocabulary.spm").write_text("mine")
     _, errors, _ = command("mine", "--pairs", "pairs.tsv", "--overwrite")

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer import backend, training
+from keras_transformer import atomic, backend, training
 from keras_transformer.atomic import atomic_write, check_space, write_text
 from programs import history_of, largest_file
 
@@ -211,6 +211,20 @@ def test_a_run_that_saves_every_few_updates_loses_no_more_than_these(tmp_path, w
     assert bits(model) == expected and history_of(folder) == rows
     names = sorted(path.name for path in (folder / "checkpoint").iterdir())
     assert names == ["epoch-0002.weights.h5", "epoch-0003.weights.h5"]
+
+
+def test_a_signal_at_an_update_that_is_saved_in_any_case_keeps_the_file(tmp_path, whole):
+    expected, rows, _ = whole()
+    with pytest.raises(SystemExit):
+        train(tmp_path, [Raise(signal.SIGTERM, 2)], checkpoint_every=3)
+    (within,) = (tmp_path / "checkpoint").iterdir()
+    assert "epoch-0000-batch-0000003" in within.name
+    other = within.with_name("epoch-0000-batch-0000009.weights.h5")
+    left = within.with_name(f"{atomic._start(other, '.unfinished')}9999999-1.weights.h5")
+    left.write_text("half")  # by a process that was killed while it saved
+    model, _ = train(tmp_path, resume=True)
+    assert bits(model) == expected and history_of(tmp_path) == rows
+    assert not left.exists()
 
 
 @pytest.mark.slow

@@ -162,6 +162,11 @@ def test_what_a_recipe_turns_on_the_command_line_can_turn_off(parsed):
     assert parsed("--recipe", "wide", "--ema", "0").training.ema == 0
 
 
+def test_none_is_no_file_among_others(parsed):
+    with pytest.raises(ValueError, match="none must stand alone; .* received options='--pairs'"):
+        parsed("--pairs", "none", "a.tsv")
+
+
 @pytest.mark.parametrize("none", ["none", "None", "NONE"])
 def test_none_turns_off_what_a_recipe_sets(parsed, none):
     wide = parsed("--recipe", "wide", "--tokens-per-batch", none, "--ema", none).training

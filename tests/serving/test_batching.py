@@ -169,6 +169,8 @@ def test_a_full_queue_refuses_and_says_when_to_come_back():
     found = answers_to(Classifier(), requests, max_queue=3)
     assert found[0] == ["a", "b"]
     assert found[1].status == 429 and found[1].headers == {"Retry-After": "1"}
+    (found,) = answers_to(Classifier(), [(["a", "b", "c", "d"], {})], max_queue=3)
+    assert found.status == 422  # it would never fit
 
 
 def test_programs_of_a_model_with_language_tags_are_compiled_with_a_tag(monkeypatch):

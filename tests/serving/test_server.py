@@ -326,6 +326,24 @@ def test_a_completion_ends_by_length_or_by_the_end_that_the_model_writes():
         ("translate", {"texts": ["a"], "beams": 10**9}, 422, "body.beams: Input should be less th"),
         ("translate", {"texts": ["a"] * 129}, 422, "A request may have 128 texts; received 129"),
         ("translate", {"texts": ["a", LONG]}, 422, "Text 1 must have at most 512 tokens; received"),
+        (
+            "translate",
+            {"texts": ["a", "%" * 32_769]},
+            422,
+            "Text 1 must have at most 32768 charact",
+        ),
+        (
+            "generate",
+            {"texts": ["a"], "suppress": ["1" * 129]},
+            422,
+            "body.suppress.0: String should",
+        ),
+        (
+            "translate",
+            {"texts": ["a"], "placeholders": ["url"] * 7},
+            422,
+            "body.placeholders: List",
+        ),
         ("translate", {"texts": ["\ud800"]}, 422, "has half a surrogate pair"),
         ("translate", {"\ud800": "\ud800"}, 422, "body"),
         ("fill", {"texts": ["no mask"]}, 422, "Text 0 must have one [MASK]; received 0"),
@@ -460,6 +478,12 @@ def test_the_options_of_the_command_reach_the_application(monkeypatch):
     (_, first, *one), (_, second, *other) = given
     assert (first, second) == (Limits(max_texts=3, timeout=9.0), Limits(max_texts=3))
     assert (one, other) == (["key", origins], ["other", origins])
+    with pytest.raises(SystemExit, match="The API key must not be empty: leave it out, or unset"):
+        main([*command, "--api-key", ""])
+    monkeypatch.setenv("KERAS_TRANSFORMER_API_KEY", "")
+    with pytest.raises(SystemExit, match="must not be empty"):
+        main(command)
+    assert len(given) == 2
 
 
 def test_a_full_queue_is_answered_with_when_to_come_back(monkeypatch):

@@ -1,5 +1,6 @@
 """Models by address: fetched, cached, and refused in one sentence that leaves nothing behind."""
 
+import errno
 import hashlib
 import http.client
 import pathlib
@@ -155,6 +156,33 @@ def test_a_file_that_needs_a_package_stays_in_the_cache(server, tmp_path, monkey
     assert len(files_in(tmp_path / "keras")) == 1
     door(url_of(TAGGER))
     assert server.requests == ["GET /tagger.keras"]
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), OSError(errno.EMFILE, "Too many open files"), RuntimeError("no room")]
+)
+def test_a_file_that_is_intact_stays_in_the_cache(
+    server, small_tasks, tmp_path, monkeypatch, error
+):
+    small_tasks["tagger"].save(tmp_path / "tagger.keras")
+    content = (tmp_path / "tagger.keras").read_bytes()
+    server.files["/tagger.keras"] = content
+
+    def fail(*given, **options):
+        raise error
+
+    doors = {"task": (keras.saving, "load_model", kt.load)}
+    if not isinstance(error, RuntimeError):  # of Keras, when the file has been checked
+        doors["file"] = (saved_files, "_checked", kt.check_file)
+    for module, name, door in doors.values():
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, fail)
+            reason = getattr(error, "strerror", None) or str(error) or "MemoryError"
+            with pytest.raises(ValueError, match=f"cannot be (read|loaded): .*{reason}") as refused:
+                door(url_of(content))
+            one_sentence(refused)
+        assert len(files_in(tmp_path / "keras")) == 1
+    kt.load(url_of(content))
 
 
 def test_a_url_with_its_checksum_is_fetched_once(server):

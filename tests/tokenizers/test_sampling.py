@@ -109,6 +109,15 @@ def test_what_is_drawn_is_distributed_as_in_sentencepiece(model_type):
 
 
 @pytest.mark.parametrize("model_type", ["bpe", "unigram"])
+def test_a_run_of_unknown_characters_draws_as_one_of_them(model_type):
+    processor = processor_of(model_type)
+    texts = ["\u0436\u0436\u0436 nations", "un\u0436\u0436believable", *TEXTS]
+    read = processor.decode(processor.encode(texts))  # as a prepared corpus has them
+    assert read != texts
+    assert sample_part(processor, texts, 0.3, 1, 0) == sample_part(processor, read, 0.3, 1, 0)
+
+
+@pytest.mark.parametrize("model_type", ["bpe", "unigram"])
 def test_what_is_remembered_is_bounded_and_changes_no_draw(monkeypatch, model_type):
     processor = processor_of(model_type)
     texts = TEXTS * 3

@@ -110,6 +110,7 @@ def prepare_corpus(
     check_optional(1, num_processes=num_processes)
     compares = dict(cleaning or {}).get("plausible")
     check(kind == "pairs" or not compares, "plausible compares the sides of pairs", kind=kind)
+    Cleaner(**(cleaning or {}))  # checks them while an earlier corpus is still in its place
     vocabulary: list[Any] = [vocabulary_size, model_type, separate_vocabularies, sample, *reserve]
     if tokenizers is not None:
         _check_vocabularies(tokenizers, SIDES[kind])
@@ -126,7 +127,7 @@ def prepare_corpus(
     settings = json.loads(json.dumps(settings))  # lists for tuples, as they are read again
     folder = FILES.check(folder)
     is_new = not folder.exists()
-    with FILES.lock(folder), _nothing_left_of_a_refusal(folder, is_new):
+    with FILES.lock(folder), _nothing_left_of_a_refusal(folder, kind, is_new):
         _begin(folder, settings, overwrite)
         examples = _Examples(read, SIDES[kind], settings["cleaning"])
         stream = examples.iterate()
@@ -220,15 +221,18 @@ def _check_vocabularies(tokenizers, sides):
 
 
 @contextlib.contextmanager
-def _nothing_left_of_a_refusal(folder, is_new):
-    """After a ValueError, removes a new folder in which nothing of a corpus has been written."""
+def _nothing_left_of_a_refusal(folder, kind, is_new):
+    """After a ValueError, removes a new folder in which no shard of a corpus has been written."""
     try:
         yield
     except ValueError:
-        if is_new and {*os.listdir(folder)} == {PREPARATION_FILE, LOCK}:
+        vocabularies = [VOCABULARY, *(f"{side}.spm" for side in SIDES[kind])]
+        # The lock last: until then the folder is ours alone.
+        names = [*vocabularies, PREPARATION_FILE, LOCK]
+        if is_new and {*os.listdir(folder)} <= {*names}:
             with contextlib.suppress(OSError):
-                for name in (PREPARATION_FILE, LOCK):  # the lock last: until then it is ours alone
-                    (folder / name).unlink()
+                for name in names:
+                    (folder / name).unlink(missing_ok=True)
                 folder.rmdir()
         raise
 
