@@ -14,11 +14,11 @@ _lazy_getattr, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 def __getattr__(name):
     value = _lazy_getattr(name)
     if not isinstance(value, types.ModuleType):  # (modules of this package ask for each other)
-        register_classes()
+        _register()
     return value
 
 
-def register_classes():
+def _register():
     """Imports all registered classes, so that `keras.saving.load_model` finds them.
 
     It needs Keras: a program that imports this package, or a part of it, first and then Keras must
@@ -33,4 +33,4 @@ def register_classes():
         from .training import chunked_logits, r_drop, simcut
 
 
-register_classes()
+_register()

@@ -53,7 +53,7 @@ from .training import WarmupSchedule, paper_optimizer
 
 __version__: str
 
-def register_classes() -> None: ...
+def _register() -> None: ...
 
 __all__ = [
     "END",

@@ -52,7 +52,7 @@ def keep_programs() -> None:
     other = os.environ.get(VARIABLE)
     if other == "" or "JAX_COMPILATION_CACHE_DIR" in os.environ:
         return
-    own = other and pathlib.Path(other, "keras_transformer")  # other programs keep theirs beside it
+    own = other and pathlib.Path(other, "keras_transformer")  # other programs have jax there
     folder = own or platformdirs.user_cache_dir("keras_transformer", False)
     programs = pathlib.Path(folder, "jax").absolute()
     if programs.exists() and not _is_private(programs):

@@ -141,9 +141,9 @@ def load(path: str | os.PathLike) -> Any:
     """
     import keras
 
-    from .. import register_classes
+    from .. import _register
 
-    register_classes()
+    _register()
     with _one_sentence(path) as file, backend.safe_mode(), backend.without_random_weights():
         summary = _checked(file)
         try:

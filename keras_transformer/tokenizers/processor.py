@@ -3,7 +3,7 @@
 Without Keras, so that processes that only encode start at once and stay small.
 """
 
-import functools
+import weakref
 from typing import Any
 
 from ..ids import END, PADDING, START, UNKNOWN
@@ -40,10 +40,15 @@ def make_processor(proto: bytes) -> Any:
     return processor
 
 
-@functools.lru_cache(maxsize=8)
+_have_unused: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+
+
 def has_unused(processor: Any) -> bool:
     """Whether a vocabulary has pieces that are marked as unused: one joined from two has."""
-    return any(map(processor.is_unused, range(processor.vocab_size())))
+    if processor not in _have_unused:
+        pieces = range(processor.vocab_size())
+        _have_unused[processor] = any(map(processor.is_unused, pieces))
+    return _have_unused[processor]
 
 
 def encode(processor: Any, texts: list[str]) -> list[list[int]]:

@@ -238,7 +238,7 @@ class UnigramSampler(Sampler):
         found, end = [], len(word)
         while end:
             shares, pieces = ends[end]
-            # An unknown character has one piece: a run of any length leaves the draws as they are.
+            # An unknown character has one piece: a longer run draws no more.
             chosen = bisect.bisect(shares, generator.random()) if len(pieces) > 1 else 0
             end, piece_ids = pieces[min(chosen, len(pieces) - 1)]  # shares add up to 1 - 1e-16
             found.append(piece_ids)

@@ -75,7 +75,7 @@ CASES = {
         dict(query=X, value=(2, 6, 4), key=(2, 6, 3)),
         X,
     ),
-    "FeedForward": Case(kt.FeedForward, dict(d_ff=12, dropout=0.1), dict(x=X), X),
+    "FeedForward": Case(kt.FeedForward, dict(d_ff=12), dict(x=X), X),
     "AddNorm": Case(AddNormOfTanh, dict(dropout=0.1), dict(x=X), X),
     "AddNorm_pre_norm": Case(AddNormOfTanh, dict(dropout=0.1, norm_first=True), dict(x=X), X),
     "EncoderBlock": Case(kt.EncoderBlock, BLOCK, dict(x=X), X),

@@ -162,7 +162,7 @@ def test_what_a_recipe_turns_on_the_command_line_can_turn_off(parsed):
     assert parsed("--recipe", "wide", "--ema", "0").training.ema == 0
 
 
-def test_none_is_no_file_among_others(parsed):
+def test_none_among_files_is_refused(parsed):
     with pytest.raises(ValueError, match="none must stand alone; .* received options='--pairs'"):
         parsed("--pairs", "none", "a.tsv")
 

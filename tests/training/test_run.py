@@ -292,9 +292,9 @@ def test_another_backend_than_that_of_the_start_is_named(tmp_path, capsys):
     path = tmp_path / "settings.json"
     path.write_text(path.read_text().replace(f'"{backend.name()}": ', f'"{other}": '))
     started(tmp_path, resume=True)
-    said = capsys.readouterr().err
-    assert f"started on {other}: on {backend.name()}, rounding and random numbers differ" in said
-    assert said.endswith(f"KERAS_BACKEND={other}.\n") and said.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert f"started on {other}: on {backend.name()}, rounding and random numbers differ" in printed
+    assert printed.endswith(f"KERAS_BACKEND={other}.\n") and printed.count("\n") == 1
 
 
 def test_a_resumed_run_that_trains_longer_says_so_to_the_next_one(tmp_path):
