@@ -60,6 +60,7 @@ def test_a_thousand_lines_out_of_domain_end_or_say_that_they_were_cut(lines, bea
         written.clear()
         # Answers of 500 tokens: 64 of them with 4 beams each take JAX 15 GB.
         options = dict(beams=beams, no_repeat_ngram_size=size, batch_size=16, return_finished=True)
+        options |= dict(sentences="never")  # each line is one answer of the model
         found = translator.translate(lines, **options)
         blank = sum(not text.strip() for text in translator.normalized(lines))
         marked = collections.Counter((each.text, each.finished) for each in found)

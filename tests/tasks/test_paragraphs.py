@@ -285,6 +285,8 @@ def test_a_shipped_model_translates_joined_sentences_as_single_ones():
     translator = kt.load("zh-en")
     singles = ["他昨天买了一本书。", "你好吗？", "我不知道。", "今天天气很好。", "他们在哪里？"]
     known = dict(zip(singles, translator.translate(singles), strict=True))
+    together = " ".join(map(known.get, singles))
+    assert translator.translate(["".join(singles)]) == [together]  # longer than its training data
     generator, texts, expected = random.Random(0), [], []
     for length in [1, 2, 3, 5] * 10:
         chosen = generator.choices(singles, k=length)

@@ -96,12 +96,12 @@ def test_a_build_scores_the_file_and_writes_the_card(tmp_path, monkeypatch):
     run.mkdir(parents=True)
     built.mkdir()
     shutil.copy(given, run / "model.keras")
-    (run / "scores.json").write_text("{}")
     settings = {"started": "2000-01-01T", "machine": "a machine", "versions": {"keras": "3"}}
     (run / "settings.json").write_text(json.dumps(settings))
     (built / "dates.md").write_text(expected.partition("## Measured")[0])
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(pretrained, "FOLDER", built)
+    monkeypatch.setattr(build_pretrained, "train", lambda options, run: None)
     monkeypatch.setattr(sys, "argv", ["build_pretrained.py", "dates"])
     build_pretrained.main()
     trained = "| trained | 2000-01-01, a machine, keras 3 |"
