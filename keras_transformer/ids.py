@@ -66,6 +66,8 @@ def id_matrix(
 
 
 def _as_array(ids):
+    if hasattr(ids, "detach"):  # a tensor of PyTorch, perhaps on a GPU
+        ids = ids.detach().cpu()
     try:
         return np.asarray(ids)
     except ValueError:  # rows of several lengths

@@ -15,6 +15,7 @@ import collections
 import functools
 import json
 import logging
+import os
 import pathlib
 import re
 import sys
@@ -38,7 +39,7 @@ class ByteLevel:
         library = tokenizers.Tokenizer.from_file(str(path))
         self.encode = lambda text: library.encode(text).ids
         self.decode = lambda ids: library.decode(ids, skip_special_tokens=False)
-        self.id_to_piece = library.id_to_token
+        self.id_to_piece, self.piece_to_id = library.id_to_token, library.token_to_id
 
 
 def settings_of(folder):
@@ -65,7 +66,7 @@ class Ids:
     """Texts to ids and back, by the files next to the graphs."""
 
     def __init__(self, folder):
-        self.settings = settings_of(folder)
+        self.folder, self.settings = folder, settings_of(folder)
         self.special = self.settings["special_ids"]
         self.end = self.special.get("end")
         self.vocabulary = {}
@@ -93,7 +94,16 @@ class Ids:
         text = self.normalized(text)
         if not text.strip():
             return []
-        return [*self.vocabulary["source"].encode(text), self.end]
+        vocabulary, unknown = self.vocabulary["source"], self.special["unknown"]
+        ids = vocabulary.encode(text)
+        if unknown in ids and not isinstance(vocabulary, ByteLevel):
+            # Unknown characters that together are a piece of the other language are that piece.
+            pieces = map(vocabulary.piece_to_id, vocabulary.encode(text, out_type=str))
+            ids = [
+                piece if each == unknown and vocabulary.is_unused(piece) else each
+                for each, piece in zip(ids, pieces, strict=True)
+            ]
+        return [*ids, self.end] if ids else []
 
     def num_tokens(self, texts):
         """The number of tokens of each text to translate."""
@@ -161,13 +171,32 @@ def in_batches(answer):
     return answers_of
 
 
+def tagged(answer, directions, options):
+    """The same function for a model that reads the target language from a tag before each text."""
+    if options.sentences == "always" or options.placeholders:
+        sys.exit("Texts with tags are translated whole: leave out --sentences and --placeholders.")
+    tags = tuple(sorted({f"<2{direction.split('-')[1]}>" for direction in directions}))
+
+    def answers_of(texts):
+        for number, text in enumerate(texts, start=1):
+            if text.strip() and not text.startswith(tags):
+                sys.exit(
+                    f"Line {number} must begin with {' or '.join(tags)}; received {text!r:.60}."
+                )
+        return answer(texts)
+
+    return answers_of
+
+
 def in_sentences(answer, num_tokens, settings, options):
     """A function that translates texts as this package does: by sentences, with placeholders."""
     answer = in_batches(answer)
     trained, kinds = settings.get("trained_length"), options.placeholders
     kinds = settings.get("placeholders", ()) if kinds is None else kinds
     splits = options.sentences == "always" or (options.sentences == "auto" and trained)
-    if settings.get("directions") or not (splits or kinds):  # tags are within the texts
+    if directions := settings.get("directions"):
+        return tagged(answer, directions, options)
+    if not (splits or kinds):
         return answer
     try:
         from keras_transformer.data.placeholders import placeholder_pattern
@@ -197,6 +226,13 @@ def in_sentences(answer, num_tokens, settings, options):
     return answer_paragraphs
 
 
+def among(name, names):
+    """The name of a graph, if it is one of those that were exported."""
+    if name not in names:
+        sys.exit(f"The model has no graph {name}, but {', '.join(sorted(names))}: see --beams.")
+    return name
+
+
 def saved_model(folder, options):
     """TensorFlow: text in, text out."""
     import tensorflow as tf
@@ -211,7 +247,7 @@ def saved_model(folder, options):
         name = "translate" if options.beams == 1 else f"translate_beam{options.beams}"
     else:
         (name,) = names
-    signature = loaded.signatures[name]
+    signature = loaded.signatures[among(name, names)]
 
     def answer(texts):
         texts = tf.constant(texts)
@@ -337,8 +373,11 @@ def stepwise(run, ids):
 def by_ids(ids, run, options):
     """Texts to answers with an engine that computes ids or probabilities."""
     task = ids.settings["task"]
+    if options.step and (task != "Translator" or options.beams > 1):
+        sys.exit("--step is for greedy decoding of a Translator; leave it out.")
     if task == "Translator":
         name = "greedy" if options.beams == 1 else f"beam{options.beams}"
+        among(name, {path.stem for path in ids.folder.glob("[gb]*.*")})
 
         def answer(texts):
             source_ids = pad([ids.of_source(text) for text in texts])
@@ -380,6 +419,8 @@ def labelled(ids, sentences, p):
         ]
     answers = []
     for words, row in zip(sentences, p, strict=True):
+        if words.count("[MASK]") != 1:
+            sys.exit(f"Every text must have one [MASK]; received {' '.join(words)!r}.")
         first = ids.special["first"] - 1  # neither unknown nor masked is an answer
         row = row[words.index("[MASK]"), first:]
         best = np.argsort(-row)[:BEST]
@@ -441,7 +482,7 @@ def ctranslate2(folder, options):
                 **settings,
             )
             for n, each in zip(numbers, found, strict=True):
-                answers[n] = target.decode(each.hypotheses[0])
+                answers[n] = target.decode([target.piece_to_id(x) for x in each.hypotheses[0]])
         return answers
 
     return in_sentences(answer, ids.num_tokens, ids.settings, options)
@@ -521,10 +562,15 @@ def main():
     add("--json", metavar="FILE", help="JSON file for answers and texts per second")
     options = parser.parse_args()
     sys.stdout.reconfigure(encoding="utf-8")  # whatever the locale is
-    texts = lines_of(sys.stdin.buffer.read())
+    try:
+        texts = lines_of(sys.stdin.buffer.read())
+    except UnicodeDecodeError as error:
+        sys.exit(f"The standard input must be UTF-8: {error}.")
     folder = pathlib.Path(options.folder)
     if options.json and folder.resolve() in pathlib.Path(options.json).resolve().parents:
         sys.exit(f"--json must not be in the exported model; received {options.json}.")
+    if options.json and not pathlib.Path(options.json).resolve().parent.is_dir():
+        sys.exit(f"--json must name a file in an existing folder; received {options.json}.")
     answer = engine_of(folder)(folder, options)
     if options.json:  # the first calls prepare; notes are those of all texts, below
         logging.disable()
@@ -536,7 +582,9 @@ def main():
     assert "keras" not in sys.modules or "tensorflow_text" in sys.modules  # it imports Keras
     if options.json:
         result = dict(answers=answers, texts_per_second=len(texts) / seconds)
-        pathlib.Path(options.json).write_text(json.dumps(result), encoding="utf-8")
+        unfinished = pathlib.Path(f"{options.json}.unfinished")
+        unfinished.write_text(json.dumps(result), encoding="utf-8")
+        os.replace(unfinished, options.json)
     else:
         for each in answers:
             print(one_line(each))

@@ -1,9 +1,11 @@
 """Frozen and quantized layers of a model, which its weights alone do not show."""
 
+import json
 from collections.abc import Iterable
 
 import keras
 
+from ..checks import check
 from .private import layers_of
 
 
@@ -21,8 +23,19 @@ def adaptations(model: keras.Model) -> dict:
     Returns:
         dict: "frozen", the list of the paths of the outermost layers that are not trainable;
             "quantized", a dict from the path of a quantized layer to its mode, such as "int8".
+
+    Raises:
+        ValueError: A layer is quantized in another way than by the defaults of its mode.
     """
     layers = [x for x in layers_of(model) if getattr(x, "quantization_mode", None) is not None]
+    for layer in layers:
+        config = getattr(layer, "quantization_config", None)
+        check(
+            config is None or _is_default(config),
+            "A model is saved with the mode of its quantization alone: use quantize(mode)",
+            layer=layer.path,
+            quantization_config=type(config).__name__,
+        )
     return {
         "frozen": _frozen_paths(model) if model.trainable else [],
         "quantized": {layer.path: layer.quantization_mode for layer in layers},
@@ -42,6 +55,19 @@ def adapt(model: keras.Model, frozen: Iterable[str], quantized: dict) -> None:
             layer.quantize(quantized[layer.path])
         if layer.path in frozen:
             layer.trainable = False
+
+
+def _is_default(config):
+    """Whether the mode of a quantization says all of it."""
+
+    def content(config):
+        parts = vars(config).items()  # quantizers and sizes
+        return json.dumps({n: x.get_config() if hasattr(x, "get_config") else x for n, x in parts})
+
+    try:
+        return content(config) == content(type(config)())
+    except TypeError:  # it has arguments without defaults
+        return False
 
 
 def _frozen_paths(layer):

@@ -11,6 +11,7 @@ results of the steps.
 
 import contextlib
 import dataclasses
+import functools
 import os
 import re
 import sys
@@ -260,14 +261,23 @@ def gather(array: Any) -> Any:
 def _gather_on_jax(array):
     import jax
 
+    rows, replicate = _replication_on_jax()
+    parts = jax.make_array_from_process_local_data(rows, np.asarray(array)[None])
+    return np.asarray(replicate(parts))
+
+
+@functools.cache
+def _replication_on_jax():
+    """How rows are split over the processes, and the program that gives all of them to each."""
+    import jax
+
     devices = np.array(jax.devices()).reshape(jax.process_count(), -1)
     mesh = jax.sharding.Mesh(devices, ("process", "device"))
     rows, whole = (
         jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*axes))
         for axes in (["process"], [])
     )
-    parts = jax.make_array_from_process_local_data(rows, np.asarray(array)[None])
-    return np.asarray(jax.jit(lambda x: x, out_shardings=whole)(parts))
+    return rows, jax.jit(lambda x: x, out_shardings=whole)
 
 
 def own(gathered: Any) -> Any:

@@ -15,6 +15,7 @@ keras-transformer check.
 import argparse
 import contextlib
 import inspect
+import os
 import pathlib
 import runpy
 import sys
@@ -42,8 +43,8 @@ def run(options: argparse.Namespace) -> None:
     else:
         try:
             found = list(_grade(path, options.names))
-        except grading.CannotCheck as error:
-            sys.exit(f"{error}")
+        except (grading.CannotCheck, SystemExit) as error:
+            sys.exit(_why_not(error))
         print(*(sentence for _, sentence in found), sep="\n")
     sys.exit(not all(passed for passed, _ in found))
 
@@ -52,20 +53,29 @@ def _row(folder, file, options):
     """Prints the lines of one file in the table, whatever its code does."""
     before = set(sys.modules)
     try:
-        found = list(_grade(file, options.names))
+        with _as_before():
+            found = list(_grade(file, options.names))
     except (Exception, SystemExit) as error:
-        reason = f"The file does not run: {type(error).__name__}: {grading.reason_of(error)}."
-        found = [(False, f"{error}" if isinstance(error, grading.CannotCheck) else reason)]
+        found = [(False, _why_not(error))]
     for name in set(sys.modules) - before:  # the next file may import another one of this name
         if str(folder.resolve()) in str(getattr(sys.modules[name], "__file__", "")):
             del sys.modules[name]
     for passed, sentence in found:
+        sentence = sentence.replace("|", r"\|")
         print(f"| {file.relative_to(folder)} | {'yes' if passed else 'no'} | {sentence} |")
     return found
 
 
+def _why_not(error):
+    """Why a file was not graded."""
+    if isinstance(error, grading.CannotCheck):
+        return f"{error}"
+    return f"The file does not run: {type(error).__name__}: {grading.reason_of(error)}."
+
+
 def _grade(path, names):
     """Yields whether a function or class of a file is right, and a sentence about it."""
+    places = [*sys.path]
     sys.path.insert(0, str(path.resolve().parent))
     try:
         with contextlib.redirect_stdout(sys.stderr):  # what the program itself prints
@@ -77,7 +87,22 @@ def _grade(path, names):
                 except grading.CannotCheck as error:
                     yield False, f"{name} was not examined. {error}"
     finally:
-        sys.path.pop(0)
+        sys.path[:] = places
+
+
+@contextlib.contextmanager
+def _as_before():
+    """Undoes what a program changes for those after it: the current folder, and number types."""
+    import keras
+
+    folder = pathlib.Path.cwd()
+    policy, number_type = keras.config.dtype_policy(), keras.config.floatx()
+    try:
+        yield
+    finally:
+        os.chdir(folder)
+        keras.config.set_floatx(number_type)
+        keras.config.set_dtype_policy(policy)
 
 
 def _chosen(path, found, names):

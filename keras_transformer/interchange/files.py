@@ -97,13 +97,13 @@ class Settings:
         self.path = path
         self.values = read_json(path)
 
-    def integer(self, key: str, smallest: int = 1) -> int:
-        """The value of a key: int, at least `smallest`.
+    def integer(self, key: str, smallest: int = 1, default: int | None = None) -> int:
+        """The value of a key: int, at least `smallest`; `default` if it is missing.
 
         Raises:
-            ValueError: It is missing or anything else.
+            ValueError: It is anything else, or missing without a default.
         """
-        value: Any = self.values.get(key)
+        value: Any = self.values.get(key, default)
         holds = type(value) is int and value >= smallest
         self._check(key, holds, f"an integer of at least {smallest}")
         return value

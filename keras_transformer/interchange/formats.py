@@ -51,10 +51,21 @@ FORMATS = {
     "litert": Format("LiteRT", ("Task",), ("float16", "int8"), "litert", "tensorflow"),
     "keras": Format("Keras", ("Task",), ("float16", "int8"), "keras_file"),
     "marian": Format(
-        "Hugging Face's MarianMTModel", ("Translator",), (), "marian.exporting", lacks=("suppress",)
+        "Hugging Face's MarianMTModel",
+        ("Translator",),
+        (),
+        "marian.exporting",
+        lacks=("suppress", "min_length_ratio"),
     ),
     "safetensors": Format("safetensors", ("Task",), (), "safetensors"),
-    "web": Format("a browser", ("Task",), ("int8",), "web.exporting", "tensorflow", OF_LOGITS),
+    "web": Format(
+        "a browser",
+        ("Task",),
+        ("int8",),
+        "web.exporting",
+        "tensorflow",
+        (*OF_LOGITS, "placeholders"),
+    ),
 }
 
 
@@ -91,9 +102,10 @@ def export(
         f"{format} requires KERAS_BACKEND={to.backend}; any backend may have trained the model",
         backend=backend.name(),
     )
-    used = task.config.to_dict() if isinstance(task, tasks.Translator) else ()
-    lacking = ", ".join(name for name in to.lacks if name in used)
-    check(not lacking, f"{format} cannot hold these options of translator.config", options=lacking)
+    if isinstance(task, tasks.Translator):
+        used = task.config.to_dict() | {"placeholders": task.placeholders}
+        lacking = ", ".join(name for name in to.lacks if used.get(name))
+        check(not lacking, f"{format} cannot hold these options of a translator", options=lacking)
     quantized = task.model.get_config()["quantized"]
     check(
         not quantized,

@@ -9,10 +9,10 @@ from keras import ops
 from .. import __version__
 from ..checks import imported
 from ..ids import END, PADDING, START, UNKNOWN
-from ..tasks import Task
+from ..tasks import Task, Translator
 from ..tokenizers.base import Tokenizer
 from ..tokenizers.words import MASK
-from .vocabularies import write_json
+from .vocabularies import training_data_of, write_json
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 
@@ -58,6 +58,8 @@ def write(task: Task, folder: pathlib.Path, quantization: str | None = None) -> 
         "special_ids": special_ids,
         "versions": {"keras": keras.__version__, "keras_transformer": __version__},
     }
+    if isinstance(task, Translator):
+        description["settings"] |= training_data_of(task) | task.config.to_dict()
     write_json(folder / CONFIG, description)
     save_weights(folder, {weight.path: _array(weight) for weight in task.model.weights})
 

@@ -12,6 +12,7 @@ from ..checks import Library
 from ..ids import END, PADDING, UNKNOWN
 from ..tasks import Classifier, MaskFiller, Tagger, Task, TextGenerator, Translator
 from ..tokenizers.normal_forms import INVISIBLE
+from ..tokenizers.processor import has_unused, make_processor
 from ..tokenizers.words import FIRST, MASK, MASKED, SEGMENTATIONS
 from . import graphs
 from .tracing import quiet, save, tf, traced
@@ -61,19 +62,18 @@ _TEXTS = {"texts": ((None,), "string")}
 
 
 def _translation(translator, module):
-    source = module.source = _tokenizer(translator.source_tokenizer, add_end=True)
+    source = _reader(translator.source_tokenizer, module)
     target = module.target = _tokenizer(translator.target_tokenizer)
     beams = graphs.beams_of(translator)
 
     def num_tokens(texts):
         texts = _normalized(texts, translator.normalization, translator.lowercase)
-        return {"num_tokens": source.tokenize(texts).row_lengths()}
+        return {"num_tokens": source(texts).row_lengths()}
 
     def translate(texts, search):
         texts = _normalized(texts, translator.normalization, translator.lowercase)
         is_blank = tf.strings.regex_full_match(texts, BLANK)
-        ids = source.tokenize(texts).to_tensor(PADDING)
-        ids = _checked(ids, translator.longest_input)
+        ids = _checked(source(texts).to_tensor(PADDING), translator.longest_input)
         ids = tf.where(is_blank[:, None], PADDING, ids)
         return {"translations": _text(target, search(ids)["ids"])}
 
@@ -139,12 +139,31 @@ def _words(task, module):
     return {function.__name__: graphs.Graph(function, _TEXTS)}
 
 
-def _tokenizer(tokenizer, add_end=False):
+def _reader(tokenizer, module):
+    """A function of texts to their ids, END included, ragged; see `processor.encode`."""
+    source = module.source = _tokenizer(tokenizer, add_end=True)
+    processor = make_processor(tokenizer.proto)
+    if not has_unused(processor):
+        return source.tokenize
+    numbers = filter(processor.is_unused, range(processor.vocab_size()))
+    unused = {processor.id_to_piece(number): number for number in numbers}
+    pieces = module.pieces = _tokenizer(tokenizer, add_end=True, out_type=tf.string)
+    table = module.unused = _table([], unused)
+
+    def read(texts):
+        ids, found = source.tokenize(texts), table.lookup(pieces.tokenize(texts).flat_values)
+        known = tf.where(ids.flat_values == UNKNOWN, found, ids.flat_values)
+        return ids.with_flat_values(known)
+
+    return read
+
+
+def _tokenizer(tokenizer, add_end=False, out_type=None):
     model = sentencepiece_model(tokenizer, "A SavedModel")
     # A vocabulary is found by its name, in all graphs of a process: equal names, one vocabulary.
     name = f"vocabulary_{hashlib.blake2b(model, digest_size=16).hexdigest()}"
     return tensorflow_text.SentencepieceTokenizer(
-        model, out_type=tf.int32, add_eos=add_end, name=name
+        model, out_type=out_type or tf.int32, add_eos=add_end, name=name
     )
 
 

@@ -206,12 +206,11 @@ class MultiHeadAttention(keras.layers.Layer):
     def compute_output_shape(self, query_shape, value_shape=None, key_shape=None):
         return query_shape
 
-    def compute_output_spec(self, query, value, key=None, return_attention_scores=False, **kwargs):
+    def compute_output_spec(self, query, value, *others, return_attention_scores=False, **kwargs):
         output = keras.KerasTensor(query.shape, dtype=self.compute_dtype)
-        if not return_attention_scores:
-            return output
         shape = query.shape[0], self.num_heads, query.shape[1], value.shape[1]
-        return output, keras.KerasTensor(shape, dtype=self.compute_dtype)
+        weights = keras.KerasTensor(shape, dtype=self.compute_dtype)
+        return (output, weights) if return_attention_scores else output
 
     def get_config(self):
         return {
@@ -235,12 +234,14 @@ def attention_scores(layer: keras.layers.Layer, *args: Any, **kwargs: Any) -> di
 
     Returns:
         Dict from the path of an attention layer, in the order of their calls, to its weights:
-        float, (batch, num_heads, target length, source length).
+        float, (batch, num_heads, target length, source length). Further calls of one path, such as
+        of a shared layer, have #2, #3 after it.
     """
     scores: dict[str, Tensor] = {}
 
     def keep(path, heads, weights):
-        scores[path] = weights
+        earlier = sum(each.partition("#")[0] == path for each in scores)
+        scores[f"{path}#{earlier + 1}" if earlier else path] = weights
         return heads
 
     with backend.observed_heads(keep):

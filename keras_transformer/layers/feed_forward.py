@@ -5,8 +5,8 @@ from typing import Any
 
 import keras
 
-from ..backend import Linear, Tensor
-from ..checks import check_above_0, check_at_least, check_rates
+from ..backend import Linear, Tensor, check_weightless
+from ..checks import check, check_above_0, check_at_least, check_rates
 
 EPSILON = 1e-6  # of layer normalization, as in the authors' code; Keras's default is 1e-3
 
@@ -70,13 +70,16 @@ class AddNorm(keras.layers.Layer):
 
     Call arguments:
         x: float, (batch, length, d_model).
-        sublayer: function of x, passed by keyword: a layer, or a lambda that calls one.
+        sublayer: function of x, passed by keyword: a layer, or a lambda that calls one. It belongs
+            to the layer that calls this one, which trains and saves its weights; a functional model
+            would not know them, and is refused.
 
     Returns:
         float, (batch, length, d_model).
 
     Raises:
-        ValueError: The rate or, when built, layer_norm_epsilon is out of range.
+        ValueError: The rate or, when built, layer_norm_epsilon is out of range; or in a functional
+            model the sublayer is a layer with weights.
 
     Source: Vaswani et al. 2017, sections 3.1 and 5.4; pre-norm: Xiong et al. 2020.
     """
@@ -106,6 +109,10 @@ class AddNorm(keras.layers.Layer):
 
     def compute_output_shape(self, x_shape):
         return x_shape
+
+    def compute_output_spec(self, x, sublayer=None):
+        check_weightless(sublayer)
+        return keras.KerasTensor(x.shape, dtype=self.compute_dtype)
 
     def get_config(self):
         return {
@@ -155,4 +162,7 @@ def serialize_activation(activation: Callable) -> Any:
     name = getattr(activation, "__name__", "")
     if activation is getattr(keras.activations, name, gelu_tanh):
         return name  # Keras would import TensorFlow, to ask whether this is a type of it
-    return keras.activations.serialize(activation)
+    found = keras.activations.serialize(activation)
+    differs = isinstance(found, str) and keras.activations.get(found) is not activation
+    check(not differs, f"Keras has an activation {name}, too: register yours", given=activation)
+    return found

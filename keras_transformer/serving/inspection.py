@@ -279,7 +279,8 @@ class Inspector:
                 state = "finished" if x.finished else "alive" if n in parents else "dead"
                 branch = dict(token=token, parent=x.parent, score=x.score, state=state, text=shown)
                 steps[-1].append(branch)
-        (answers,) = task.translate([text], return_scores=True, **options)
+        as_tree = dict(sentences="never", placeholders=())  # which reads the whole text
+        (answers,) = task.translate([text], return_scores=True, **as_tree, **options)
         possible = [x._asdict() for x in answers if np.isfinite(x.score)]
         return {"steps": steps, "answers": possible}
 

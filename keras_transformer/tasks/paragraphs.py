@@ -46,7 +46,10 @@ class Reading(NamedTuple):
         split = [self.when == "always"] * len(texts)
         if self.when == "auto" and self.trained_length is not None:
             rows = zip(texts, self.num_tokens(texts), strict=True)
-            split = [n > self.trained_length or bool(EDGES.search(text)) for text, n in rows]
+            split = [
+                n > self.trained_length or bool(text.strip() and EDGES.search(text))
+                for text, n in rows
+            ]
         layouts, cut = [["", text, ""] for text in texts], set()
         for number in (number for number, each in enumerate(split) if each):
             whole = split_sentences(texts[number], self.pattern)

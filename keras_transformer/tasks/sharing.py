@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -72,6 +73,8 @@ def push(
         OSError: The upload failed.
         ImportError: huggingface_hub is not installed.
     """
+    expected = 'Languages are a list of codes, such as ["zh", "en"]'
+    check(not isinstance(language, str), expected, language=language)
     target = addresses.of_hub(address)
     check(target["revision"] is None, "Push to an address without @REVISION", address=address)
     repository = target["repo_id"]
@@ -87,7 +90,8 @@ def push(
             text = _introduction(hub, address, summary, list(language))
             if api.file_exists(repository, CARD):
                 text = pathlib.Path(api.hf_hub_download(repository, CARD)).read_text("utf-8")
-            card = text.partition(MEASURED)[0] + _measured(summary, rows)
+            before = re.split(rf"^{MEASURED}", text, maxsplit=1, flags=re.MULTILINE)[0]
+            card = f"{before.rstrip()}\n\n{_measured(summary, rows)}"
             api.create_commit(
                 repository,
                 [

@@ -40,7 +40,8 @@ class TextScore(NamedTuple):
     @property
     def perplexity(self) -> float:
         """exp(nats per token); that a character is unknown is known then, but not which it is."""
-        return math.exp(self.nats / self.tokens)
+        with np.errstate(over="ignore"):
+            return float(np.exp(self.nats / self.tokens))
 
     @property
     def bits_per_character(self) -> float:

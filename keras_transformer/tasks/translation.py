@@ -586,7 +586,8 @@ class Translator(WritingTask):
             self._check_lengths(prefixes, "Prefix")
         lengths = [len(sequence) for sequence in ids]
         min_length, max_length = config.length_limits(lengths, self.longest_input, prefixes)
-        not_blank = [number for number, text in enumerate(texts) if text.strip()]
+        # An imported vocabulary may drop all that a text has.
+        not_blank = [n for n, text in enumerate(texts) if text.strip() and len(ids[n]) > 1]
         few = self._are_few(beams * sum(lengths))
         continuous = self._decoding.continuous and not few
         batch_size = min(config.batch_size, MOST_ROWS) if continuous else config.batch_size

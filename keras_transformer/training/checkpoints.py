@@ -152,10 +152,11 @@ class EpochCheckpoint(keras.callbacks.Callback):
             batch: int from 0, as `on_train_batch_end` receives it.
 
         Returns:
-            bool, whether it was saved: the last batch of an epoch is left to `on_epoch_end`, and so
-            is all of it where `batches` cannot begin within one.
+            bool, whether it was saved: the last two batches of an epoch are left to `on_epoch_end`,
+            and so is all of it where `batches` cannot begin within one.
         """
-        if not self._splits_epochs or batch + 1 >= self.batches.num_batches:
+        # With one batch left, TensorFlow would take its shape for that of all.
+        if not self._splits_epochs or batch + 2 >= self.batches.num_batches:
             return False
         num_done = self.batches.first_batch + batch + 1
         dropout_state = distribution.gather(backend.dropout_state())
@@ -208,7 +209,7 @@ class EpochCheckpoint(keras.callbacks.Callback):
     def _save(self, path, state=None):
         self.folder.mkdir(parents=True, exist_ok=True)
         check_space(path, _num_bytes(self.model))
-        adapted = [ops.convert_to_numpy(v) for v in _low_rank_variables(self.model)]
+        adapted = [ops.convert_to_numpy(v) for v in _adapted_variables(self.model)]
         with atomic_write(path) as temporary:
             self.model.save_weights(temporary, overwrite=True)
             weight_files.add_checksum(temporary, {"adapted": adapted, **(state or {})})
@@ -242,8 +243,8 @@ def _num_bytes(model):
 def load_checkpoint(model: keras.Model, path: PathLike) -> dict[str, Any]:
     """Loads a file of `EpochCheckpoint` into a model that is compiled in the same way.
 
-    Keras merges LoRA's low-rank updates into their kernels when it saves weights, so that they are
-    stored a second time, on their own.
+    Keras merges LoRA's low-rank updates into their layers' weights when it saves them, so that all
+    of these are stored a second time, as they were.
 
     Args:
         model: compiled keras.Model, its optimizer built.
@@ -254,19 +255,14 @@ def load_checkpoint(model: keras.Model, path: PathLike) -> dict[str, Any]:
     """
     model.load_weights(path)
     state = weight_files.read_state(path)
-    for variable, value in zip(_low_rank_variables(model), state.get("adapted", []), strict=True):
+    for variable, value in zip(_adapted_variables(model), state.get("adapted", []), strict=True):
         variable.assign(value)
     return state
 
 
-def _low_rank_variables(model):
-    """Kernel and low-rank update of each layer with LoRA."""
-    return [
-        variable
-        for layer in backend.layers_with_lora(model)
-        for variable in layer.weights
-        if variable.name.endswith(("kernel", "kernel_a", "kernel_b"))
-    ]
+def _adapted_variables(model):
+    """All weights of each layer with LoRA, such as the scales of a quantized one."""
+    return [weight for layer in backend.layers_with_lora(model) for weight in layer.weights]
 
 
 def average_checkpoints(model: keras.Model, paths: Iterable[PathLike]) -> None:
@@ -279,12 +275,15 @@ def average_checkpoints(model: keras.Model, paths: Iterable[PathLike]) -> None:
         paths: weights as `EpochCheckpoint` writes them, for instance `checkpoint.paths[-5:]`.
 
     Raises:
-        ValueError: No path is given, or a file is damaged.
+        ValueError: No path is given, a file is damaged, or the model is quantized: the mean of
+            integers and of their scales is not the mean of weights.
 
     Source: Vaswani et al. 2017, section 6.1 (base: the last 5 checkpoints, 10 minutes apart).
     """
     paths = list(paths)
     check(paths, "Expected at least one checkpoint to average", paths=paths)
+    quantized = backend.adaptations(model)["quantized"]
+    check(not quantized, "A quantized model has no mean", quantized_layers=len(quantized))
     sums = [0.0] * len(model.weights)
     for path in paths:
         weight_files.check_weights(path)

@@ -51,19 +51,23 @@ class ChunkedLogits(WrappedModel):
         self.pieces = pieces
         self.states = keras.Model(transformer.input, transformer.decoder.output)
 
-    def compile(self, optimizer: Any, loss: Any, metrics: Sequence[Any] = (), **kwargs: Any):
+    def compile(
+        self, optimizer: Any, loss: Any, metrics: Sequence[Any] | None = None, **kwargs: Any
+    ):
         """Compiles both models.
 
         Args:
             optimizer: keras.optimizers.Optimizer.
             loss: `TokenLoss`, such as `TokenCrossEntropy`.
             metrics: list of `TokenMean`, such as `Perplexity`.
-            **kwargs: further arguments of `keras.Model.compile`.
+            **kwargs: further arguments of `keras.Model.compile`, except `weighted_metrics`.
         """
+        weighted, metrics = kwargs.get("weighted_metrics"), list(metrics or ())
+        check(not weighted, "Logits in pieces have no weighted metrics", weighted_metrics=weighted)
         for each, kind in [(loss, TokenLoss), *((metric, TokenMean) for metric in metrics)]:
             expected = f"Logits in pieces need a {kind.__name__} of this package"
             check(isinstance(each, kind), expected, given=each)
-        self.token_loss, self.token_metrics = loss, list(metrics)
+        self.token_loss, self.token_metrics = loss, metrics
         super().compile(optimizer, PrecomputedLoss(), **kwargs)
 
     def call(self, inputs: dict[str, backend.Tensor], training: bool = False):

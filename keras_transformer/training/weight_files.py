@@ -8,12 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import h5py
+import ml_dtypes
 import numpy as np
 
 from ..atomic import rename_damaged
 
 PathLike = str | os.PathLike
 CHECKSUM, STATE = "sha256", "training_state"
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 
 def add_checksum(path: PathLike, state: Mapping[str, Any]) -> None:
@@ -27,10 +29,15 @@ def add_checksum(path: PathLike, state: Mapping[str, Any]) -> None:
         for name, value in state.items():
             if isinstance(value, list):
                 for number, each in enumerate(value):
-                    file[f"{STATE}/{name}/{number:04d}"] = each
+                    file[f"{STATE}/{name}/{number:04d}"] = _storable(each)
             elif value is not None:
-                file[f"{STATE}/{name}"] = value
+                file[f"{STATE}/{name}"] = _storable(value)
         file.attrs[CHECKSUM], _ = _examine(file)
+
+
+def _storable(array):
+    """The array; in float32 if it is in bfloat16, which HDF5 reads back as bytes."""
+    return np.float32(array) if np.asarray(array).dtype == BFLOAT16 else array
 
 
 def read_state(path: PathLike) -> dict[str, Any]:
@@ -97,6 +104,8 @@ def _examine(file):
         values = file[name][()]
         digest.update(f"{name} {values.dtype} {values.shape} ".encode())
         digest.update(values.tobytes())
+        if values.dtype == "V2":  # so Keras's own are read
+            values = np.float32(values.view(BFLOAT16))
         if np.issubdtype(values.dtype, np.floating) and not np.isfinite(values).all():
             wrong.append(name)
     return digest.hexdigest(), wrong

@@ -335,6 +335,54 @@ def test_a_folder_becomes_a_table(tmp_path, capsys):
     assert "NAME=KIND" in table["ann/diagonal.py"][1]
 
 
+@pytest.mark.once
+def test_what_a_program_changes_is_as_before_for_the_next_one(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    changes = [
+        "import os, sys, keras",
+        "os.chdir(os.path.dirname(os.path.abspath(__file__)))",
+        "sys.path.insert(0, 'mine')",
+        "keras.config.set_dtype_policy('mixed_bfloat16')",
+        "keras.config.set_floatx('float64')",
+    ]
+    before = keras.config.dtype_policy(), keras.config.floatx(), [*sys.path]
+    for name in ("ann", "bob"):
+        (tmp_path / "all" / name).mkdir(parents=True)
+        (tmp_path / "all" / name / "mine.py").write_text("\n".join([*changes, PROGRAM]), "utf-8")
+    (tmp_path / "all" / "cat.py").write_text("1.0 | True", "utf-8")
+    _, output = graded(capsys, "all", "positional_encoding")
+    rows = [re.split(r" (?<!\\\\)\| ", line.strip("| ")) for line in output.splitlines()[2:]]
+    assert [(file, right) for file, right, _ in rows] == [
+        ("ann/mine.py", "yes"),
+        ("bob/mine.py", "yes"),
+        ("cat.py", "no"),
+    ]
+    assert rows[2][2].startswith(
+        r"The file does not run: TypeError: unsupported operand type(s) for \|"
+    )
+    assert (keras.config.dtype_policy(), keras.config.floatx(), [*sys.path]) == before
+
+
+@pytest.mark.once
+def test_a_program_that_ends_by_itself_is_not_right(tmp_path, capsys):
+    (tmp_path / "mine.py").write_text(f"{PROGRAM}\nimport sys\nsys.exit()", "utf-8")
+    code, output = graded(capsys, tmp_path / "mine.py")
+    assert code.startswith("The file does not run: SystemExit") and not output
+
+
+def test_a_gain_may_have_any_shape():
+    class LayerNorm(keras.layers.Layer):
+        def build(self, shape):
+            self.gain = self.add_weight(shape=(1, 1, shape[-1]), initializer="ones")
+
+        def call(self, x):
+            mean = keras.ops.mean(x, -1, keepdims=True)
+            variance = keras.ops.mean((x - mean) ** 2, -1, keepdims=True)
+            return self.gain * (x - mean) / keras.ops.sqrt(variance + 1e-6)
+
+    assert check_layer(LayerNorm).passed, str(check_layer(LayerNorm))
+
+
 @pytest.mark.slow
 @pytest.mark.once
 def test_the_command_ends_with_a_code(tmp_path):

@@ -165,8 +165,9 @@ def test_a_translator_with_byte_level_bpe_answers_the_same(byte_level, restless,
     tokenizer = byte_level.tokenizer
     translator = restless_translator(tokenizer, restless, max_length_ratio=0.2)
     texts = ["the day", "草地", "", "été"]
-    answers = run_here(translator, "litert", texts)
-    assert answers == translator.translate(texts) and len(set(answers)) > 2
+    for format in ("ctranslate2", "litert"):
+        answers = run_here(translator, format, texts)
+        assert answers == translator.translate(texts) and len(set(answers)) > 2
 
 
 def test_a_saved_model_cannot_read_texts_by_byte_level_bpe(byte_level, tmp_path):

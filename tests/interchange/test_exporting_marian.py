@@ -165,6 +165,28 @@ def test_a_shallower_decoder_is_written_and_read_again(own, tmp_path):
     assert (config.depth("encoder"), config.depth("decoder")) == (3, 1)
 
 
+@pytest.mark.parametrize("format", ["saved_model", "onnx", "ctranslate2"])
+def test_a_piece_of_the_other_language_has_its_id_in_every_engine(
+    tmp_path, monkeypatch, one_thread, run_here, format
+):
+    (tmp_path / "model").mkdir()
+    reference.write_marian(tmp_path / "model", updates=0)
+    translator = interchange.from_marian(tmp_path / "model")
+    read = translator.source_tokenizer
+    texts = [*reference.texts(200), *reference.TARGET.sentences(100), "", "\x01", "a \x01"]
+    alone = read._processor.encode(texts)
+    other = [text for text, ids in zip(texts, alone, strict=True) if ids != read.encode([text])[0]]
+    assert len(other) > 5 and alone[-2] == []
+    asked = [*other[:40], "", "\x01", "a \x01"]
+    assert run_here(translator, format, asked) == translator.translate(asked, beams=1)
+
+
+def test_the_options_of_the_search_come_back(own, tmp_path):
+    config = kt.GenerationConfig(3, no_repeat_ngram_size=2, repetition_penalty=1.5)
+    interchange.export(own(task=dict(config=config)), tmp_path / "model", "marian")
+    assert interchange.from_marian(tmp_path / "model").config == config
+
+
 @pytest.mark.parametrize(
     "options, message",
     [
@@ -174,6 +196,7 @@ def test_a_shallower_decoder_is_written_and_read_again(own, tmp_path):
         (dict(activation="elu"), "gelu, relu, silu, tanh; received activation='elu'"),
         (dict(target_size=True), "one vocabulary for both languages"),
         (dict(task=dict(lowercase=True)), "cannot lowercase"),
+        (dict(task=dict(config=kt.GenerationConfig(min_length_ratio=0.8))), "options='min_length"),
     ],
 )
 def test_what_marian_cannot_express_is_refused(own, options, message, tmp_path):

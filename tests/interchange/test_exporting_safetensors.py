@@ -42,7 +42,12 @@ def test_a_translation_model_has_readable_names_and_its_vocabulary(dates_transla
     ours = dates_translator.transformer.encoder.blocks[0].self_attention.query.kernel
     np.testing.assert_array_equal(kernel, ops.convert_to_numpy(ours))
     assert config["special_ids"] == {"padding": 0, "unknown": 1, "start": 2, "end": 3}
-    assert config["settings"] == {"normalization": "NFC", "lowercase": False}
+    search = dates_translator.config.to_dict()
+    assert config["settings"] == {"normalization": "NFC", "lowercase": False, **search}
+    many = kt.Translator(
+        dates_translator.transformer, dates_translator.source_tokenizer, trained_length=9
+    )
+    assert read(many, tmp_path / "many")[0]["settings"]["trained_length"] == 9
     files = set(config["vocabularies"].values())
     assert files == {"source_tokenizer.vocabulary.spm"}  # one for both sides
     processor = sentencepiece.SentencePieceProcessor(

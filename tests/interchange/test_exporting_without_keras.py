@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -152,6 +153,30 @@ def test_without_this_package_sentences_are_refused_with_the_cure(hidden):
     done = subprocess.run(command, env=env, cwd=hidden, encoding="utf-8", capture_output=True)
     assert done.returncode == 1
     assert "need this package, without Keras (keras_transformer is hidden); install" in done.stderr
+
+
+@pytest.mark.slow
+def test_what_cannot_be_run_is_one_sentence(small_tasks, dates_translator, exported, tmp_path):
+    onnx = exported(dates_translator, "onnx")
+    filler, generator = (exported(small_tasks[name], "onnx") for name in ("filler", "generator"))
+    tagged = shutil.copytree(onnx, tmp_path / "tagged")
+    settings = json.loads((onnx / "settings.json").read_text()) | {"directions": ["en-de", "en-fr"]}
+    (tagged / "settings.json").write_text(json.dumps(settings))
+    for folder, options, content, reason in (
+        (filler, [], b"a dog\n", "must have one [MASK]; received 'a dog'"),
+        (filler, [], b"a [MASK] b [MASK]\n", "must have one [MASK]"),
+        (onnx, ["--json", "missing/a.json"], b"a\n", "--json must name a file in an existing"),
+        (onnx, ["--beams", "7"], b"a\n", "no graph beam7, but beam4, greedy"),
+        (onnx, ["--beams", "4", "--step"], b"a\n", "--step is for greedy decoding"),
+        (generator, ["--step"], b"a\n", "--step is for greedy decoding"),
+        (onnx, [], b"\xff\n", "must be UTF-8"),
+        (tagged, [], b"<2de> a\nb\n", "Line 2 must begin with <2de> or <2fr>; received 'b'"),
+        (tagged, ["--sentences", "always"], b"<2de> a\n", "Texts with tags are translated whole"),
+    ):
+        command = [sys.executable, RUN, folder, *options]
+        done = subprocess.run(command, input=content, capture_output=True, cwd=tmp_path)
+        assert done.returncode == 1 and reason in done.stderr.decode(), done.stderr.decode()
+        assert b"Traceback" not in done.stderr and not done.stdout
 
 
 @pytest.mark.slow

@@ -483,6 +483,26 @@ def test_the_weights_of_every_attention_in_a_layer_come_by_path_in_the_order_of_
     np.testing.assert_array_equal(numpy(scores["both/first"]), numpy(of_first))
 
 
+def test_each_call_of_a_shared_layer_has_its_weights(numpy, normal):
+    shared, x = MultiHeadAttention(2, name="shared"), normal(2, 5, 8)
+    shared.build(x.shape, x.shape)
+    both = attention_scores(lambda x: shared(shared(x, x), x), x)
+    assert list(both) == [shared.path, f"{shared.path}#2"]
+    _, first = shared(x, x, return_attention_scores=True)
+    _, second = shared(shared(x, x), x, return_attention_scores=True)
+    for found, expected in zip(both.values(), (first, second), strict=True):
+        np.testing.assert_allclose(numpy(found), numpy(expected), atol=1e-6)
+
+
+def test_a_mask_may_be_given_by_its_place_in_a_functional_model(numpy, normal):
+    x, mask = normal(2, 5, 8), np.tri(5, dtype=bool)[None]
+    inputs = keras.Input((None, 8)), keras.Input((None, None), dtype="bool")
+    layer = MultiHeadAttention(2)
+    model = keras.Model(inputs, layer(inputs[0], inputs[0], None, inputs[1]))
+    expected = numpy(layer(x, x, use_causal_mask=True))
+    np.testing.assert_allclose(numpy(model([x, np.tile(mask, (2, 1, 1))])), expected, atol=1e-5)
+
+
 def test_the_weights_of_an_attention_itself_are_those_it_returns(numpy, normal, attention):
     query, value = normal(2, 4, 8), normal(2, 5, 6, seed=1)
     _, weights = attention(query, value, return_attention_scores=True)

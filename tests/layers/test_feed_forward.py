@@ -138,6 +138,25 @@ def test_the_name_of_an_activation_is_that_of_keras():
         assert serialize_activation(function) == keras.activations.serialize(function)
 
 
+def test_a_function_with_the_name_of_one_of_keras_is_refused():
+    def relu(x):
+        return keras.ops.maximum(x, 0.1 * x)
+
+    with pytest.raises(ValueError, match="Keras has an activation relu, too: register yours"):
+        kt.LanguageModel(11, num_layers=1, d_model=8, num_heads=2, d_ff=5, activation=relu)
+
+
+def test_a_functional_model_refuses_a_sublayer_whose_weights_it_would_not_know():
+    x = keras.Input((None, 8))
+    for sublayer in (FeedForward(16), keras.layers.Dense(8)):
+        with pytest.raises(
+            ValueError, match="would not train or save the weights of a sublayer; call"
+        ):
+            AddNorm()(x, sublayer=sublayer)
+    for sublayer in (keras.layers.Rescaling(2.0), lambda x: 2 * x):
+        assert AddNorm()(x, sublayer=sublayer).shape == x.shape
+
+
 def test_an_unknown_name_is_refused():
     with pytest.raises(ValueError, match="gelu_tan"):
         get_activation("gelu_tan")

@@ -38,6 +38,15 @@ def test_a_quantized_model_comes_back_with_the_same_logits(name, mode, randomize
     np.testing.assert_array_equal(numpy(loaded(inputs)), logits)
 
 
+def test_a_quantization_that_its_mode_does_not_tell_is_not_saved():
+    model = MODELS["transformer"]()
+    config = keras.quantizers.Int8QuantizationConfig(activation_quantizer=None)
+    with pytest.warns(UserWarning, match="does not have a `quantize`"):
+        model.quantize(config=config)
+    with pytest.raises(ValueError, match="saved with the mode of its quantization alone: use"):
+        model.get_config()
+
+
 @pytest.mark.slow
 def test_a_quantized_task_answers_with_its_new_weights_also_from_its_file(restless, tmp_path):
     tokenizer = kt.train_tokenizer(["abcdefgh"], model_type="char")

@@ -241,13 +241,38 @@ def test_with_several_steps_per_execution_it_saves_after_the_one_that_is_due(tmp
 
 
 @pytest.mark.slow
-def test_a_signal_in_the_last_update_of_an_epoch_lets_the_epoch_end(tmp_path, whole):
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_signal_in_the_last_updates_of_an_epoch_lets_the_epoch_end(tmp_path, whole, left):
     expected, rows, per_epoch = whole()
     with pytest.raises(SystemExit):
-        train(tmp_path, [Raise(signal.SIGINT, per_epoch - 1)])
+        train(tmp_path, [Raise(signal.SIGINT, per_epoch - 1 - left)])
     (path,) = (tmp_path / "checkpoint").iterdir()
     assert path.name == "epoch-0001.weights.h5" and history_of(tmp_path) == rows[:1]
     assert bits(train(tmp_path, resume=True)[0]) == expected
+
+
+def test_an_epoch_is_continued_with_batches_of_another_length(tmp_path):
+    """At the last place where it may begin: TensorFlow reads two batches for their shapes."""
+    rows = [[5] * length for length in [3] * 12 + [30] * 12]
+
+    def fit(*interruptions, **options):
+        model = compiled()
+        batches = kt.TextBatches(rows, batch_size=4, num_buckets=2, shuffle=False)
+        run = training.Run(tmp_path / "run", **options)
+        run.begin({}, ["the data"])
+        of_run = run.callbacks(batches)
+        with run.interruptible():
+            for span in run.restore(model, 1):
+                callbacks = [*interruptions, *of_run]
+                model.fit(batches, **span, callbacks=callbacks, shuffle=False, verbose=0)
+        return bits(model), len(batches)
+
+    expected, number = fit()
+    with pytest.raises(SystemExit):
+        fit(Raise(signal.SIGTERM, number - 3), overwrite=True)
+    (within,) = (tmp_path / "run" / "checkpoint").iterdir()
+    assert f"batch-{number - 2:07d}" in within.name
+    assert fit(resume=True)[0] == expected
 
 
 @pytest.mark.slow

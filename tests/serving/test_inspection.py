@@ -131,7 +131,12 @@ def test_another_temperature_needs_no_pass(models, monkeypatch):
 
 @pytest.mark.slow
 def test_a_beam_tree_has_the_answers_of_the_search_and_branches_that_die(ask, dates_translator):
-    found = ask("beams", "dates", TEXT, beams=3)
+    for lines in (f"{TEXT}\n{TEXT}", TEXT):  # of several lines, too, it is one search
+        found = ask("beams", "dates", lines, beams=3)
+        ends = {
+            each["text"] for step in found["steps"] for each in step if each["state"] == "finished"
+        }
+        assert {each["text"] for each in found["answers"]} <= ends
     expected = dates_translator.translate([TEXT], beams=3, n_best=3, return_scores=True)[0]
     assert [each["text"] for each in found["answers"]] == [each.text for each in expected]
     branches = [branch for step in found["steps"] for branch in step]

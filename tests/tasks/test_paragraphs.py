@@ -193,6 +193,7 @@ def test_texts_longer_than_the_training_data_are_split_and_others_are_not(dates_
         try:
             assert dates_translator.translate([together, lines]) == expected
             assert dates_translator.translate([f" {first}\n"]) == [f" {alone}\n"]
+            assert dates_translator.translate(["  ", "\t", ""]) == ["", "", ""]
             assert dates_translator.translate([together, lines], sentences="never") == whole
         finally:
             dates_translator.trained_length = None

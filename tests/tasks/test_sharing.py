@@ -119,6 +119,15 @@ def test_the_next_push_keeps_the_text_of_a_card(hub, run):
     assert rows(card_of(hub))["task"] == "TextGenerator" and "old" not in card_of(hub)
 
 
+def test_a_card_is_replaced_from_its_own_heading_on(hub, run):
+    for mine in ("# dates\n\nMIT", "# dates\n\n### The file\n\nOf mine.\n\n"):
+        hub.commit("user/dates", {"README.md": mine.encode()})
+        push(run, MODEL)
+        assert card_of(hub).startswith(f"{mine.rstrip()}\n\n## The file\n")
+    with pytest.raises(ValueError, match='such as ."zh", "en".; received language=\'de\''):
+        push(run, MODEL, language="de")
+
+
 def test_a_task_is_saved_to_the_hub(hub):
     tagger = kt.load(SAVED / "tagger.keras")
     tagger.save(MODEL, scores={"exact_match": 1.0}, private=True)

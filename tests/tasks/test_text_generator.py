@@ -188,6 +188,8 @@ def test_the_score_of_one_window_is_the_sum_of_the_log_probabilities(with_ends):
         bits = nats / np.log(2) + score.unknown * np.log2(0x110000 - 2048)
         assert score.bits_per_character == pytest.approx(bits / len(text), rel=1e-4)
     assert with_ends.score([]) == []
+    diverged = kt.TextScore(8000.0, tokens=10, characters=5)
+    assert diverged.perplexity == np.inf
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -112,3 +112,6 @@ def test_another_loss_or_metric_is_refused():
         model.compile("sgd", "mse")
     with pytest.raises(ValueError, match="need a TokenMean .* received given='accuracy'"):
         model.compile("sgd", kt.TokenCrossEntropy(), ["accuracy"])
+    with pytest.raises(ValueError, match="have no weighted metrics"):
+        model.compile("sgd", kt.TokenCrossEntropy(), weighted_metrics=[kt.Perplexity()])
+    model.compile("sgd", kt.TokenCrossEntropy(), metrics=None)

@@ -147,6 +147,47 @@ def test_a_resumed_run_with_lora_equals_an_uninterrupted_one(r_drop, tmp_path):
         np.testing.assert_array_equal(halves[path], value, path)
 
 
+@pytest.mark.parametrize("kind", ["int8", "int4", "embeddings", "bfloat16"])
+def test_a_checkpoint_has_every_weight_of_a_layer_with_lora(kind, randomize, numpy, tmp_path):
+    dtype = {"dtype": "bfloat16"} if kind == "bfloat16" else {}
+    model = randomize(kt.LanguageModel(12, **SIZES, **dtype))
+    if kind.startswith("int"):
+        with pytest.warns(UserWarning, match="does not have a `quantize`"):
+            model.quantize(kind)
+    if kind == "embeddings":
+        model.embedding.enable_lora(2)
+    else:
+        training.enable_lora(model, 2)
+    for layer in backend.layers_with_lora(model):
+        for weight in layer.weights:
+            if "lora" in weight.name:
+                weight.assign(0.5 * keras.random.normal(weight.shape, seed=1))
+    model.compile(keras.optimizers.Adam(), kt.TokenCrossEntropy(), jit_compile=False)
+    model.optimizer.build(model.trainable_variables)
+    before, logits = [numpy(weight) for weight in model.weights], numpy(model(IDS))
+    checkpoint = training.EpochCheckpoint(tmp_path, Batches())
+    checkpoint.set_model(model)
+    checkpoint.on_epoch_end(0)
+    for weight in model.weights:
+        weight.assign(0 * weight)
+    for _ in checkpoint.restore(model, 2):
+        pass
+    for weight, value in zip(model.weights, before, strict=True):
+        np.testing.assert_array_equal(numpy(weight), value, weight.path)
+    np.testing.assert_array_equal(numpy(model(IDS)), logits)
+
+
+def test_a_bfloat16_weight_that_is_not_a_number_is_found(tmp_path):
+    model = kt.LanguageModel(12, **SIZES, dtype="bfloat16")
+    weight = model.weights[0]
+    weight.assign(keras.ops.full(weight.shape, float("nan")))
+    path = tmp_path / "x.weights.h5"
+    model.save_weights(path)
+    training.weight_files.add_checksum(path, {})
+    with pytest.raises(FloatingPointError, match="became infinite or not a number"):
+        training.weight_files.check_weights(path)
+
+
 def test_checkpoints_of_updates_are_averaged_as_their_kernels(randomize, tmp_path):
     model = randomize(kt.LanguageModel(12, **SIZES))
     training.enable_lora(model, 1)
@@ -161,6 +202,10 @@ def test_checkpoints_of_updates_are_averaged_as_their_kernels(randomize, tmp_pat
     mean = keras.ops.convert_to_numpy(kernel.kernel)
     np.testing.assert_allclose(mean, np.mean(kernels, axis=0), atol=1e-5)
     assert np.abs(kernels[0] - kernels[1]).max() > 0.1
+    with pytest.warns(UserWarning, match="does not have a `quantize`"):
+        model.quantize("int8")
+    with pytest.raises(ValueError, match="A quantized model has no mean"):
+        training.average_checkpoints(model, sorted(tmp_path.iterdir()))
 
 
 # A copy to be trained further

@@ -101,7 +101,8 @@ class Subject:
         before = self.thing.get_weights()
         rng, weights = np.random.default_rng(1), []
         for value in before:
-            if value.ndim > 1 and (value.any() or value.size > 2 * self.width):
+            is_gain = value.size == self.width and (value == 1).all()  # of whatever shape
+            if value.ndim > 1 and not is_gain and (value.any() or value.size > 2 * self.width):
                 value = 0.4 * rng.normal(size=value.shape)
             elif value.ndim and not (value == 1).all():
                 value = np.zeros_like(value)

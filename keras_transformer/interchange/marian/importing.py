@@ -112,10 +112,15 @@ def _model_config(settings):
 
 def _generation_config(settings, padding):
     """The `GenerationConfig` that comes closest to theirs."""
-    beams = settings.integer("num_beams") if "num_beams" in settings.values else 1
+    beams = settings.integer("num_beams", default=1)
     penalty = settings.number("length_penalty", 1.0)
     settings.is_one_of("bad_words_ids", None, [[padding]])
-    return GenerationConfig(beams=beams, length_penalty=LENGTH_PENALTY_RATIO * penalty)
+    return GenerationConfig(
+        beams=beams,
+        length_penalty=LENGTH_PENALTY_RATIO * penalty,
+        no_repeat_ngram_size=settings.integer("no_repeat_ngram_size", 0, default=0),
+        repetition_penalty=settings.number("repetition_penalty", 1.0),
+    )
 
 
 def _read_weights(weights, settings, config, vocabulary):

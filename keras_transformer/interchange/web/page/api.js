@@ -34,11 +34,16 @@ export async function ask(route, question, signal) {
 const ROUTES = { translate, attention, labels, next, generate, beams };
 
 function checkLength(found, most = longestInput) {
+  most = Math.min(most, longestInput ?? Infinity);
   if (found.length > most) throw new Error(`at most ${most} tokens are read at once; this text has ${found.length}`);
   return found;
 }
 
+const tags = [...new Set((settings.directions ?? []).map((direction) => `<2${direction.split("-")[1]}>`))];
+
 function sourceIds(text, most) {
+  if (tags.length && !tags.some((tag) => text.startsWith(tag)))
+    throw new Error(`a text begins with the tag of a target language: ${tags.join(", ")}`);
   return checkLength([...encoded(source, text), END], most);
 }
 
@@ -66,6 +71,7 @@ async function logitsAfter(read, answers, changes) {
 }
 
 async function beams({ text, beams, length_penalty: alpha }, signal) {
+  if (isBlank(normalized(text, settings))) return { steps: [], answers: [] };
   const read = sourceIds(text, MOST_TOKENS);
   const [fewest, most] = limits(read.length);
   const logits = async (answers) => {
