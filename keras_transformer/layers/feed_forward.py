@@ -164,5 +164,5 @@ def serialize_activation(activation: Callable) -> Any:
         return name  # Keras would import TensorFlow, to ask whether this is a type of it
     found = keras.activations.serialize(activation)
     differs = isinstance(found, str) and keras.activations.get(found) is not activation
-    check(not differs, f"Keras has an activation {name}, too: register yours", given=activation)
+    check(not differs, f"Keras also has an activation {name}: register yours", given=activation)
     return found

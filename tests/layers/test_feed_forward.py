@@ -142,7 +142,7 @@ def test_a_function_with_the_name_of_one_of_keras_is_refused():
     def relu(x):
         return keras.ops.maximum(x, 0.1 * x)
 
-    with pytest.raises(ValueError, match="Keras has an activation relu, too: register yours"):
+    with pytest.raises(ValueError, match="Keras also has an activation relu: register yours"):
         kt.LanguageModel(11, num_layers=1, d_model=8, num_heads=2, d_ff=5, activation=relu)
 
 

@@ -131,7 +131,7 @@ def test_another_temperature_needs_no_pass(models, monkeypatch):
 
 @pytest.mark.slow
 def test_a_beam_tree_has_the_answers_of_the_search_and_branches_that_die(ask, dates_translator):
-    for lines in (f"{TEXT}\n{TEXT}", TEXT):  # of several lines, too, it is one search
+    for lines in (f"{TEXT}\n{TEXT}", TEXT):  # several lines are also one search
         found = ask("beams", "dates", lines, beams=3)
         ends = {
             each["text"] for step in found["steps"] for each in step if each["state"] == "finished"
