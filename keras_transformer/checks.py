@@ -118,6 +118,24 @@ def check_rates(**rates: float) -> None:
         check(holds, f"{name} must be in [0, 1)", **{name: rate})
 
 
+def check_weightless(sublayer: Any) -> None:
+    """Refuses a layer with weights as an argument of a call in a functional model.
+
+    Raises:
+        ValueError: It has some, or is not built yet.
+    """
+    import keras  # which takes seconds; most of these checks need none
+
+    if isinstance(sublayer, keras.Layer):
+        builds = type(sublayer).build is not keras.Layer.build
+        check(
+            not (sublayer.weights or (builds and not sublayer.built)),
+            "A functional model would not train or save the weights of a sublayer; call AddNorm in "
+            "a layer of your own that has both",
+            sublayer=sublayer,
+        )
+
+
 @dataclasses.dataclass(frozen=True)
 class Configuration:
     """A configuration that can be copied with changes; names that do not exist are refused."""

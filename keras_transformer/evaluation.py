@@ -445,6 +445,12 @@ def calibration(
     return Calibration(float(counts @ gaps / hits.size), [Bin(*row) for row in rows])
 
 
+def perplexity(nats: float, tokens: int) -> float:
+    """exp(nats / tokens); infinite where a float cannot hold it."""
+    with np.errstate(over="ignore"):
+        return float(np.exp(nats / tokens))
+
+
 def as_json(record: Any) -> Any:
     """A record as dicts, lists and numbers that `json.dumps(..., allow_nan=False)` accepts.
 

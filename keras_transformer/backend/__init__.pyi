@@ -35,14 +35,7 @@ from .platform import (
     name,
     on_accelerator,
 )
-from .private import (
-    as_constants,
-    check_weightless,
-    is_rematerialized,
-    layers_of,
-    safe_mode,
-    twin,
-)
+from .private import as_constants, is_rematerialized, layers_of, safe_mode, twin
 from .process import (
     dropout_state,
     keep_freed_memory,
@@ -71,7 +64,6 @@ __all__ = [
     "adaptations",
     "are_few",
     "as_constants",
-    "check_weightless",
     "cross_entropy",
     "dropout_state",
     "fused_attention",

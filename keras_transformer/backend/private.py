@@ -14,8 +14,6 @@ from typing import Any
 
 import keras
 
-from ..checks import check
-
 
 @functools.cache
 def notice(package: str, effect: str, reason: str) -> None:
@@ -102,22 +100,6 @@ def layers_of(
             found.append(inner)
             waiting.extendleft(_layers_in(inner) if recursive else ())  # the order of Keras
     return found
-
-
-def check_weightless(sublayer: Any) -> None:
-    """Refuses a layer with weights as an argument of a call in a functional model.
-
-    Raises:
-        ValueError: It has some, or is not built yet.
-    """
-    if isinstance(sublayer, keras.Layer):
-        builds = type(sublayer).build is not keras.Layer.build
-        check(
-            not (sublayer.weights or (builds and not sublayer.built)),
-            "A functional model would not train or save the weights of a sublayer; call AddNorm in "
-            "a layer of your own that has both",
-            sublayer=sublayer,
-        )
 
 
 def _layers_in(layer):

@@ -19,8 +19,6 @@ import sys
 import time
 from collections.abc import Sequence
 
-import numpy as np
-
 from .. import data, evaluation
 from ..atomic import write_text
 from ..checks import TextError
@@ -114,12 +112,11 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _perplexity_of(translator, sources, references):
-    """exp(nats / tokens); infinite where a float cannot hold it."""
+    """That of the references, given their sources."""
     nats = -sum(translator.score(sources, references, length_penalty=0.0))
     encoded = translator.target_tokenizer.encode(translator.normalized(references))
     tokens = sum(len(ids) + 1 for ids in encoded)
-    with np.errstate(over="ignore"):
-        return float(np.exp(nats / tokens))
+    return evaluation.perplexity(nats, tokens)
 
 
 def _print_worst(complete, sources, references, translations, options):

@@ -194,16 +194,25 @@ def iterate_pairs(
     quoted: bool = False,
 ) -> Iterator[tuple[str, str]]:
     """The pairs of `read_pairs` one by one, blank ones included."""
+    _, rows = _two_columns(path, json_lines, quoted, source=source, target=target)
+    return (row for _, row in rows)
+
+
+def _two_columns(path, json_lines, quoted, **given):
+    """The two columns or fields that are read, and the number of each line with their values.
+
+    None is the field of the argument's name, in a table the first or the second column.
+    """
     if json_lines or format_of(path) in RECORDS:
-        sides = str(source or "source"), str(target or "target")
-        message = "Source and target must be two fields"
-        check(sides[0] != sides[1], message, source=sides[0], target=sides[1])
-        return _records(path, *sides)
+        fields = {name: str(value or name) for name, value in given.items()}
+        message = f"{' and '.join(fields).capitalize()} must be two fields"
+        check(len({*fields.values()}) == 2, message, **fields)
+        return [*fields.values()], enumerate(_records(path, *fields.values()), start=1)
     columns = {
-        "source": _number_or_name(1 if source is None else source),
-        "target": _number_or_name(2 if target is None else target),
+        name: _number_or_name(number if value is None else value)
+        for number, (name, value) in enumerate(given.items(), start=1)
     }
-    return (row for _, row in _table(path, quoted, **columns))
+    return [*columns.values()], _table(path, quoted, **columns)
 
 
 def read_labeled(
@@ -233,14 +242,7 @@ def read_labeled(
         ValueError: A line lacks one of the columns or has another number of them than the first
             one, a text has no label, the first line names the columns, or no text is left.
     """
-    if format_of(path) in RECORDS:
-        text, label = str(text or "text"), str(label or "label")
-        check(text != label, "Text and label must be two fields", text=text, label=label)
-        found = enumerate(_records(path, text, label), start=1)
-    else:
-        text = _number_or_name(1 if text is None else text)
-        label = _number_or_name(2 if label is None else label)
-        found = _table(path, quoted, text=text, label=label)
+    (text, label), found = _two_columns(path, False, quoted, text=text, label=label)
     rows = []
     for number, row in found:
         if row[0] and not row[1]:

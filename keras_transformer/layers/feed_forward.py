@@ -5,8 +5,8 @@ from typing import Any
 
 import keras
 
-from ..backend import Linear, Tensor, check_weightless
-from ..checks import check, check_above_0, check_at_least, check_rates
+from ..backend import Linear, Tensor
+from ..checks import check, check_above_0, check_at_least, check_rates, check_weightless
 
 EPSILON = 1e-6  # of layer normalization, as in the authors' code; Keras's default is 1e-3
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..checks import TextError, check, check_at_least, check_from_0, check_optional, check_rates
 from ..data.lengths import LONGEST, next_power_of_two, pad
+from ..evaluation import perplexity
 from ..generation import GreedySearch, Request, Sampling
 from ..generation.configuration import SamplingConfig
 from ..ids import END, PADDING
@@ -40,8 +41,7 @@ class TextScore(NamedTuple):
     @property
     def perplexity(self) -> float:
         """exp(nats per token); that a character is unknown is known then, but not which it is."""
-        with np.errstate(over="ignore"):
-            return float(np.exp(self.nats / self.tokens))
+        return perplexity(self.nats, self.tokens)
 
     @property
     def bits_per_character(self) -> float:

@@ -95,9 +95,7 @@ def test_a_format_that_lacks_an_option_says_so(german, tmp_path, format, option)
     require(format)
     value = {"repetition_penalty": 1.2, "suppress": ["ein"]}[option]
     translator = kt.Translator(german.transformer, german.source_tokenizer, **{option: value})
-    expected = (
-        f"{format} cannot hold these options of a translator; received options='{option}'"
-    )
+    expected = f"{format} cannot hold these options of a translator; received options='{option}'"
     with pytest.raises(ValueError, match=expected):
         interchange.export(translator, tmp_path / "a", format)
 

@@ -33,8 +33,8 @@ export async function ask(route, question, signal) {
 
 const ROUTES = { translate, attention, labels, next, generate, beams };
 
-function checkLength(found, most = longestInput) {
-  most = Math.min(most, longestInput ?? Infinity);
+function checkLength(found, limit = Infinity) {
+  const most = Math.min(limit, longestInput ?? Infinity);
   if (found.length > most) throw new Error(`at most ${most} tokens are read at once; this text has ${found.length}`);
   return found;
 }
