@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 from keras_transformer import check_file
 from keras_transformer.checks import check
 from keras_transformer.cli.parser import Parser, option_names
+from keras_transformer.data.files import NOT_THERE
 from keras_transformer.models.configuration import DEPTHS, TransformerConfig
 from keras_transformer.tasks.saved_files import ADDED_OPTIONS
 from keras_transformer.training import Run
@@ -137,10 +138,14 @@ def _read_config(given, options):
     path = pathlib.Path(given.pop("config"))
     expected = "--config has the options of a recipe and more: leave out --recipe"
     check("recipe" not in given, expected, recipe=given.get("recipe"))
+    path = path / "settings.json" if path.is_dir() else path
+    if not path.is_file():
+        raise FileNotFoundError(NOT_THERE.format(path))
     known = options.flat().keys()
     config = _saved(read_settings(path), known) | {"resume": False, "overwrite": False}
     unknown = config.keys() - known
-    check(not unknown, f"{path} must hold options of this task", unknown=flags(sorted(unknown)))
+    names = flags(sorted(unknown))
+    check(not unknown, f"{path} must hold options of this task", unknown=f"{names:.80}")
     return config
 
 
@@ -174,9 +179,9 @@ def _parser(description, recipes):
         argument_default=argparse.SUPPRESS,
     )
     parser.add_argument("--help-all", action="help", help="help with the less common options")
-    config = "settings.json of another run, whose options this new run starts from"
+    config = "another run, or its settings.json, whose options this new run starts from"
     unless = "not with --recipe; a resumed run has its own"
-    parser.add_argument("--config", metavar="FILE", help=f"{config}; {unless}")
+    parser.add_argument("--config", metavar="RUN", help=f"{config}; {unless}")
     task = type(next(iter(recipes.values())))
     own, hidden = described(task)
     groups = [f.type for f in dataclasses.fields(task) if dataclasses.is_dataclass(f.type)]

@@ -89,10 +89,15 @@ def _new(split, counts, labels):
     check(
         len(new) < len(counts),
         f"The {split} data must have labels that the training data has",
-        labels=", ".join(counts),
-        known=", ".join(labels),
+        labels=_listed(counts),
+        known=_listed(labels),
     )
     return new
+
+
+def _listed(labels):
+    listed = ", ".join(labels)
+    return listed if len(listed) <= 100 else f"{len(labels)} of them, {listed:.80}..."
 
 
 def _print_similar(labels):

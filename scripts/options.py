@@ -67,7 +67,7 @@ class RunOptions(Group):
             only with --schedule paper or constant.
         overwrite: Replace a run that --output already contains.
         seed: Random seed (data, weights, shuffling, dropout).
-        deterministic: Bit-exact reproducibility, slightly slower.
+        deterministic: Bit-exact reproducibility on a GPU, where it is slower; a CPU has it.
         precision: Compute dtype; weights stay float32.
         threads: Intra-op threads on TensorFlow and PyTorch; none: all cores.
 
@@ -441,6 +441,7 @@ EXCLUSIVE = (
     ("placeholders", "language_tags", "a tag is not masked"),
     *((name, "prepared", "a corpus is all of the data") for name in ("dataset", *TEACHERS, *MIX)),
 )
+WITH_LOGITS_BIAS = ("Translator", "TextGenerator")
 LEARNED = ("vocabulary", "reserve", "separate_vocabularies", "placeholders")
 TO_LEARN = "a vocabulary to learn, without --init-from and --prepared"
 OF_TAGS = ("directions", "both_directions", "corpus_temperature")
@@ -527,6 +528,9 @@ class Options(Group):
             (["weight_decay"], "--optimizer adamw, lion or muon", given["optimizer"] != "adam"),
             (["decay_share"], "--schedule wsd", given["schedule"] == "wsd"),
             (["cutoff"], "--simcut", given["simcut"]),
+            (["freeze", "lora_rank"], "--init-from", initial),
+            (["recipe"], "--init-from", initial or given["recipe"] != "fine-tune"),
+            (["logits_bias"], "a translation or a language model", self.TASK in WITH_LOGITS_BIAS),
             (DEPTHS, "a translation; others have --num-layers", self.TASK == "Translator"),
             (["window"], "a text without --lines", not (given["lines"] or prepared)),
             (LEARNED, TO_LEARN, not (initial or prepared)),

@@ -433,9 +433,11 @@ def known_labels(options: Options, initial: Any, labels: set[str]) -> list[str]:
     """The labels of the data, or those of the model of --init-from, if it has labels of this kind.
 
     Raises:
-        ValueError: The data has a label that the model does not have.
+        ValueError: The data has one label, or a label that the model does not have.
     """
     if type(initial).__name__ != options.TASK:
+        expected = "The training data must have two labels or more; choose their column"
+        check(len(labels) > 1, expected, labels=", ".join(labels))
         return sorted(labels)
     model, lacks = options.fine_tuning.init_from, sorted(labels - set(initial.labels))
     check(

@@ -24,7 +24,7 @@ A corpus larger than memory is prepared once (docs/scale.md):
         --valid-source val.en --valid-target val.de --output runs/en-de
 
 Recipes for several amounts of data are in scripts/recipes.py: --recipe quick (the default with
-data; half an hour on two cores for 30,000 pairs), few, small, medium, large. --help-all lists
+data; an hour and a half on one core for 30,000 pairs), few, small, medium, large. --help-all lists
 --download, --prepared and the other less common options. The run folder contains model.keras,
 history.csv, settings.json, scores.json, learning_curve.png and attention.png. Continue an
 interrupted run with --resume --output FOLDER. KERAS_BACKEND=tensorflow, jax or torch selects the

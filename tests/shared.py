@@ -72,6 +72,12 @@ def seed():
 
 
 @pytest.fixture
+def uncollected(monkeypatch):
+    """Keras searches for garbage once per layer that it quantizes, each time in all modules."""
+    monkeypatch.setattr(gc, "collect", lambda *_: 0)
+
+
+@pytest.fixture
 def usual_number_of_shapes(monkeypatch):
     """That of users, for tests of the batches themselves."""
     monkeypatch.setitem(of_batches, "num_buckets", num_buckets)

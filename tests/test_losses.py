@@ -36,8 +36,10 @@ def test_smoothed_cross_entropy_by_hand(numpy):
     logits = np.log(np.array([[[2.0, 1, 1]]], "float32"))
     expected = 0.1 * np.log(2) + 0.8 * np.log(4) + 0.1 * np.log(4)
     loss = TokenCrossEntropy(label_smoothing=0.3)(np.array([[1]]), logits)
-    assert numpy(loss) == pytest.approx(expected, abs=1e-6)
-    assert numpy(TokenCrossEntropy()(np.array([[1]]), logits)) == pytest.approx(np.log(4), abs=1e-6)
+    assert numpy(loss) == pytest.approx(expected, rel=1e-6, abs=1e-6)
+    assert numpy(TokenCrossEntropy()(np.array([[1]]), logits)) == pytest.approx(
+        np.log(4), rel=1e-6, abs=1e-6
+    )
 
 
 @SMOOTHING
@@ -106,7 +108,7 @@ def test_the_loss_is_the_mean_over_tokens_and_not_over_sentences(numpy):
     # Two tokens of probability 1/4 in one sentence, one of probability 1/2 in the other.
     logits = np.log(np.array([[[2, 1, 1], [2, 1, 1]], [[1, 2, 1], [9, 1, 1]]], "float32"))
     loss = numpy(TokenCrossEntropy()(np.array([[1, 2], [1, 0]]), logits))
-    assert loss == pytest.approx((np.log(4) + np.log(4) + np.log(2)) / 3, abs=1e-6)
+    assert loss == pytest.approx((np.log(4) + np.log(4) + np.log(2)) / 3, rel=1e-6, abs=1e-6)
 
 
 @SMOOTHING
@@ -115,7 +117,7 @@ def test_more_padding_changes_no_loss(numpy, normal, logits, smoothing):
     longer = np.concatenate([logits, 50 * normal(3, 4, V, seed=1)], axis=1)
     padded = np.pad(LABELS, [(0, 0), (0, 4)])
     expected = numpy(loss(LABELS, logits))
-    assert numpy(loss(padded, longer)) == pytest.approx(expected, abs=1e-6)
+    assert numpy(loss(padded, longer)) == pytest.approx(expected, rel=1e-6, abs=1e-6)
     padded[0, 5] = 3
     assert abs(numpy(loss(padded, longer)) - expected) > 0.1
 
@@ -197,7 +199,7 @@ def test_a_weight_per_text_may_be_a_column_as_in_keras(numpy):
     )
     for each in (weights, weights[:, None]):
         loss = numpy(TokenCrossEntropy()(labels, logits, sample_weight=each))
-        assert loss == pytest.approx(numpy(keras_loss(labels, logits, each)), abs=1e-6)
+        assert loss == pytest.approx(numpy(keras_loss(labels, logits, each)), rel=1e-6, abs=1e-6)
         metric = Perplexity()
         metric.update_state(labels, logits, sample_weight=each)
         assert numpy(metric.result()) == pytest.approx(np.exp(loss), abs=1e-5)
@@ -206,7 +208,7 @@ def test_a_weight_per_text_may_be_a_column_as_in_keras(numpy):
 def test_a_sentence_of_weight_0_is_a_sentence_left_out(numpy, logits):
     loss = TokenCrossEntropy(0.1)
     weighted = numpy(loss(LABELS, logits, sample_weight=np.array([1.0, 0.0, 1.0])))
-    assert weighted == pytest.approx(numpy(loss(LABELS[::2], logits[::2])), abs=1e-6)
+    assert weighted == pytest.approx(numpy(loss(LABELS[::2], logits[::2])), rel=1e-6, abs=1e-6)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
@@ -241,7 +243,7 @@ def test_a_classifier_has_one_label_per_text(numpy, logits):
     # The third text has no label: it counts for nothing.
     labels, logits = np.array([4, 6, 0]), logits[:, 0]
     expected = dense_nats(logits, labels)[:2].mean()
-    assert numpy(TokenCrossEntropy()(labels, logits)) == pytest.approx(expected, abs=1e-6)
+    assert numpy(TokenCrossEntropy()(labels, logits)) == pytest.approx(expected, rel=1e-6, abs=1e-6)
 
 
 def test_labels_of_a_classifier_may_have_an_axis_of_1(numpy, logits):
@@ -263,7 +265,7 @@ def test_labels_are_not_rounded_to_a_low_precision(numpy):
         loss = TokenCrossEntropy()(np.array([[2049]]), logits)
     finally:
         keras.config.set_floatx(before)
-    assert numpy(loss) == pytest.approx(np.log1p(2049 * np.exp(-20.0)), abs=1e-6)
+    assert numpy(loss) == pytest.approx(np.log1p(2049 * np.exp(-20.0)), rel=1e-6, abs=1e-6)
 
 
 ONE_STEP = """

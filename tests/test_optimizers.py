@@ -13,6 +13,7 @@ from keras_transformer.training import (
 )
 
 DECAYING = [name for name in OPTIMIZERS if name != "adam"]
+LEARNS = dict(jit_compile=False, run_eagerly=True)  # sooner than a compilation
 SIZES = dict(num_layers=1, d_model=8, num_heads=2, d_ff=12, max_length=6)
 
 
@@ -151,12 +152,51 @@ def test_a_step_of_muon_moves_a_kernel_in_all_directions_by_the_same_length(mode
     assert (lengths < 0.1 * 0.2 * 12**0.5 * 1.3).all()
 
 
+def with_two_vocabularies():
+    ids = {"source_ids": [[5, 5, 5, 6, 5, 3]], "target_ids": [[2, 5, 5, 4, 5]]}
+    return kt.Transformer(9, 8, **SIZES, dropout=0.0), ids, [[5, 5, 4, 5, 3]]
+
+
+def with_learned_positions():
+    x, positions = keras.Input((3, 8)), keras.Input((3,), dtype="int32")
+    y = keras.layers.Dense(6)(kt.LearnedPositionalEncoding(4)(x, positions=positions))
+    inputs = {"x": np.random.default_rng(0).normal(size=(1, 3, 8)), "positions": [[2, 2, 1]]}
+    return keras.Model({"x": x, "positions": positions}, y), inputs, [[5, 4, 3]]
+
+
+def with_words_and_characters():
+    ids = {"word_ids": [[5, 5, 6]], "character_ids": [[[4, 4, 5], [4, 4, 5], [4, 0, 0]]]}
+    return kt.TaggingModel(9, 8, 5, **SIZES, dropout=0.0, max_characters=3), ids, [[1, 1, 2]]
+
+
+@pytest.mark.parametrize(
+    "make", [with_two_vocabularies, with_words_and_characters, with_learned_positions]
+)
+def test_an_id_that_occurs_more_than_once_has_one_gradient(make, numpy):
+    model, inputs, labels = make()
+    inputs = {name: np.array(values) for name, values in inputs.items()}
+    before = [numpy(variable).copy() for variable in model.trainable_variables]
+
+    def update(optimizer):
+        for variable, value in zip(model.trainable_variables, before, strict=True):
+            variable.assign(value)
+        model.compile(optimizer, kt.TokenCrossEntropy(0.0), **LEARNS)
+        model.train_on_batch(inputs, np.array(labels))
+        return [b - numpy(v) for b, v in zip(before, model.trainable_variables, strict=True)]
+
+    gradients = update(keras.optimizers.SGD(1.0))
+    adam = keras.optimizers.Adam(0.1, beta_2=0.9)
+    update(adam)
+    for variable, gradient in zip(model.trainable_variables, gradients, strict=True):
+        velocity = numpy(adam._velocities[adam._get_variable_index(variable)])
+        np.testing.assert_allclose(velocity, 0.1 * gradient**2, 2e-3, 1e-9, err_msg=variable.path)
+    clipped = update(keras.optimizers.SGD(1.0, global_clipnorm=0.01))
+    assert np.sqrt(sum(np.sum(step**2) for step in clipped)) == pytest.approx(0.01, rel=1e-3)
+
+
 def test_an_optimizer_that_does_not_exist_is_an_error_that_names_those_that_do():
     with pytest.raises(ValueError, match="one of adam, adamw, lion, muon; received optimizer='sg"):
         create_optimizer("sgd", 0.1)
-
-
-LEARNS = dict(jit_compile=False, run_eagerly=True)  # sooner than a compilation
 
 
 @pytest.mark.slow

@@ -16,12 +16,14 @@ from .gradients import (
     one_by_one,
 )
 from .kernels import (
+    Embedding,
     Linear,
     ReversibleEmbedding,
     cross_entropy,
     fused_attention,
     has_fused_attention,
     known_int,
+    look_up,
     portable,
     prefers_blockwise_top_k,
     shape_of,
@@ -54,6 +56,7 @@ from .recording import (
 )
 
 __all__ = [
+    "Embedding",
     "FunctionalModel",
     "Linear",
     "Programs",
@@ -78,6 +81,7 @@ __all__ = [
     "layers_of",
     "layers_with_lora",
     "leave_pipelines_untuned",
+    "look_up",
     "make_deterministic",
     "map_batches",
     "name",

@@ -73,10 +73,47 @@ class Linear(keras.layers.Dense):
         super().quantize(mode, type_check=False, config=config)  # the same weights as a Dense
 
 
-class ReversibleEmbedding(keras.layers.ReversibleEmbedding):
-    """keras.layers.ReversibleEmbedding; in reverse one product of two matrices: see `Linear`.
+def look_up(matrix: Tensor, ids: Tensor, dtype: str) -> Tensor:
+    """`ops.take(matrix, ids, axis=0)`, whose gradient is one tensor on every backend.
 
-    The product is computed in the compute dtype, to which Keras does not cast it.
+    TensorFlow would keep it as IndexedSlices: one slice for each occurrence of an id. Of these
+    Keras's optimizers take the squares, and the norm, before they are summed.
+
+    Args:
+        matrix: float, (rows, width).
+        ids: integers, of any shape and dtype.
+        dtype: str, of the result.
+
+    Returns:
+        float, (*shape of the ids, width).
+    """
+    if not keras.backend.is_int_dtype(ids.dtype):
+        ids = ops.cast(ids, "int32")
+    # The gradient of TensorFlow's reshape sums the slices; otherwise this does nothing.
+    return ops.cast(ops.take(ops.reshape(matrix, matrix.shape), ids, axis=0), dtype)
+
+
+class Embedding(keras.layers.Embedding):
+    """keras.layers.Embedding without a mask, by `look_up`.
+
+    The arguments are those of `keras.layers.Embedding`.
+
+    Call arguments:
+        inputs: int, (batch, length), ids.
+
+    Returns:
+        float, (batch, length, output_dim).
+    """
+
+    def call(self, inputs):
+        return look_up(self.embeddings, inputs, self.compute_dtype)
+
+
+class ReversibleEmbedding(keras.layers.ReversibleEmbedding):
+    """keras.layers.ReversibleEmbedding without a mask, by `look_up`.
+
+    In reverse it is one product of two matrices: see `Linear`. That is computed in the compute
+    dtype, to which Keras does not cast it.
 
     The arguments are those of `keras.layers.ReversibleEmbedding`.
 
@@ -97,7 +134,7 @@ class ReversibleEmbedding(keras.layers.ReversibleEmbedding):
 
     def call(self, inputs, reverse=False):
         if not reverse:
-            return super().call(inputs)
+            return look_up(self.embeddings, inputs, self.compute_dtype)
         rows = super().call(ops.reshape(inputs, (-1, self.output_dim)), reverse=True)
         return ops.reshape(rows, (*shape_of(inputs)[:-1], self.input_dim))
 

@@ -32,12 +32,15 @@ def run(options: argparse.Namespace) -> None:
     from .. import training  # with Keras, for which --help does not wait
 
     folder = pathlib.Path(options.run)
+    if not folder.is_dir():
+        sys.exit(f"{folder}: no such run. Give the folder of one.")
     paths = training.checkpoint_paths(folder / "checkpoint")
     last = len(paths) if options.last is None else options.last
-    if not 1 <= last <= len(paths):
+    if not 2 <= last <= len(paths):
+        received = "" if options.last is None else f"; received --last {last}"
         sys.exit(
-            f"{folder} holds {len(paths)} checkpoints; received --last {last}. Train with "
-            "--average N to keep the last N."
+            f"{folder} has checkpoints of {len(paths)} epochs, and a mean needs two or more"
+            f"{received}. Train with --average N to keep those of the last N."
         )
     paths = paths[-last:]
     output, model = options.output or folder / f"average-{last}.keras", folder / "model.keras"

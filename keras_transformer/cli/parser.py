@@ -10,6 +10,14 @@ from typing import Any, NoReturn
 from .. import __version__
 from ..checks import check
 
+SYNONYMS = {  # names that options have in other commands and toolkits
+    "--columns": ["--sides"],
+    "--sides": ["--columns"],
+    "--lr": ["--learning-rate"],
+    "--layers": ["--num-layers"],
+    "--heads": ["--num-heads"],
+}
+
 
 class Parser(argparse.ArgumentParser):
     """An error is one line; argparse writes the whole usage before it. No name may be cut short."""
@@ -24,7 +32,9 @@ class Parser(argparse.ArgumentParser):
         """Ends with code 2; an unknown option is answered with those of a similar name."""
         hint = ""
         if unknown := re.match("unrecognized arguments: (--[^ =]+)", message):
-            near = difflib.get_close_matches(unknown[1], self._option_string_actions)
+            options = [x for x in self._option_string_actions if not x.startswith("--help")]
+            named = [x for x in SYNONYMS.get(unknown[1], ()) if x in options]
+            near = named or difflib.get_close_matches(unknown[1], options)
             hint = f". Perhaps you meant {' or '.join(near)}" if near else ""
         self.exit(2, f"{self.prog}: {message.rstrip('.')}{hint}. See {self.prog} --help.\n")
 

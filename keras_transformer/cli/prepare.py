@@ -136,7 +136,11 @@ def _input(options):
     """A function that reads the examples, their kind, and where they come from."""
     given = [name for name in ("source", "pairs", "texts", "dataset") if getattr(options, name)]
     if len(given) != 1 or bool(options.source) != bool(options.target):
-        options.usage_error("Give --source and --target, --pairs, --texts, or --dataset.")
+        received = " and ".join(f"--{name}" for name in given) or "none of them"
+        options.usage_error(
+            "Give one of --source (with --target), --pairs, --texts and --dataset; received "
+            f"{received}."
+        )
     if options.dataset:
         return _dataset(options)
     if options.texts:

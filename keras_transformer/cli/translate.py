@@ -69,12 +69,12 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
     add("--beams", type=int, metavar="K", help=f"beam width; 1: greedy decoding {saved}")
     penalty = "exponent of the length penalty ((5 + length) / 6)^A; 0: none"
     add("--length-penalty", type=float, metavar="A", help=f"{penalty} {saved}")
-    ratio = "most tokens of a translation per source token, plus 16"
+    ratio = "maximum number of tokens of a translation per source token, plus 16"
     add("--max-length-ratio", type=float, metavar="R", help=f"{ratio} {saved}")
     add_logits_options(parser, saved)
     split = "when texts are split into sentences; auto: if longer than the training data"
     add("--sentences", choices=WHEN_TO_SPLIT, default="auto", help=f"{split} (default: auto)")
-    kinds = f"what is not translated: {', '.join(KINDS)}, or regular expressions; without: nothing"
+    kinds = f"what is not translated: {', '.join(KINDS)}, or regular expressions; no KIND: none"
     add("--placeholders", nargs="*", metavar="KIND", help=f"{kinds} {saved}")
     add_engine(parser)
 

@@ -213,8 +213,8 @@ class _HuggingFace:
         place = name.removeprefix("hf:")
         if not (os.path.isdir(place) or download):
             raise FileNotFoundError(
-                f"{name}: {place} is not a folder. Allow the download from the Hugging Face Hub, "
-                "or name a folder that save_to_disk wrote."
+                f"{name}: {place} is not a folder. Allow the download from the Hugging Face Hub "
+                "(--download), or name a folder that save_to_disk wrote."
             )
         try:
             if os.path.isdir(place):
@@ -301,7 +301,8 @@ def _open(name, data_dir, download):
         if not download:
             raise FileNotFoundError(
                 f"{name} is not in {builder.data_path}: expected the files that "
-                "tensorflow-datasets prepares. Allow the download, or copy that folder there."
+                "tensorflow-datasets prepares. Allow the download (--download), or copy that "
+                "folder there."
             )
         builder.download_and_prepare()
     return _TensorFlow(builder)

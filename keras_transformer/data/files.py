@@ -54,8 +54,8 @@ _MAY_BE_BLANK = "FORM LEMMA FEATS DEPS MISC".split()  # where "_" is a value lik
 _FEWEST_ROWS = 10  # of a table whose header can be told by the rows below it
 NOT_THERE = "{}: no such file. Check its name and folder."
 SEPARATE = (
-    "Separate columns with one TAB, write no TAB within one, choose other columns, or read the "
-    "file as quoted, by the rules of CSV."
+    "Separate columns with one TAB, write no TAB within one, choose other columns (--sides, "
+    "--columns), or read the file by the rules of CSV, with commas in a .csv file (--quoted)."
 )
 
 _MARKS = {  # of encodings other than UTF-8; that of UTF-32 begins with that of UTF-16
@@ -649,7 +649,7 @@ def _rows(path, lines, columns):
     if not header and num_rows >= _FEWEST_ROWS and names == [1]:
         logging.getLogger(__name__).warning(
             f"{path}: line {first} is the only one of single words. If it names the columns, give "
-            "them by these names; now it is an example."
+            "them by these names (--sides, --columns); now it is an example."
         )
 
 
@@ -675,6 +675,8 @@ def _number(column, header, path):
     place, found = f"{path}, line 1", header.count(column)
     if not found:
         known, cure = ", ".join(map(repr, header)), "Choose one of these, or a number from 1."
+        if len(header) == 1 and "," in header[0]:
+            cure = "If commas separate the columns, read the file by the rules of CSV (--quoted)."
         raise unexpected(place, f"a column named {column!r}", known, cure)
     if found > 1:
         cure = "Choose it by its number, from 1."
@@ -698,6 +700,9 @@ def _objects(path, names):
             except (ValueError, RecursionError):
                 cure = "Write one object per line."
                 raise unexpected(place, "a JSON object", f"{line!r:.60}", cure) from None
+            if not isinstance(fields, dict):
+                cure = "Write one object per line."
+                raise unexpected(place, "a JSON object", f"{line!r:.60}", cure)
         yield place, fields
 
 
@@ -729,7 +734,7 @@ def _text_of(fields, name, place):
     if not isinstance(value, str):
         known = isinstance(fields, dict) and ", ".join(map(repr, fields))
         received = f"{value!r:.60} in an object with {known or 'no fields'}"
-        raise unexpected(place, expected, received, "Name a field that contains text.")
+        raise unexpected(place, expected, received, "Name a field with text (--sides, --feature).")
     if "\0" in value:
         raise unexpected(place, expected, f"a NUL in {value!r:.60}", "Remove it.")
     try:

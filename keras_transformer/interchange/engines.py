@@ -119,7 +119,7 @@ class CTranslate2Decoding(Decoding):
         """A clause about what CTranslate2 does otherwise than Keras; None: it does the same."""
         most, beams = request.max_length, isinstance(request.search, BeamSearch)
         if isinstance(request.search, Sampling):
-            return "draws other random numbers than those of a seed"
+            return "draws other random numbers than those of a seed (none with temperature 0)"
         logits = request.search.logits
         if logits != UNCHANGED or logits.repetition_penalty != 1:
             return "has other scores with no_repeat_ngram_size, repetition_penalty and suppress"

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from ..backend import ReversibleEmbedding, Tensor
+from ..backend import Embedding, ReversibleEmbedding, Tensor
 from ..checks import check_above_0, check_at_least
 
 
@@ -137,7 +137,7 @@ class WordEmbedding(keras.layers.Layer):
         self.words = TokenEmbedding(
             self.num_words, self.d_model, embeddings_initializer=begin, dtype=dtype, name="words"
         )
-        self.characters = keras.layers.Embedding(
+        self.characters = Embedding(
             self.num_characters, self.character_width, dtype=dtype, name="characters"
         )
         self.spelling = keras.layers.Conv1D(

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from ..backend import Tensor
+from ..backend import Tensor, look_up
 from ..checks import check, check_at_least
 
 
@@ -131,14 +131,12 @@ class LearnedPositionalEncoding(keras.layers.Layer):
         )
 
     def call(self, x: Tensor, positions: Tensor = None):
-        table = ops.convert_to_tensor(self.positions)
-        if positions is None:
-            length = ops.shape(x)[1]
-            expected = f"An input must fit max_length={self.max_length}: cut it, or use sinusoids"
-            check(not isinstance(length, int) or length <= self.max_length, expected, tokens=length)
-            rows = table[:length]
-        else:
-            rows = ops.take(table, positions, axis=0)
+        if positions is not None:
+            return ops.add(x, look_up(self.positions, positions, x.dtype))
+        length = ops.shape(x)[1]
+        expected = f"An input must fit max_length={self.max_length}: cut it, or use sinusoids"
+        check(not isinstance(length, int) or length <= self.max_length, expected, tokens=length)
+        rows = ops.convert_to_tensor(self.positions)[:length]
         return ops.add(x, ops.cast(rows, x.dtype))
 
     def compute_output_shape(self, x_shape):

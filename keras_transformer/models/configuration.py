@@ -20,7 +20,7 @@ class TransformerConfig(Configuration):
     """Sizes and options of the Transformer (Table 3 of the paper).
 
     Args:
-        num_layers: Number of blocks in the encoder, and again in the decoder (N).
+        num_layers: Number of blocks (N); of a Transformer in the encoder, and again in the decoder.
         d_model: Width of embeddings and sublayers.
         num_heads: Attention heads (h); must divide d_model.
         d_ff: Inner width of the feed-forward networks.

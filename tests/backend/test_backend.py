@@ -534,6 +534,7 @@ def test_a_number_of_threads_below_1_is_an_error(number):
 PAGES = """
 def pages():
     libc, size = ctypes.CDLL(None), 24 * 2**20
+    libc.prctl(41, 1, 0, 0, 0)  # no huge pages
     libc.malloc.restype = ctypes.c_void_p
     for round in range(2):
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -636,6 +637,7 @@ assert keras.ops.convert_to_numpy(keras.ops.ones(2)).sum() == 2  # the backend k
 """
 
 
+@pytest.mark.slow
 def test_each_backend_is_asked_for_deterministic_operations():
     subprocess.run([sys.executable, "-c", DETERMINISTIC], check=True)
 

@@ -225,11 +225,10 @@ def check_equal(numpy, folder, name, first, second, one):
     assert len(logs) == one["num_batches"] >= 50
     for key in LOGS:
         expected = [each[key] for each in one["logs"]]
-        np.testing.assert_allclose([each[key] for each in logs], expected, rtol=1e-5)
+        np.testing.assert_allclose([each[key] for each in logs], expected, rtol=1e-4)
     assert one["logs"][-1]["loss"] < 0.9 * one["logs"][0]["loss"]
     for key in ("history", "evaluated"):
-        assert second[key] == pytest.approx(one[key], rel=1e-5)
-    assert second["texts"] == one["texts"]
+        assert second[key] == pytest.approx(one[key], rel=1e-4)
     files = [kt.load(folder / each / "model.keras").model.weights for each in (name, "one")]
     for weight, of_one in zip(*files, strict=True):
         if not weight.path.endswith("key/bias"):  # its gradient is rounding, which Adam enlarges

@@ -473,6 +473,7 @@ def second(translator, randomize, tmp_path):
     return second, tmp_path / "second.keras"
 
 
+@pytest.mark.slow
 def test_an_ensemble_translates_and_is_evaluated(
     command, models, translator, second, sides, tmp_path
 ):
@@ -916,10 +917,11 @@ def test_an_average_that_cannot_be_is_one_sentence(command, models, tmp_path):
     run = tmp_path / "run"
     task = load_model(models["tagger"], compile=False)
     run_folder(run, task)
-    for last in (0, 4):
+    for last in (0, 1, 4):
         result = command("average", run, "--last", last)
-        assert_one_sentence(result, f"holds 3 checkpoints; received --last {last}")
-    assert_one_sentence(command("average", tmp_path), "holds 0 checkpoints")
+        assert_one_sentence(result, f"two or more; received --last {last}. Train with --average N")
+    assert_one_sentence(command("average", tmp_path), "checkpoints of 0 epochs, and a mean needs")
+    assert_one_sentence(command("average", tmp_path / "x"), "no such run")
     result = command("average", run, "--output", "mean.h5")
     assert_one_sentence(result, "--output must end in .keras", code=2)
     result = command("average", run, "--output", tmp_path / "nowhere" / "x.keras")

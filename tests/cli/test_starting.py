@@ -156,8 +156,12 @@ except SystemExit:
     "code, printed",
     [
         (IMPORT, ["True True", "at the end True"]),
-        (f"gc.disable()\n{IMPORT}", ["False True", "at the end True"]),
-        (f"import keras\n{IMPORT}", ["True False", "at the end False"]),
+        pytest.param(
+            f"gc.disable()\n{IMPORT}", ["False True", "at the end True"], marks=pytest.mark.slow
+        ),
+        pytest.param(
+            f"import keras\n{IMPORT}", ["True False", "at the end False"], marks=pytest.mark.slow
+        ),
         (SCRIPT, ["False", "True True", "at the end True"]),
         (COMMAND, ["", "True False", "at the end True"]),
     ],

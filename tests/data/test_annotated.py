@@ -305,7 +305,7 @@ def test_the_text_feature_must_be_named_unless_there_is_one(monkeypatch):
 
 @pytest.mark.parametrize("read", [read_tagged_splits, read_labeled_splits, read_text_splits])
 def test_an_unprepared_or_unknown_dataset_is_an_error(prepared, tmp_path, read):
-    with pytest.raises(FileNotFoundError, match="Allow the download, or copy"):
+    with pytest.raises(FileNotFoundError, match=r"Allow the download \(--download\), or copy"):
         read("toy_annotations", data_dir=tmp_path)
     with pytest.raises(ValueError, match="no_such_set: expected a dataset"):
         read("no_such_set", data_dir=tmp_path)

@@ -194,6 +194,15 @@ def test_a_field_too_long_for_csv_has_another_cure(write):
         data.read_pairs(path, quoted=True)
 
 
+def test_a_table_whose_columns_commas_separate_needs_the_rules_of_csv(write):
+    path = write("a.csv", "id,en,de\n1,a,b\n")
+    for read, names in ((data.read_pairs, ("en", "de")), (data.read_labeled, ("de", "en"))):
+        with pytest.raises(ValueError, match=r"a column named .*commas .* \(--quoted\)"):
+            read(path, *names)
+        with pytest.raises(ValueError, match=r"columns 1 and 2.* with commas .* \(--quoted\)"):
+            read(path)
+
+
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("name, separator", [("a.tsv", "\t"), ("a.csv", ","), ("a.CSV.gz", ",")])
 def test_what_a_writer_of_csv_has_written_is_read(tmp_path, seed, name, separator):

@@ -851,7 +851,7 @@ def test_a_corpus_is_not_overwritten_from_its_own_files(tmp_path, monkeypatch, c
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ([], "Give --source and --target, --pairs, --texts, or --dataset"),
+        ([], "--texts and --dataset; received none of them"),
         (["--pairs", "*.conllu.gz"], "b.conllu.gz is a treebank by its name, whose sent"),
         (["--texts", "a", "--unique"], "--unique would not be used: it needs pairs of texts"),
         (["--texts", "a", "--json-lines"], "--json-lines would not be used: it needs --pairs"),
@@ -867,8 +867,8 @@ def test_a_corpus_is_not_overwritten_from_its_own_files(tmp_path, monkeypatch, c
         ),
         (["--pairs", "a", "--feature", "x"], "--feature would not be used: it needs --dataset or"),
         (["--texts", "c.conllu"], "c.conllu, line 2: expected a sentence with its text"),
-        (["--source", "a"], "Give --source and --target"),
-        (["--pairs", "a", "--texts", "b"], "Give --source and --target"),
+        (["--source", "a"], "Give one of --source (with --target)"),
+        (["--pairs", "a", "--texts", "b"], "received --pairs and --texts"),
         (["--pairs", "nowhere"], "nowhere: no such file"),
         (["--texts", "*.nothing"], "*.nothing: no such file"),
         (["--source", "-", "--target", "-"], "standard input can be one file only"),

@@ -1,7 +1,5 @@
 """Decoding without loops and unwanted words equals a plain loop over tokens."""
 
-import itertools
-
 import keras
 import numpy as np
 import pytest
@@ -210,12 +208,13 @@ def test_without_options_the_program_has_no_more_operations(decoding, monkeypatc
     assert not read
 
 
-def test_a_graph_for_other_engines_has_the_options(decoding):
+@pytest.mark.parametrize("options", [QUICK, pytest.param(OPTIONS[2], marks=pytest.mark.slow)])
+def test_a_graph_for_other_engines_has_the_options(decoding, options):
     if backend.name() != "tensorflow":
         pytest.skip("TensorFlow traces graphs for other engines")
     import tensorflow as tf
 
-    for options, make in itertools.product([QUICK, OPTIONS[2]], (GreedySearch, BeamSearch)):
+    for make in (GreedySearch, BeamSearch):
         config = LogitsConfig(**options)
         penalty = None if config.repetition_penalty == 1 else np.float32(config.repetition_penalty)
 

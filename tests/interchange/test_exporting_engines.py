@@ -147,7 +147,8 @@ def byte_level(restless):
 
 
 @pytest.mark.parametrize(
-    "format", ["ctranslate2", "litert", pytest.param("onnx", marks=pytest.mark.slow)]
+    "format",
+    ["ctranslate2", *(pytest.param(each, marks=pytest.mark.slow) for each in ("litert", "onnx"))],
 )
 def test_a_generator_with_byte_level_bpe_gives_the_same_continuations(byte_level, run_here, format):
     prompts = [*PROMPTS, "</s> 草地\n"]
@@ -159,13 +160,13 @@ def test_a_generator_with_byte_level_bpe_gives_the_same_continuations(byte_level
     assert len(written) == len(prompts)
 
 
-def test_a_translator_with_byte_level_bpe_answers_the_same(byte_level, restless, run_here):
+@pytest.mark.parametrize("format", ["ctranslate2", pytest.param("litert", marks=pytest.mark.slow)])
+def test_a_translator_with_byte_level_bpe_answers_the_same(byte_level, restless, run_here, format):
     tokenizer = byte_level.tokenizer
     translator = restless_translator(tokenizer, restless, max_length_ratio=0.2)
     texts = ["the day", "草地", "", "été"]
-    for format in ("ctranslate2", "litert"):
-        answers = run_here(translator, format, texts)
-        assert answers == translator.translate(texts) and len(set(answers)) > 2
+    answers = run_here(translator, format, texts)
+    assert answers == translator.translate(texts) and len(set(answers)) > 2
 
 
 def test_a_saved_model_cannot_read_texts_by_byte_level_bpe(byte_level, tmp_path):

@@ -6,6 +6,7 @@ import pytest
 
 import keras_transformer as kt
 
+pytestmark = pytest.mark.usefixtures("uncollected")
 SIZES = dict(num_layers=1, d_model=8, num_heads=2, d_ff=16)
 IDS = np.array([[4, 5, 6, 3], [7, 7, 3, 0]], "int32")
 INPUTS = {

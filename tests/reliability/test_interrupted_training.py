@@ -157,8 +157,8 @@ def whole(tmp_path_factory):
         pytest.param(
             {"within": training.SimCut, "gradient_accumulation_steps": 2}, marks=pytest.mark.slow
         ),
-        {"optimizer": OF_BACKEND[backend.name()]},
-        {"of_words": True},
+        pytest.param({"optimizer": OF_BACKEND[backend.name()]}, marks=pytest.mark.slow),
+        pytest.param({"of_words": True}, marks=pytest.mark.slow),
         *(
             pytest.param({"optimizer": name}, marks=pytest.mark.slow)
             for name in DECAYING
@@ -390,7 +390,9 @@ def test_a_full_disk_is_one_sentence_and_the_last_checkpoint_stays(tmp_path, who
 
 
 def test_a_loss_that_is_not_a_number_ends_the_run_at_that_update(tmp_path):
-    message = "The loss is nan at batch 2 of epoch 1 .learning rate 1e.30, norm of the mean gradi"
+    message = (
+        "The loss is (nan|inf) at batch 2 of epoch 1 .learning rate 1e.30, norm of the mean gradi"
+    )
     with pytest.raises(FloatingPointError, match=message):
         train(tmp_path, learning_rate=1e30)
     assert not (tmp_path / "checkpoint").exists() and not history_of(tmp_path)

@@ -396,10 +396,10 @@ def test_a_bomb_is_refused_before_it_is_unpacked(files, tmp_path):
     members[name] = bytes(10**8)
     path = tmp_path / "model.keras"
     path.write_bytes(packed(members, zipfile.ZIP_DEFLATED))
-    start = time.process_time()
+    start = time.thread_time()
     with pytest.raises(ValueError, match="is too large"):
         kt.check_file(path)
-    assert time.process_time() - start < 5
+    assert time.thread_time() - start < 5
 
 
 @pytest.mark.parametrize("kind", ["of another size", "of the other kind", "none"])

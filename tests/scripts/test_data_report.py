@@ -91,6 +91,9 @@ def test_labels_of_which_none_is_trained_on_are_refused(report):
         ValueError, match="validation data must have labels that the .*labels='b, c'"
     ):
         report(splits, none_unknown, ["a"])
+    texts = labeled(*((str(n), f"a whole text {n}") for n in range(300)))
+    with pytest.raises(ValueError, match="received labels='300 of them, a whole text 0, a whole"):
+        report(data.Splits(labeled(("x", "a")), texts, None), none_unknown, ["a"])
 
 
 def test_labels_that_differ_in_case_or_blanks_alone_are_named(report, capsys):

@@ -214,6 +214,16 @@ def test_one_line_is_not_cut_into_training_and_validation_data(inside, tmp_path)
     assert result.returncode == 1 and "at least two training texts" in result.stderr
 
 
+@pytest.mark.parametrize("name, row", [("tagger", "a{}\tX\n\n"), ("classifier", "text {}\tX\n")])
+def test_one_label_alone_is_nothing_to_learn(inside, tmp_path, name, row):
+    rows = [row.format(number) for number in range(60)]
+    (tmp_path / "data.tsv").write_text("".join(rows), "utf-8")
+    options = ["--train", tmp_path / "data.tsv", "--output", tmp_path / "run"]
+    result = inside([*script(f"train_{name}"), *options])
+    assert result.returncode == 1 and not (tmp_path / "run" / "model.keras").exists()
+    assert "must have two labels or more; choose their column; received labels='X'" in result.stderr
+
+
 def test_columns_count_from_1(inside, files, tmp_path):
     zero = ["--train", files / "reviews.tsv", "--columns", "0", "1"]
     result = inside([*script("train_classifier"), *zero, "--output", tmp_path / "run"])

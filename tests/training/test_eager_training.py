@@ -10,9 +10,12 @@ from keras import ops
 import keras_transformer as kt
 from keras_transformer import backend, training
 
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "torch", reason="the other backends compile the whole step"
-)
+pytestmark = [
+    pytest.mark.skipif(
+        keras.backend.backend() != "torch", reason="the other backends compile the whole step"
+    ),
+    pytest.mark.usefixtures("uncollected"),
+]
 FEW, MANY = 24, 200  # steps
 SIZES = dict(num_layers=1, d_model=16, num_heads=2, d_ff=24, dropout=0.1)
 rng = np.random.default_rng(0)

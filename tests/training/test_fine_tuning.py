@@ -7,6 +7,7 @@ import pytest
 import keras_transformer as kt
 from keras_transformer import backend, data, training
 
+pytestmark = pytest.mark.usefixtures("uncollected")
 SIZES = dict(num_layers=2, d_model=8, num_heads=2, d_ff=16)
 EAGERLY = dict(jit_compile=False, run_eagerly=True)  # sooner than a compilation
 IDS = np.random.default_rng(0).integers(4, 12, (8, 5)).astype("int32")

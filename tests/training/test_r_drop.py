@@ -119,8 +119,8 @@ def test_a_classifier_with_one_label_a_text_is_trained_with_it_too(numpy):
     passes = [oracle.label_smoothed_cross_entropy(each, labels, 0.1) for each in logits]
     expected = np.mean(passes) + 2.0 / 2 * divergence(logits).mean()
     assert numpy(found) == pytest.approx(expected, rel=1e-4)
-    history = model.fit(inputs, labels, epochs=20, verbose=0).history
-    assert history["loss"][-1] < history["loss"][0] and history["token_accuracy"][-1] > 0.9
+    model.fit(inputs, labels, epochs=30, verbose=0)
+    assert model.evaluate(inputs, labels, verbose=0, return_dict=True)["token_accuracy"] > 0.9
 
 
 @pytest.mark.slow

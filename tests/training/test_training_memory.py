@@ -78,7 +78,7 @@ def test_blocks_that_are_computed_again_train_as_blocks_that_are_kept(memory, mo
     scope = keras.RematScope(mode="list_of_layers", layer_names=memory.blocks(config))
     again, losses_again = trained(scope)
     assert len(calls) >= 4  # blocks of the encoder and of the decoder
-    np.testing.assert_allclose(losses_again, losses, rtol=1e-6)
+    np.testing.assert_allclose(losses_again, losses, rtol=1e-5)
     for one, other in zip(again.get_weights(), kept.get_weights(), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-5)
     assert losses[0] != losses[1]
