@@ -11,9 +11,10 @@
 # Attention, the encoder block around it and the positions are black boxes here: chapters 3 to 8
 # open them.
 #
-# *Paper: the opening of section 3, and section 4. Géron: chapter 15, "Input and Output Sequences",
-# and chapter 16, "Sentiment Analysis" and "An Encoder–Decoder Network for Neural Machine
-# Translation". Article: 001 (000 to 004 are study notes on the paper, in Chinese; the page "Things
+# *Paper: the opening of section 3, and section 4 (Vaswani et al. 2017, "Attention Is All You
+# Need"). Géron: chapter 15, "Input and Output Sequences", and chapter 16, "Sentiment Analysis" and
+# "An Encoder–Decoder Network for Neural Machine Translation" ("Hands-On Machine Learning", 3rd
+# edition). Article: 001 (000 to 004 are study notes on the paper, in Chinese; the page "Things
 # people say about attention, measured" names them).*
 
 # %%
@@ -402,8 +403,8 @@ figures.record(no_positions_below=1e-6, positions_above=0.01)  # as asserted abo
 # %% [markdown]
 # ## In short
 #
-# - Equal words in, equal vectors out: neither a layer per word nor attention alone can distinguish
-#   the two "saw". It takes neighbors, and their order.
+# - Equal words in, equal vectors out: neither a layer applied to each word alone nor attention
+#   alone can distinguish the two "saw". It takes neighbors, and their order.
 # - A window is right as far as it reaches and a coin toss beyond; its parameters grow with its
 #   width, those of attention do not.
 # - N vectors become N labels, one label by pooling, or M words by a decoder.

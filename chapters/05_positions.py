@@ -351,8 +351,8 @@ assert both["concatenated"] > 0.9
 # with the waves beside its words, at the same width: what adding saves is width, and what
 # concatenating could do more this task does not need.
 #
-# Now to inputs twice as long: the paper hoped that waves would generalize to them. Learned
-# positions end there with a clear error; waves continue:
+# Now to inputs twice as long: the paper chose the waves because they "may allow the model to
+# extrapolate" to them. Learned positions end there with a clear error; waves continue:
 
 # %%
 try:

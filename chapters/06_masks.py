@@ -115,10 +115,10 @@ assert min(moved_by) > 0.01 and min(ahead_by) > 1
 # %% [markdown]
 # ## −10⁹, −∞, and a row without any key
 #
-# Many programs put $-10^9$ in its place, others add it to the score. In float32 the result is the
-# same to the last bit (in float16 −10⁹ is −∞), with one exception: a row in which nothing may be
-# seen. Such rows exist: the sentences of a batch are filled up to one length with *padding*, a
-# token that nobody may see, and the package fills up the last batch of an epoch with whole
+# Many programs put $-10^9$ in place of $-\infty$, others add it to the score. In float32 the result
+# is the same to the last bit (in float16 −10⁹ is −∞), with one exception: a row in which nothing
+# may be seen. Such rows exist: the sentences of a batch are filled up to one length with *padding*,
+# a token that nobody may see, and the package fills up the last batch of an epoch with whole
 # sentences of it, so that all batches have one shape.
 
 # %%
@@ -361,9 +361,9 @@ for name, model in models.items():
     ahead = attention[name][:, range(9), range(1, 10)].mean()
     print(f"{name:13}: {guessed:.0%} of the random digits guessed, {ahead:.0%} of attention ahead")
     if name == "without":
-        assert guessed > 0.9 and ahead > 0.05
+        assert guessed > 0.9 and ahead > 0.3  # by chance 0.1
     else:
-        assert guessed <= 0.2 and ahead <= 0.05
+        assert guessed <= 0.2 and ahead == 0
 
 # %% [markdown]
 # It looks up the next token and repeats it, even where nobody could know it. When it has to write,
@@ -417,9 +417,10 @@ assert max(so_far[False]) < max(so_far[True]) and written[True] > 0.8 > 0.1 > wr
 figures.show(weather.picture(6, unmasked=so_far[False]), "06_so_far")
 
 # %% [markdown]
-# The translator without a mask has the smallest loss so far, and writes next to nothing right: it
-# reads the answer from the next place, and when it writes, that place is empty. So in our picture
-# it does not count, and the translator keeps its mask. (With it, it is the one of chapter 5.)
+# Every start of the translator without a mask has a very small loss, and it writes next to nothing
+# right: it reads the answer from the next place, and when it writes, that place is empty. So in our
+# picture it does not count, and the translator keeps its mask. (With it, it is the one of chapter
+# 5.)
 #
 # ## Exercises
 #

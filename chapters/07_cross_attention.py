@@ -93,9 +93,9 @@ for _ in range(6):
     print(" ".join(source), "→", " ".join(target), " links:", *(f"{i}-{j}" for i, j in links))
 
 # %% [markdown]
-# The article's two sentences are not for training, and neither are 300 more: none of their sources
-# is among those of training. (`kt.TranslationBatches` also puts `</s>` after each source: one more
-# row of the memory.)
+# The article's two sentences are not for training, and neither are those of 300 more draws (a few
+# come twice): none of their sources is among those of training. (`kt.TranslationBatches` also puts
+# `</s>` after each source: one more row of the memory.)
 
 # %%
 ARTICLE = [
@@ -295,11 +295,11 @@ def where_it_looks(weights):
 
 it = where_it_looks(weights[:, 0])
 print(", ".join(f"{kind} {weight:.2f}" for kind, weight in it.items()))
-assert it["the day"] < 0.25
+assert it["the day"] < 0.25 and it["sky"] + it["degree"] > 0.5
 
 # %% [markdown]
 # Not at the day, although here a past day would give it away: only sentences about the weather have
-# one. It looks at 雨 or 很大, or rests on `</s>`. What the model *needs* is another question than
+# one. It looks at the weather itself, 雨 or 很大. What the model *needs* is another question than
 # where it looks, and can be asked. Is the day needed for "It"? (The third of these sentences is not
 # in the language: what a model makes of it depends on its start.)
 
@@ -330,7 +330,7 @@ print("heads", np.round(by_head, 2), f"their mean {aligned(mean):.2f}")
 it = where_it_looks(mean)
 print("'It' looks at", ", ".join(f"{kind} {weight:.2f}" for kind, weight in it.items()))
 assert whole_accuracy > 0.97 and it["the day"] < 0.35
-assert min(by_head) < aligned(weights[:, 0]) - 0.15
+assert np.mean(by_head) < aligned(weights[:, 0]) - 0.05
 
 # %%
 # extra code – all four heads on the first sentence
@@ -349,10 +349,10 @@ figures.show(figure, "07_heads")
 #
 # Without cross-attention, one reads (article 003), the decoder would be 闭门造车, building a cart
 # behind closed doors, and make things up. *Break it:* let's close the doors on the trained model,
-# first by giving each sentence the source of another, then by giving it no source at all; and then
+# first by giving each sentence the source of another, then an empty source, `</s>` alone; and then
 # continue its training without one, as the language model that a decoder without memory is. How
 # good can that get? We made the sentences, so we know: each draw costs the logarithm of the number
-# of choices.
+# of choices. (These are not the sentences of chapter 3, where it was 1.47.)
 
 # %%
 translating = model.get_weights()
@@ -389,7 +389,7 @@ figures.show(figure, "07_closed_doors")
 
 # %% [markdown]
 # A translator that is cut off does much worse than one that has learned to do without a source: it
-# still acts on what it reads there, and that is nothing. The other decoder does make up fluent
+# still acts on what it reads there, a lone `</s>`. The other decoder does make up fluent
 # sentences, and no training can bring it below the floor.
 #
 # ## What we have so far
@@ -419,10 +419,10 @@ assert sorted(so_far)[1] > 0.01  # two of three starts
 figures.show(weather.picture(7, three=so_far), "07_so_far")
 
 # %% [markdown]
-# A surprise: the paper's three attentions are far worse than the one of chapter 5 (on other
-# backends at best no better). Attentions in a row are mixtures of mixtures: each hands on what it
-# has found, not what it was given, so that a word is lost on the way unless a head keeps it. What
-# the paper puts around each of its attentions is the remedy, and the subject of the next chapter.
+# A surprise: the paper's three attentions are worse than the one of chapter 5. Attentions in a row
+# are mixtures of mixtures: each hands on what it has found, not what it was given, so that a word
+# is lost on the way unless a head keeps it. What the paper puts around each of its attentions is
+# the remedy, and the subject of the next chapter.
 #
 # ## Exercises
 #
@@ -435,8 +435,8 @@ figures.show(weather.picture(7, three=so_far), "07_so_far")
 # ## Answers
 #
 # 1. Where two persons meet, yes: who awaits whom stands in the order alone (chapter 5). Elsewhere
-#    hardly: its cross-attention sees a bag of words, each with its position, and they mean the same
-#    wherever they stand.
+#    less: its cross-attention sees a bag of words, each with its position, and most of them mean
+#    the same wherever they stand. But some now stand where training never showed them.
 
 # %%
 model.set_weights(translating)
@@ -461,8 +461,7 @@ _, weights = cross_attention(y, memory, return_attention_scores=True)
 assert weights.shape == (1, 1, 20, 100) and ops.size(weights) == 2_000
 
 # %% [markdown]
-# 3. Yes, if not by much: most heads look at the right word, and one that does not is rarely the
-#    most certain.
+# 3. Yes: a head that does not look at the right word is rarely the most certain.
 
 # %%
 surest = aligned(heads.max(axis=0))
@@ -481,7 +480,7 @@ figures.record(0.2, so_far_least=min(so_far), so_far_most=max(so_far))
 #   the memory's rows does not matter to it.
 # - In a model with one head and no encoder the weights become the alignment; with an encoder and
 #   several heads a picture of one head shows less.
-# - The query that writes a word comes from the word before, not from the word itself.
+# - The query that writes a word comes from the words written before it, not from the word itself.
 #
 # **Try it**: `keras-transformer serve dates` shows where a trained translator looks while it
 # writes a date, at `http://localhost:8000/#model=dates&view=attention` ([A

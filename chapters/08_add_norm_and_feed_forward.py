@@ -355,7 +355,9 @@ for name, (norm_first, rate) in contestants.items():
     print(f"{name:18} has 90 % of the digits right after", *needed[name], "steps")
 assert max(needed["pre-norm"]) < 160 and curves["pre-norm"][:, -1].min() > 0.95
 assert max(needed["pre-norm"]) < min(needed["post-norm, warm-up"])
-assert max(needed["post-norm, warm-up"]) < min(needed["post-norm"])
+assert 1.5 * max(needed["pre-norm"]) < min(needed["post-norm"])
+of_post, of_warmup = needed["post-norm"], needed["post-norm, warm-up"]
+assert figures.STARTS == 1 or np.mean(of_warmup) < np.mean(of_post)
 
 # %%
 # extra code – accuracy while training
@@ -371,11 +373,10 @@ panel.legend()
 figures.show(figure, "08_post_or_pre")
 
 # %% [markdown]
-# At this rate pre-norm has learned it in less than half of the steps, and post-norm lags behind, of
-# three starts (`FULL=1`) in most beyond the end of the picture. Xiong et al. (2020) put it down to
-# large gradients near the output at initialization. The paper's own remedy, to begin with tiny
-# steps, does help: with it post-norm gets there sooner, though not as soon as pre-norm, which needs
-# no warm-up.
+# At this rate post-norm needs about twice as many steps as pre-norm, and its starts lie further
+# apart (`FULL=1` shows three). Xiong et al. (2020) put it down to large gradients near the output
+# at initialization. The paper's own remedy, to begin with tiny steps, does help: with it post-norm
+# gets there sooner, though not as soon as pre-norm, which needs no warm-up.
 #
 # ## The feed-forward network
 #
@@ -423,14 +424,14 @@ assert notices["attention"].min() > 1e-3
 # One often reads that before the feed-forward network the dimensions of an input have not
 # interacted, and that combining them is what this network is for (article 002). Let's nudge one
 # input dimension of a token and see which output dimensions of the same token move: in attention
-# with its weights held and nothing else (a mean of values), in attention where $Q = K = V = x$, in
-# the layer with its projections, and in the feed-forward network.
+# with its weights held fixed and nothing else (a mean of values), in attention where $Q = K = V =
+# x$, in the layer with its projections, and in the feed-forward network.
 
 # %%
 one = x[:1]
 held = array(kt.scaled_dot_product_attention(one, one, one)[1])
 LAYERS = {
-    "weights held": lambda x: held @ x,
+    "weights held fixed": lambda x: held @ x,
     "no projections": lambda x: array(kt.scaled_dot_product_attention(x, x, x)[0]),
     "attention layer": lambda x: array(attention(x, x)),
     "feed-forward": lambda x: array(feed_forward(x)),
@@ -442,7 +443,10 @@ for name, layer in LAYERS.items():
     moves[name] = np.abs(np.stack([layer(copy[None])[0, 0] for copy in nudged]) - layer(one)[0, 0])
     others = moves[name][~np.eye(8, dtype=bool)]
     print(f"{name:15} moves {(others > 1e-5).sum():2} of {others.size} other dimensions")
-    assert (others > 1e-5).mean() == 0 if name == "weights held" else (others > 1e-5).mean() > 0.8
+    if name == "weights held fixed":
+        assert not (others > 1e-5).any()
+    else:
+        assert (others > 1e-5).mean() > 0.8
 
 # %%
 # extra code – who moves whom
@@ -457,8 +461,8 @@ figures.show(figure, "08_mixing")
 # %% [markdown]
 # That is right about the first panel only, the weighted mean itself. The weights depend on all
 # dimensions of the query and the keys, and each of the four projections is a full matrix. What
-# attention lacks is something else: once its weights are held, it is *linear* in the values. The
-# feed-forward network is not:
+# attention lacks is something else: once its weights are held fixed, it is *linear* in the values.
+# The feed-forward network is not:
 
 # %%
 a, b = rng.normal(size=(2, 1, 6, 8)).astype("float32")
@@ -618,10 +622,10 @@ assert figures.who_moves(over_the_sentence, sentence).all()  # every output, by 
 # extra code – the numbers of the gallery
 off_diagonal = moves["attention layer"][~np.eye(8, dtype=bool)]
 if figures.FULL:  # of three starts
-    of_pre, of_warmup = needed["pre-norm"], needed["post-norm, warm-up"]
+    of_pre = needed["pre-norm"]
     figures.record(32, pre_norm_first=min(of_pre), pre_norm_last=max(of_pre))
     figures.record(32, with_warmup_first=min(of_warmup), with_warmup_last=max(of_warmup))
-    figures.record(32, post_norm_first=min(needed["post-norm"]))
+    figures.record(32, post_norm_first=min(of_post), post_norm_last=max(of_post))
     alone, network = so_far["add_norm"], so_far["feed_forward"]
     figures.record(0.01, add_norm_least=min(alone), add_norm_most=max(alone))
     figures.record(0.01, feed_forward_least=min(network), feed_forward_most=max(network))
@@ -632,7 +636,8 @@ figures.record(layer_means=num_tokens, moved_dimensions=(off_diagonal > 1e-5).su
 #
 # - Layer normalization looks at one token at a time: no neighbor and no padding can change it.
 # - The normalization keeps the size of signal and gradient, the residual path keeps the tokens
-#   apart; a deep stack needs both. Post-norm also gains from warm-up.
+#   apart for longer (in pre-norm to the end of our 12 blocks); a deep stack needs both. Post-norm
+#   also gains from warm-up.
 # - Attention mixes tokens and is linear in its values; the feed-forward network bends each token by
 #   itself, and holds two thirds of an encoder block's parameters.
 #

@@ -442,9 +442,9 @@ assert max(so_far) < 0.04
 figures.show(weather.picture(9, blocks=so_far), "09_so_far")
 
 # %% [markdown]
-# No lower than with one block and a matrix for each place, after the same number of steps: a second
-# block is a second chance to learn, and there is nothing left here that one cannot learn. What is
-# still missing is not a part of the model.
+# About as low as with one block and a matrix for each place, after the same number of steps: one
+# block can already learn all that this language asks for. What is still missing is not a part of
+# the model.
 #
 # ## Exercises
 #
@@ -452,8 +452,8 @@ figures.show(weather.picture(9, blocks=so_far), "09_so_far")
 #    block above. How many parameters has base then, and what is most of them?
 # 2. The paper's attention has matrices only; its code of 2017 has biases too, and so has the
 #    package. How many are they in base? (What those of the keys do: chapter 3, exercise 1.)
-# 3. How many of base's parameters would a decoder without cross-attention save? And how many an
-#    encoder that is left out altogether, as GPT does?
+# 3. How many of base's parameters would a decoder without cross-attention save? And how many
+#    does GPT save, which leaves out the encoder altogether?
 #
 # *Break it:* wire Figure 1 without `cross_attention_mask`. Nothing complains. For which of the two
 # sentences above do the logits change?

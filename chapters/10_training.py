@@ -91,15 +91,16 @@ assert (inputs["target_ids"][:, 0] == kt.START).all()
 
 # %% [markdown]
 # So it is given the *true* beginning, whatever it would have written: teacher forcing (教师强制,
-# 000). One pass does for all positions, thanks to the look-ahead mask (chapter 6).
+# 000). One pass is enough for all positions, thanks to the look-ahead mask (chapter 6).
 
 # %% [markdown]
 # ## The loss, with label smoothing
 #
-# Section 5.4 gives the label $1 - \epsilon$ of the probability and spreads $\epsilon = 0.1$ over
-# the vocabulary: $-\sum_k q_k \log p_k$, where $p$ is what the model says and $q = (1 -
-# \epsilon)\,\mathrm{onehot} + \epsilon / V$. Let's write that out in NumPy, for the real tokens
-# only, and see what nine columns of padding change:
+# Section 5.4 smooths the labels with $\epsilon = 0.1$ (Szegedy et al. 2016): the label keeps $1 -
+# \epsilon$ of the probability, and $\epsilon$ is spread over the whole vocabulary. The loss is
+# $-\sum_k q_k \log p_k$, where $p$ is what the model says and $q = (1 - \epsilon)\,\mathrm{onehot}
+# + \epsilon / V$. Let's write that out in NumPy, for the real tokens only, and see what nine
+# columns of padding change:
 
 
 # %%
@@ -220,7 +221,7 @@ for t, gradient in enumerate(gradients, start=1):
 # ## Dropout
 #
 # In training each number of a sublayer's output is dropped (set to 0) with probability 0.1, and the
-# others are divided by 0.9, so that the mean stays. In use nothing is dropped:
+# others are divided by 0.9, so that the mean stays. At inference nothing is dropped:
 
 # %%
 ones = ops.convert_to_numpy(keras.layers.Dropout(0.1)(ops.ones((200, 200)), training=True))
@@ -229,7 +230,7 @@ block, x = kt.EncoderBlock(num_heads=4, d_ff=128, dropout=0.1), ops.ones((1, 5, 
 for mode in (True, False):
     one, other = (ops.convert_to_numpy(block(x, training=mode)) for _ in range(2))
     print(f"training={mode}: two passes differ by {np.abs(one - other).max():.1f}")
-    assert np.abs(one - other).max() > 0.1 if mode else np.array_equal(one, other)
+    assert np.array_equal(one, other) == (not mode)
 assert abs(np.mean(ones == 0) - 0.1) < 0.01 and np.isclose(ones.max(), 1 / 0.9)
 
 # %% [markdown]
@@ -291,7 +292,7 @@ for question, answer in list(zip(asked, answers, strict=True))[33:39]:
 exact = evaluation.exact_match(answers[:36], test.target)
 in_capitals = evaluation.exact_match(answers[36:], test.target[:16])
 print(f"right to the last character: {exact:.0%} of 36 new dates, {in_capitals:.0%} in capitals")
-assert exact > 0.7 and in_capitals < 0.5
+assert exact > 0.5 > in_capitals
 
 # %% [markdown]
 # What it was never shown it cannot do: capitals are unknown ids to it, except initials. What it has
@@ -353,15 +354,14 @@ def network(dropout=0.0, scaled=True):
 
 
 # %% [markdown]
-# *Predict before you run:* which of the four changes costs the most accuracy, and which one
-# costs nothing? The first four networks share the schedule, so that one `fit` trains them side by
-# side; they have no weight in common. Adam treats each weight alone, and so nobody disturbs
-# anybody.
+# *Predict before you run:* which of the four changes costs the most accuracy? The first four
+# networks share the schedule, so that one `fit` trains them side by side; they have no weight in
+# common. Adam treats each weight alone, and so nobody disturbs anybody.
 
 # %%
 EPOCHS, STARTS = 3, figures.STARTS  # 1, or 3 with FULL=1
 peak = schedules["this chapter"]
-late_start = WithoutWarmup(1, 80, scale=peak.scale)  # d_model 1, as `with_peak` has it
+late_start = WithoutWarmup.with_peak(0.008, warmup_steps=80)
 networks = {"recipe": network(), "no_smoothing": network(), "no_sqrt_d": network(scaled=False)}
 networks |= {"dropout": network(dropout=0.1), "no_warmup": network()}
 
@@ -433,10 +433,10 @@ for name in networks:
 # %%
 mean = {name: table.mean(axis=0) for name, table in right.items()}  # of the starts
 assert mean["recipe"][1] > mean["no_sqrt_d"][1] + 0.08
-assert mean["recipe"][1:].mean() > mean["no_warmup"][1:].mean()
+assert STARTS == 1 or mean["recipe"][1:].mean() > mean["no_warmup"][1:].mean()
 assert min(mean, key=lambda name: mean[name][1:].mean()) == "no_sqrt_d"
 assert mean["no_warmup"][0] > mean["recipe"][0] - 0.05
-assert mean["recipe"][-1] > mean["dropout"][-1] - 0.03
+assert mean["recipe"][-1] > mean["dropout"][-1]
 
 # %%
 # extra code – what each part is worth, and the rates with and without warm-up
@@ -471,12 +471,12 @@ figures.show(figure, "10_ablation")
 # %% [markdown]
 # The factor $\sqrt{d_{model}}$ counts most: without it the positions drown the characters at first.
 # Without warm-up the first epoch is no worse, but the later ones are; by how much, differs from
-# start to start. (With four blocks it delays the learning: chapter 8.) Label smoothing keeps the
-# model from being certain: in the end its perplexity would be the 1.11 of above, and without it 1.
-# After three epochs neither is there, and either can be ahead; what smoothing buys, if anything, is
-# accuracy. And dropout has nothing to do here, where no date is learned by heart; chapter 18 has a
-# text on which it keeps the validation loss from rising again. One small task: enough to see what a
-# part is *for*, not to rank recipes.
+# start to start. (With four blocks, leaving it out delays the learning: chapter 8.) Label smoothing
+# keeps the model from being certain: in the end its perplexity would be the 1.11 of above, and
+# without it 1. After three epochs neither is there, and either can be ahead; what smoothing buys,
+# if anything, is accuracy. And dropout has nothing to prevent here, where no date is learned by
+# heart: it only slows the learning. Chapter 18 has a text on which it keeps the validation loss
+# from rising again. One small task: enough to see what a part is *for*, not to rank recipes.
 #
 # Two more parts belong to the recipe of a large model. The paper counts its batches in tokens, some
 # 25 thousand of each language (`tokens_per_batch` of `kt.TranslationBatches`). And many clip the

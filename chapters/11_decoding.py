@@ -110,20 +110,19 @@ assert all(abs(learned[text] - true[text]) < 0.04 for text in true) and learned[
 # %%
 inputs, _ = batches_of((TEXTS, ["heavy rain", LONG]), batch_size=2, shuffle=False)[0]
 source_ids, target_ids = inputs["source_ids"], np.zeros_like(inputs["target_ids"])
-target_ids[:, 0], read = kt.START, 0
+target_ids[:, 0] = kt.START
 for t in range(10):
     logits = model.predict_on_batch({"source_ids": source_ids, "target_ids": target_ids})
     target_ids[:, t + 1] = logits[:, t].argmax(axis=-1)
-    read += t + 1
 written = tokenizers[1].decode(target_ids[:, 1:])
+read = sum(t + 1 for t in range(10))  # without the padding
 print(f"{written}: {read} tokens of each read, to write ten with END")
 assert written == ["it rained hard", LONG] and target_ids[1, 10] == kt.END
-assert read == 10 * 11 / 2
 
 # %% [markdown]
-# To write n tokens it read n(n + 1)/2. "One by one" is true of writing only: the last of the passes
-# holds the logits of all ten steps (chapter 6). So a known sentence is learned, or scored as above,
-# in one.
+# Each pass reads all that is written so far: n(n + 1)/2 tokens, to write n. "One by one" is true of
+# writing only: the last of the passes holds the logits of all ten steps (chapter 6). So a known
+# sentence is learned, or scored as above, in one.
 #
 # ## A cache of keys and values
 #
@@ -247,9 +246,9 @@ assert list(beam_search(rain, 2)) == ["heavy rain", "it rained hard"]
 assert list(beam_search(rain, 3)) == list(true)[:3]
 
 # %% [markdown]
-# One beam is greedy decoding; two find the best sentence. Even so, the search is not exhaustive:
-# *it poured*, the second best, lost its place to *it rained* when that looked better. Three keep
-# it.
+# One beam, without a length penalty, is greedy decoding; two find the best sentence. Even so, the
+# search is not exhaustive: *it poured*, the second best, lost its place to *it rained* when that
+# looked better. Three keep it.
 
 # %%
 # extra code – the tree, greedy's way and what two beams keep

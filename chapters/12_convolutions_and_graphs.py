@@ -243,12 +243,12 @@ assert linear < 1e-5 and curved > 0.01
 # *neighbors*. Its *adjacency matrix* $A$ has a 1 in row $i$, column $j$ where $i$ and $j$ are. In
 # *message passing* each node takes a sum or a mean over its neighbors.
 #
-# A sentence on graphs (from article 000): "message passing and convolution are operations to
-# aggregate and process the information of an element's neighbors in order to update the element's
-# value". Let's pass messages as it says, over each node's neighbors and the node itself; then as
-# $D^{-1}\tilde{A}XW$, where $\tilde{A}$ is $A$ with an edge from each node to
-# itself (`loops` in the code) and $D$ the diagonal matrix of its row sums; then as attention whose
-# queries are all zero, with `loops` as its mask.
+# A sentence on graphs (Sanchez-Lengeling et al. 2021; quoted in article 000): "message passing and
+# convolution are operations to aggregate and process the information of an element's neighbors in
+# order to update the element's value". Let's pass messages as it says, over each node's neighbors
+# and the node itself; then as $D^{-1}\tilde{A}XW$, where $\tilde{A}$ is $A$ with an edge from each
+# node to itself (`loops` in the code) and $D$ the diagonal matrix of its row sums; then as
+# attention whose queries are all zero, with `loops` as its mask.
 
 # %%
 neighbors = {0: [1, 2], 1: [0, 2], 2: [0, 1, 3], 3: [2, 4, 5], 4: [3, 5], 5: [3, 4], 6: []}
@@ -462,8 +462,8 @@ figures.show(figure, "12_learning")
 # ## Exercises
 #
 # 1. Which line makes `kt.MultiHeadAttention` a dilated convolution (`dilation_rate=2`)?
-# 2. Show that in the graph attention above all nodes of a full graph rank the others equally, and
-#    that dot products do not (Brody et al. 2022).
+# 2. Show that in the graph attention above all nodes of a full graph put the nodes in the same
+#    order, and that with dot products they do not (Brody et al. 2022).
 # 3. How many graph convolutions does a message need from one end of the line to the other?
 #
 # ## Answers

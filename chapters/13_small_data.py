@@ -141,11 +141,11 @@ print(sizes)
 assert max(sizes.values()) < 1.03 * min(sizes.values())
 
 # %% [markdown]
-# Each starts from its first weights and learns 50, 200 or 800 training examples, all equally often,
-# in epochs of 13 steps of 64 sentences, until an epoch passes without a mistake; 15 epochs are the
-# most. Only then may we compare: a network that is still learning has not overfitted yet. It is
-# tested on 1,000 sentences that it has never seen, and all of it is done for three draws of the
-# training data.
+# Each starts from its first weights and learns 50, 200 or 800 training examples, one after the
+# other and again from the first, in epochs of 13 steps of 64 sentences, until an epoch passes
+# without a mistake; 20 epochs are the most. Only then may we compare: a network that is still
+# learning has not overfitted yet. It is tested on 1,000 sentences that it has never seen, and all
+# of it is done for three draws of the training data.
 
 
 # %%
@@ -156,12 +156,12 @@ class UntilNoMistake(keras.callbacks.Callback):
         self.model.stop_training = logs["accuracy"] == 1
 
 
-def learn(model, ids, labels, epochs=15):
+def learn(model, ids, labels, epochs=20):
     """Returns the training accuracy in each epoch."""
     restart(model)
-    equally_often = np.arange(STEPS * BATCH) % len(ids)
+    in_turn = np.arange(STEPS * BATCH) % len(ids)
     options = dict(batch_size=BATCH, epochs=epochs, callbacks=[UntilNoMistake()], verbose=0)
-    data = ids[equally_often], labels[equally_often]
+    data = ids[in_turn], labels[in_turn]
     return model.fit(*data, steps_per_epoch=STEPS, **options).history["accuracy"]
 
 
@@ -227,8 +227,10 @@ least = {key: table.min(axis=0) for key, table in found.items()}  # of the three
 most = {key: table.max(axis=0) for key, table in found.items()}
 for kind, name in found:
     learned = least[kind, name][:, 0]
-    slow = (kind, name) == ("CNN", "far")
-    assert learned[1] > 0.9 > learned[2] if slow else learned.min() > 0.97
+    if (kind, name) == ("CNN", "far"):  # slow
+        assert learned[1] > 0.8 > learned[2]
+    else:
+        assert learned.min() > 0.97
 assert least["CNN", "near"][0, 1] > 0.85
 for kind in ("MLP", "Transformer"):
     assert most[kind, "near"][0, 1] < 0.6 and least[kind, "near"][1, 1] < 0.9
@@ -292,17 +294,18 @@ assert fused_near.min() > 0.9 and fused_near.mean() > found["Transformer", "near
 assert fused_far.mean() < 0.75 < 0.9 < found["Transformer", "far"][:, 1, 1].min()
 
 # %% [markdown]
-# In *near*, yes. In *far* it pays with much of what the Transformer had, more in some draws than in
-# others: a likely reason is that each place now holds three words in one, and which of them is the
-# item asked for, the block has to untangle. The convolution's assumption comes in with the
-# convolution. (Larger models are fused with success, where the assumption is true: in speech and in
-# pictures.)
+# In *near*, yes. In *far* it loses most of what the Transformer had: a likely reason is that each
+# place now holds three words in one, and which of them is the item asked for, the block has to
+# untangle. The convolution's assumption comes in with the convolution. (Large models combine the
+# two with success where the assumption is true: in speech, Gulati et al. 2020, and in images, Dai
+# et al. 2021.)
 #
 # ## Who learns by heart?
 #
 # 004 also says that the Transformer has the larger capacity. Let's take away all that could be
-# understood: 400 sentences with labels drawn at random. A network that gets these right has learned
-# them by heart. We give each up to 100 epochs, and also look at the way there.
+# understood: 400 sentences with labels drawn at random, the test of Zhang et al. (2017). A network
+# that gets these right has learned them by heart: the field calls it *memorization*. We give each
+# up to 100 epochs, and also look at the way there.
 
 # %%
 drawn_labels, by_heart = rng.integers(CLASSES, size=400), {}
@@ -370,7 +373,7 @@ figures.show(figure, "13_shared")
 # %% [markdown]
 # The same little block, repeated: that is the sharing. But is it the sharing that generalizes, or
 # is it the zeros, the narrow window? Let's keep the windows and give every place a kernel of its
-# own.
+# own: a *locally connected* layer.
 
 
 # %%
@@ -487,7 +490,7 @@ for remedy, tested in helped.items():
     )
 gain = (helped["weight decay"] - helped["no remedy"])[:, 1]
 assert gain.min() > 0 and gain.mean() > 0.03
-assert helped["weight decay"][:, 1].mean() < of_shared.mean()
+assert helped["weight decay"][:, 1].mean() < of_shared.mean() + 0.02
 rise = curves["no remedy"]["val_loss"][:, -1] / curves["no remedy"]["val_loss"].min(axis=1)
 print("without a remedy the validation loss ends above its lowest by a factor of", rise.round(2))
 assert rise.max() > 1.1
@@ -515,8 +518,8 @@ figures.show(figure, "13_remedies")
 # With no remedy, the validation loss stops far above the training loss, which goes to 0, and in
 # some draws it rises again: this is what overfitting looks like. Weight decay helps in each of the
 # draws, as article 004 says, and does not make up for a wrong architecture: on average the CNN was
-# better with a quarter of the examples. (Chapter 18 tries it on real text, beside dropout and a
-# shared embedding.)
+# as good or better with a quarter of the examples. (Chapter 18 tries it on real text, beside
+# dropout and a shared embedding.)
 #
 # ## One matrix for reading and for writing
 #
@@ -587,7 +590,7 @@ for draw in draws:
     early.append(accuracies(networks["MLP"], draw, "near", 200)[1])
 early, late, stopped = np.array(early), helped["no remedy"][:, 1], np.array(taken) < 300
 print(f"stopped after {taken} of 300 steps: test {early.round(2)}, {late.round(2)} without")
-assert stopped.sum() > 1 and early[stopped].mean() < late[stopped].mean() + 0.02
+assert stopped.any() and early[stopped].mean() < late[stopped].mean() + 0.02
 assert early.mean() < late.mean() + 0.02
 
 # %% [markdown]
@@ -629,9 +632,9 @@ figures.record(fused_near_above=0.9, by_heart_above=0.97)
 # ## In short
 #
 # - A network generalizes from few examples where its assumption is true: the CNN in *near*, the
-#   Transformer in *far*; the MLP assumes least and needs most.
+#   Transformer in *far*; the MLP, which assumes neither, needs many in both.
 # - Compare networks when all have finished: labels drawn at random are learned by heart by all
-#   three, only not at one speed.
+#   three, though not at the same speed.
 # - Weight decay lowers the price of a wrong architecture; sharing weights (over places, or between
 #   reading and writing) makes it a right one where what is shared is the same.
 #

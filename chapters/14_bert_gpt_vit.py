@@ -77,8 +77,8 @@ print(len(sentences), "sentences, such as", *(" ".join(s) + ";" for s in sentenc
 #
 # A word that is asked for must not be seen, or there is nothing to learn; but all words may see
 # both sides. So BERT hides words in the *input*: of the 15 % that it chooses, 80 % become a mask,
-# 10 % another word, and 10 % stay (in use there are no masks, so it must also have an opinion about
-# visible words). Only the chosen words have a label. All others get `kt.PADDING`, which
+# 10 % another word, and 10 % stay (at inference there are no masks, so it must also have an opinion
+# about visible words). Only the chosen words have a label. All others get `kt.PADDING`, which
 # `kt.TokenCrossEntropy` leaves out.
 
 # %%
@@ -179,8 +179,9 @@ for who, right in found.items():
         sep="  ",
     )
 ceilings = np.array(found["both sides"])
-luck = np.sqrt(ceilings * (1 - ceilings) / num_test)  # the standard deviation of a share of so few
-print("standard deviation of a share of", num_test, "sentences:", luck.round(2))
+asked = (texts[:num_test] > 0).sum(axis=0)  # at each place; some sentences end before the last
+luck = np.sqrt(ceilings * (1 - ceilings) / asked)  # the standard deviation of a share of so few
+print("standard deviation of a share of", asked, "sentences:", luck.round(2))
 assert (found["BERT"] <= ceilings + 3 * luck + 1e-6).all()
 one_side = max(found["left only"][1], found["right only"][1])
 assert found["both sides"][1] == 1 and found["BERT"][1] > 0.9 > one_side + 0.2
@@ -511,10 +512,10 @@ for (name, others), millions in zip(real.items(), (110, 124, 86), strict=True):
 #
 # ## Answers
 #
-# 1. With two blocks it does: a state of the first is a mean over what stood before it, a different
-#    one at each position. One block does not: its last row is a mean of all, in any order the same.
-#    It can only tell how many there are (Haviv et al. 2022): if the first is always the same, its
-#    share of the mean falls.
+# 1. With two blocks it does: each state that the first block puts out is a mean over the tokens up
+#    to there, a different one at each position. One block does not: its last row is a mean of all,
+#    in any order the same. It can only tell how many there are (Haviv et al. 2022): if the first
+#    token is always the same, its share of the mean falls.
 
 # %%
 x = rng.normal(size=(1, 6, D_MODEL)).astype("float32")
@@ -568,9 +569,9 @@ figures.record(bert_above=0.9, gpt_below=1.3, one_block_below=1e-3)  # as assert
 # ## In short
 #
 # - BERT sees both sides and fills in; GPT sees the left side and writes; ViT reads patches. Mask,
-#   input layer and loss differ, the blocks do not.
+#   input layer and loss differ; all three are made of the paper's blocks.
 # - Where we make the data we know the floor: no reader of one side finds all verbs, no model spends
-#   less than $\log N$ nats on one of $N$ sentences.
-# - What sits outside the blocks, words and positions, is what the real models differ in.
+#   less than $\log N$ nats on average on $N$ sentences that are equally probable.
+# - The parameters of the real models differ in what sits outside the blocks, words and positions.
 #
 # **Next**: [chapter 15](15_four_tasks.py) uses the package for four tasks with one stack.

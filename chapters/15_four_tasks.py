@@ -165,7 +165,7 @@ for each, words, n in zip(pooled, h, length, strict=True):
     np.testing.assert_allclose(each, [*words[:n].mean(axis=0), *words[:n].max(axis=0)], atol=1e-6)
 
 # %% [markdown]
-# That is all that is new. In the reviews of `generated_english.reviews` praise may be denied ("not
+# That is all that is new. In the reviews of `generated_english.reviews` praise may be negated ("not
 # good"), and by "but" or "although" another clause may outweigh it. We take those of up to 14
 # words:
 
@@ -198,7 +198,7 @@ classifier = kt.Classifier(classification, words_of_reviews, LABELS, batch_size=
 
 # %% [markdown]
 # Against it, a bag of words: each word has a weight, and the sum decides. We solve for the weights
-# by least squares.
+# by ridge regression.
 
 
 # %%
@@ -352,7 +352,7 @@ for (blank, fitting), answers in zip(blanks.items(), filled, strict=True):
     fits = sum(each.probability for each in answers if each.label in fitting.split())
     print(f"{blank}:", *(f"{each.label} {each.probability:.2f}" for each in answers[:6]), end="; ")
     print(f"all that fit {fits:.2f}")
-    assert fits > 0.5  # by chance: 6 of 72 words
+    assert fits > 0.5  # by chance: 6 of 51 words
 
 # %% [markdown]
 # In the first two only the word *after* the blank shows whether one is meant or several. Four
@@ -417,7 +417,7 @@ stacks = {
 }
 for name, (model, stack) in stacks.items():
     total, blocks = model.count_params(), stack.count_params()
-    print(f"{name:24} {total:6,} parameters, of them {blocks:,} in the blocks")
+    print(f"{name:24} {total:6,} parameters, {blocks:,} of them in this stack")
     assert blocks == tagging.encoder.count_params()
 x = rng.normal(size=(1, 6, 32)).astype("float32")
 translating.encoder.set_weights(tagging.encoder.get_weights())
@@ -518,7 +518,8 @@ figures.record(true_perplexity=true)
 # %% [markdown]
 # ## In short
 #
-# - One stack does all four tasks; the embedding, the mask and the meaning of the logits change.
+# - The same stack, trained once for each, does all four tasks; the embedding, the mask and the
+#   meaning of the logits change.
 # - Characters help with words that were never seen; order helps where a bag of words cannot.
 # - Masked words teach the grammar without labels; a tagger can start from what was learned.
 #

@@ -80,10 +80,10 @@ def encode(word):
     return list(pieces)
 
 
-for word in ("night", "sunlight", "brightest", "knight"):
+for word in ("night", "sunlight", "brightest", "insight"):
     print(f"{word}: {'|'.join(encode(word))}")
-assert encode("night") == ["▁night"] and "ight" in "|".join(encode("knight"))
-assert all("".join(encode(word)) == "▁" + word for word in [*seen, "brightest"])
+assert encode("night") == ["▁night"] and "ight" in "|".join(encode("insight"))
+assert all("".join(encode(word)) == "▁" + word for word in [*seen, "insight", "brightest"])
 
 # %% [markdown]
 # No word is unknown as long as its letters are known, and nothing is lost: the pieces put together
@@ -224,9 +224,9 @@ assert tokenizer.encode([line], sample=True, alpha=0.0) == plain
 # %%
 rain = "那天雨很大，他等了很久，水汽打湿了衣服，也没有等到她。"
 bytes_only = kt.train_tokenizer([rain], model_type="byte")
-(as_bytes,), (as_pieces,) = bytes_only.encode([rain]), tokenizer.encode([rain])
+(as_bytes,) = bytes_only.encode([rain])
 print(f"{len(rain)} characters are {len(as_bytes)} bytes;", end=" ")
-print(f"of the sonnets' pieces {tokenizer.unknown_share([rain]):.0%} unknown")
+print(f"to the sonnets' pieces {tokenizer.unknown_share([rain]):.0%} of it is unknown")
 assert bytes_only.decode([as_bytes]) == [rain] and len(as_bytes) >= 3 * len(rain)
 assert tokenizer.unknown_share([rain]) > 0.9
 
@@ -291,7 +291,8 @@ assert len(longest) == 1 + max(map(len, seen))
 
 # %% [markdown]
 # 2\. It keeps those pieces that make the text most probable, and cuts each text in the most
-# probable way (Kudo 2018), so it need not agree with BPE. In length they are close:
+# probable way (Kudo 2018), so it need not cut as BPE does, and here it does not. BPE has the
+# shorter text:
 
 # %%
 unigram = kt.train_tokenizer(lines, 400, model_type="unigram")

@@ -250,9 +250,9 @@ figures.show(figure, "18_sonnets")
 # A surprise: no remedy gets much lower than the plain network does if it is stopped in time; one
 # matrix, alone or with the others, does not even reach that. What they do is flatten the rise that
 # follows. Without a remedy the price rises again as soon as these ten are known; with weight decay
-# it rises a little less, with dropout or one matrix much less (where three numbers in ten are
-# dropped at every step, exact lines are hard to store); with all three it has hardly risen by the
-# end, and nobody needs to know when to stop. The other thing to try is more text:
+# it rises a little less, with one matrix much less, and so with dropout (where three numbers in ten
+# are dropped at every step, exact lines are hard to store); with all three it has hardly risen by
+# the end, and nobody needs to know when to stop. The other thing to try is more text:
 # `scripts/train_language_model.py` trains on yours, with the same parts.
 #
 # ## Exercises
