@@ -167,9 +167,9 @@ SMALL = "--num-layers 1 --d-model 4 --num-heads 1 --d-ff 4 --threads 1 --output 
 LIMITED = "--max-length 40 --vocabulary char --dropout 0".split()
 LINES = [*LIMITED, "--lines", "--no-rotary"]
 TEXTS = {  # options, what names each split, how a text becomes lines, the limit
-    "train_translation": (LIMITED, "--{}pairs", lambda text: f"{text}\tx\n", 40),
-    "train_tagger": ([], "--{}", lambda text: text.replace(" ", "\tA\n") + "\tA\n\n", 8192),
-    "train_classifier": ([], "--{}", lambda text: f"{text}\t1\n", 8192),
+    "train_translation": ([*LIMITED, "--no-rotary"], "--{}pairs", lambda text: f"{text}\tx\n", 40),
+    "train_tagger": ([], "--{}", lambda text: text.replace(" ", "\tA\n") + "\tB\n\n", 8192),
+    "train_classifier": ([], "--{}", lambda text: f"{text}\t{text.count('3')}\n", 8192),
     "train_language_model": (
         [*LIMITED, "--lines", "--no-rotary"],
         "--{}",
