@@ -11,11 +11,11 @@ from .. import __version__
 from ..checks import check
 
 SYNONYMS = {  # names that options have in other commands and toolkits
-    "--columns": ["--sides"],
-    "--sides": ["--columns"],
-    "--lr": ["--learning-rate"],
-    "--layers": ["--num-layers"],
-    "--heads": ["--num-heads"],
+    "--columns": "--sides",
+    "--sides": "--columns",
+    "--lr": "--learning-rate",
+    "--layers": "--num-layers",
+    "--heads": "--num-heads",
 }
 
 
@@ -33,8 +33,8 @@ class Parser(argparse.ArgumentParser):
         hint = ""
         if unknown := re.match("unrecognized arguments: (--[^ =]+)", message):
             options = [x for x in self._option_string_actions if not x.startswith("--help")]
-            named = [x for x in SYNONYMS.get(unknown[1], ()) if x in options]
-            near = named or difflib.get_close_matches(unknown[1], options)
+            named = SYNONYMS.get(unknown[1])
+            near = [named] if named in options else difflib.get_close_matches(unknown[1], options)
             hint = f". Perhaps you meant {' or '.join(near)}" if near else ""
         self.exit(2, f"{self.prog}: {message.rstrip('.')}{hint}. See {self.prog} --help.\n")
 

@@ -695,11 +695,8 @@ def _objects(path, names):
     for number, line in enumerate(iterate_lines(path), start=1):
         place, fields = f"{path}, line {number}", None
         if line.strip():
-            try:
+            with contextlib.suppress(ValueError, RecursionError):
                 fields = json.loads(line)
-            except (ValueError, RecursionError):
-                cure = "Write one object per line."
-                raise unexpected(place, "a JSON object", f"{line!r:.60}", cure) from None
             if not isinstance(fields, dict):
                 cure = "Write one object per line."
                 raise unexpected(place, "a JSON object", f"{line!r:.60}", cure)
@@ -728,12 +725,12 @@ def _parquet(path, names):
 def _text_of(fields, name, place):
     """The text in a field of a record."""
     value = fields
-    for part in [name] if isinstance(fields, dict) and name in fields else name.split("."):
+    for part in [name] if name in fields else name.split("."):
         value = value.get(part) if isinstance(value, dict) else None
     expected = f"text in the field {name!r}"
     if not isinstance(value, str):
-        known = isinstance(fields, dict) and ", ".join(map(repr, fields))
-        received = f"{value!r:.60} in an object with {known or 'no fields'}"
+        known = ", ".join(map(repr, fields)) or "no fields"
+        received = f"{value!r:.60} in an object with {known}"
         raise unexpected(place, expected, received, "Name a field with text (--sides, --feature).")
     if "\0" in value:
         raise unexpected(place, expected, f"a NUL in {value!r:.60}", "Remove it.")

@@ -398,9 +398,8 @@ def test_every_public_class_of_these_modules_is_registered_and_has_a_case_below(
     public = {
         value
         for module in modules
-        for name, value in ((name, getattr(module, name)) for name in dir(module))
-        if inspect.isclass(value)
-        and issubclass(value, saved_by_keras)
+        for name, value in inspect.getmembers(module, inspect.isclass)
+        if issubclass(value, saved_by_keras)
         and value.__module__.startswith(module.__name__)
         and not name.startswith("_")
     }

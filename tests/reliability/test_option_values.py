@@ -164,14 +164,13 @@ def test_options_of_the_commands(folder, monkeypatch, capsys, translator, name):
 
 
 SMALL = "--num-layers 1 --d-model 4 --num-heads 1 --d-ff 4 --threads 1 --output run".split()
-LIMITED = "--max-length 40 --vocabulary char --dropout 0".split()
-LINES = [*LIMITED, "--lines", "--no-rotary"]
+LIMITED = "--max-length 40 --no-rotary --vocabulary char --dropout 0".split()
 TEXTS = {  # options, what names each split, how a text becomes lines, the limit
-    "train_translation": ([*LIMITED, "--no-rotary"], "--{}pairs", lambda text: f"{text}\tx\n", 40),
+    "train_translation": (LIMITED, "--{}pairs", lambda text: f"{text}\tx\n", 40),
     "train_tagger": ([], "--{}", lambda text: text.replace(" ", "\tA\n") + "\tB\n\n", 8192),
     "train_classifier": ([], "--{}", lambda text: f"{text}\t{text.count('3')}\n", 8192),
     "train_language_model": (
-        [*LIMITED, "--lines", "--no-rotary"],
+        [*LIMITED, "--lines"],
         "--{}",
         lambda text: f"{text}\n",
         40,
