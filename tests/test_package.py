@@ -109,6 +109,40 @@ def test_the_curves_in_docs_are_those_of_all_runs_against_the_seconds_of_trainin
     assert lines == [[[10.0, 2.5], [30.0, 1.5]], [[40.0, 3.5]]]
 
 
+@pytest.mark.parametrize("page", ["training.md", "training.zh-CN.md"])
+def test_the_scores_in_docs_are_those_of_saved_models(
+    small_tasks, tmp_path, monkeypatch, capsys, page
+):
+    for folder, task in (("labels", "classifier"), ("tags", "tagger"), ("language", "generator")):
+        (tmp_path / "runs" / folder).mkdir(parents=True)
+        small_tasks[task].save(tmp_path / "runs" / folder / "model.keras")
+    texts = ["the dog barks", "a small cat", "the dog sees a cat"]
+    predicted = [each.label for each in small_tasks["classifier"].classify(texts)]
+    others = {"yes": "no", "no": "yes"}
+    labels = [others[predicted[0]], *predicted[1:]]  # two of three
+    rows = "".join(f"{label}\t{text}\n" for label, text in zip(labels, texts, strict=True))
+    (tmp_path / "test.tsv").write_text(f"label\tsentence\n{rows}", "utf-8")
+    (tagged,) = small_tasks["tagger"].tag(["the dog sees a cat"])
+    tags = [tag for _, tag in tagged]
+    tags[:2] = ["NOUN" if tag == "VERB" else "VERB" for tag in tags[:2]]  # three of five
+    words = [
+        f"{number}\t{word}\t_\t{tag}" + 6 * "\t_"
+        for number, ((word, _), tag) in enumerate(zip(tagged, tags, strict=True), start=1)
+    ]
+    (tmp_path / "test.conllu").write_text("\n".join([*words, "", ""]), "utf-8")
+    (tmp_path / "test.txt").write_text("the dog\nsees\n", "utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text("utf-8"), re.S)
+    (code,) = [block for block in blocks if "classification_report" in block]
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, page, "exec"), {})
+    out = capsys.readouterr().out
+    assert re.findall(r"accuracy +(\S+) +(\d+)", out) == [("0.67", "3"), ("0.60", "5")]
+    (score,) = small_tasks["generator"].score(["the dog\nsees\n"])
+    perplexity, bits = map(float, out.splitlines()[-1].split())
+    assert perplexity == pytest.approx(score.perplexity, rel=1e-5)
+    assert bits == pytest.approx(score.bits_per_character, rel=1e-5)
+
+
 UNCHANGED = """
 import os, pkgutil, signal, sys, threading, warnings
 import keras
