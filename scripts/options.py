@@ -344,11 +344,11 @@ class LabelOptions(Group):
     """Regularization for few labels.
 
     Args:
-        forget: Word dropout, A: a word seen c times becomes the unknown word with probability
+        word_dropout: A word that occurs c times becomes the unknown word with probability
             A / (A + c); 0: never.
     """
 
-    forget: Annotated[float, check_from_0] = 1.0
+    word_dropout: Annotated[float, "A", check_from_0] = 1.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

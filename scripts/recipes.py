@@ -157,7 +157,7 @@ CLASSIFICATION = named(
         "phrases": TEXTS
         | dict(
             dropout=0.5,
-            forget=5.0,  # otherwise it memorizes the rare words of each sentence
+            word_dropout=5.0,  # otherwise it memorizes the rare words of each sentence
             epochs=3,  # ten times the texts, and each word in many of them
             ema=0.998,
         ),

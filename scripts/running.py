@@ -405,7 +405,7 @@ def prepare_words(
     word_ids, character_ids = vocabulary.encode(sentences[0])
 
     def resample(epoch):  # word dropout: other words become unknown in every epoch
-        kept = kt.word_dropout(word_ids, options.labels.forget, (options.run.seed, epoch))
+        kept = kt.word_dropout(word_ids, options.labels.word_dropout, (options.run.seed, epoch))
         return kept, character_ids, label_ids[0]
 
     with naming_lines(options, "training", sentences[0]):
@@ -414,7 +414,7 @@ def prepare_words(
             character_ids,
             label_ids[0],
             seed=options.run.seed,
-            resample=resample if options.labels.forget else None,
+            resample=resample if options.labels.word_dropout else None,
             **options.budget,
         )
     encoded = vocabulary.encode(sentences[1])

@@ -286,7 +286,11 @@ def test_a_usage_error_ends_with_code_2(parsed, capsys, words, message):
 def test_ranges_of_the_other_tasks(recipes, parsed, task):
     cases = {
         "tagging": (recipes.TAGGING, "--min-count 0", "min_count must be an integer"),
-        "classification": (recipes.CLASSIFICATION, "--forget -1", "forget must be at least 0"),
+        "classification": (
+            recipes.CLASSIFICATION,
+            "--word-dropout -1",
+            "word_dropout must be at least 0",
+        ),
         "language": (recipes.LANGUAGE_MODELLING, "--window 1", "window must be an integer of at"),
         "pretraining": (recipes.PRETRAINING, "--mask-rate 1", r"mask_rate must be in \[0, 1\)"),
     }
