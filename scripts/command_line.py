@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from keras_transformer import check_file
 from keras_transformer.checks import check
 from keras_transformer.cli.parser import Parser, option_names
-from keras_transformer.data.files import NOT_THERE
+from keras_transformer.data.lines import NOT_THERE
 from keras_transformer.models.configuration import DEPTHS, TransformerConfig
 from keras_transformer.tasks.saved_files import ADDED_OPTIONS
 from keras_transformer.training import Run

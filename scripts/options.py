@@ -17,8 +17,9 @@ from typing import Annotated, Any, Literal, Self
 from keras_transformer import GenerationConfig, data, evaluation
 from keras_transformer.checks import check, check_above_0, check_at_least, check_from_0, check_rates
 from keras_transformer.data.cleaning import PRESET
-from keras_transformer.data.files import RECORDS, TREEBANK, check_one_stdin
+from keras_transformer.data.files import check_one_stdin
 from keras_transformer.data.lengths import LONGEST
+from keras_transformer.data.lines import RECORDS, TREEBANK
 from keras_transformer.interchange import ENGINES
 from keras_transformer.models.configuration import DEPTHS, TransformerConfig
 from keras_transformer.tasks.saved_files import FileSummary

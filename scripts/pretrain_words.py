@@ -24,7 +24,7 @@ from data_report import DataReport
 from keras_transformer import backend, data, training
 from keras_transformer.backend.distribution import leave, own_rows
 from keras_transformer.checks import check
-from keras_transformer.data.files import TREEBANK
+from keras_transformer.data.lines import TREEBANK
 from keras_transformer.tokenizers.words import MASKED
 from recipes import PRETRAINING
 

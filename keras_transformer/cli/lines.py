@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 from .. import tasks
 from ..checks import TextError
-from ..data.files import decoded_lines
+from ..data.lines import decoded_lines
 
 MAX_WAITING = 10_000  # lines read ahead of their answers
 FEW_LINES = 2_048  # after them it is time to compile the fastest programs

@@ -13,21 +13,10 @@ from .dates import DATE_FORMS, dates, write_date
 from .files import (
     expand_files,
     find_line,
-    format_of,
-    iterate_conllu,
     iterate_files,
-    iterate_lines,
-    iterate_pairs,
     iterate_texts,
     parallel_files,
-    read_conllu,
     read_files,
-    read_labeled,
-    read_lines,
-    read_pairs,
-    read_tagged,
-    read_tagged_lines,
-    read_text,
     read_texts,
 )
 from .languages import (
@@ -38,6 +27,7 @@ from .languages import (
     targets_of,
     without_validation,
 )
+from .lines import format_of, iterate_lines, read_lines, read_text
 from .placeholders import MASKS, mask_pairs, placeholder_pattern
 from .prepared.batches import PreparedBatches
 from .prepared.corpus import Corpus
@@ -54,6 +44,8 @@ from .records import (
     text_keys,
     train_valid_split,
 )
+from .tables import iterate_pairs, read_labeled, read_pairs
+from .treebanks import iterate_conllu, read_conllu, read_tagged, read_tagged_lines
 
 __all__ = [
     "DATE_FORMS",
