@@ -25,7 +25,7 @@ class TextError(ValueError):
         self.number, self.problem, self.name, self.side = number, problem, name, side
 
 
-def check(holds: Any, expected: str, **received: Any) -> None:
+def check(holds: Any, expected: str, /, **received: Any) -> None:
     """Raises a `ValueError` that names what was expected and received, unless `holds` is true."""
     if not holds:
         values = ", ".join(f"{name}={value!r}" for name, value in received.items())

@@ -1,4 +1,4 @@
-"""Evaluation: exact match, BLEU and chrF of texts; tagging scores; intervals and calibration.
+"""Evaluation: exact match, BLEU and chrF; scores of labels and tags; intervals and calibration.
 
 Shares (exact match, accuracy, precision, recall, F1, calibration error) are from 0 to 1; BLEU and
 chrF are from 0 to 100, as sacreBLEU reports them.
@@ -236,23 +236,73 @@ def _check_lengths(**lists):
     check(len(set(lengths.values())) == 1 and all(lengths.values()), rule, **lengths)
 
 
-# Tags
+# Labels of texts, tags of words
 
 
-class TagScore(NamedTuple):
-    """Precision and recall of one tag.
+class LabelScore(NamedTuple):
+    """Precision and recall of one label.
 
     Args:
         precision: Float from 0 to 1, correct among the predicted; NaN if never predicted.
         recall: Float from 0 to 1, correct among the expected; NaN if never expected.
         f1: Float from 0 to 1, harmonic mean of both.
-        count: int, words whose expected tag it is.
+        count: int, texts or words whose expected label it is.
     """
 
     precision: float
     recall: float
     f1: float
     count: int  # type: ignore[assignment]  # tuple has a method of that name
+
+
+class ClassificationScores(NamedTuple):
+    """Result of `classification_scores`.
+
+    Args:
+        accuracy: Float from 0 to 1.
+        macro_f1: Float from 0 to 1, mean F1 of the labels: a rare one counts as much as others.
+        labels: Dict from each label, in alphabetical order, to its `LabelScore`.
+        confusion: int array (expected, predicted), counts, in the order of `labels`.
+    """
+
+    accuracy: float
+    macro_f1: float
+    labels: dict[str, LabelScore]
+    confusion: np.ndarray
+
+
+def classification_scores(
+    predicted: Iterable[str], expected: Iterable[str]
+) -> ClassificationScores:
+    """Accuracy, scores of each label, and the confusion matrix, computed by scikit-learn.
+
+    Args:
+        predicted: List or other iterable of str, the predicted labels.
+        expected: List of str, the correct label for each.
+
+    Returns:
+        `ClassificationScores`.
+
+    Raises:
+        ValueError: If a list is empty, holds anything but str, or is longer than the other.
+    """
+    from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
+
+    predicted, expected = _checked_pairs(predicted=predicted, expected=expected)
+    labels = sorted({*predicted, *expected})
+    columns = precision_recall_fscore_support(
+        expected, predicted, labels=labels, zero_division=np.nan
+    )
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return ClassificationScores(
+        accuracy=exact_match(predicted, expected),
+        macro_f1=float(columns[2].mean()),
+        labels={
+            label: LabelScore(precision, recall, f1, int(count))
+            for label, (precision, recall, f1, count) in zip(labels, rows, strict=True)
+        },
+        confusion=confusion_matrix(expected, predicted, labels=labels),
+    )
 
 
 class TaggingScores(NamedTuple):
@@ -264,7 +314,7 @@ class TaggingScores(NamedTuple):
             such words.
         num_words: int.
         num_unseen: int.
-        tags: Dict from each tag, in alphabetical order, to its `TagScore`.
+        tags: Dict from each tag, in alphabetical order, to its `LabelScore`.
         confusion: int array (expected, predicted), word counts, in the order of `tags`.
     """
 
@@ -272,7 +322,7 @@ class TaggingScores(NamedTuple):
     unseen_accuracy: float
     num_words: int
     num_unseen: int
-    tags: dict[str, TagScore]
+    tags: dict[str, LabelScore]
     confusion: np.ndarray
 
 
@@ -296,29 +346,20 @@ def tagging_scores(
     Raises:
         ValueError: If there are no words, or the lists do not pair up.
     """
-    from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
-
     sides = [[list(sentence) for sentence in side] for side in (predicted, expected, words)]
     known = set(known)
     _check_sentences(*sides)
     predicted, expected, words = ([*itertools.chain.from_iterable(side)] for side in sides)
-    labels = sorted({*predicted, *expected})
-    columns = precision_recall_fscore_support(
-        expected, predicted, labels=labels, zero_division=np.nan
-    )
-    rows = zip(*(column.tolist() for column in columns), strict=True)
+    scores = classification_scores(predicted, expected)
     hits = np.array([p == e for p, e in zip(predicted, expected, strict=True)])
     unseen = np.array([word not in known for word in words])
     return TaggingScores(
-        accuracy=float(hits.mean()),
+        accuracy=scores.accuracy,
         unseen_accuracy=float(hits[unseen].mean()) if unseen.any() else math.nan,
         num_words=len(words),
         num_unseen=int(unseen.sum()),
-        tags={
-            label: TagScore(precision, recall, f1, int(count))
-            for label, (precision, recall, f1, count) in zip(labels, rows, strict=True)
-        },
-        confusion=confusion_matrix(expected, predicted, labels=labels),
+        tags=scores.labels,
+        confusion=scores.confusion,
     )
 
 

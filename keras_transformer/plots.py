@@ -308,7 +308,7 @@ def plot_confusion(matrix: Any, labels: Sequence[str]) -> "Figure":
     count, so that a rare label's row stays pale.
 
     Args:
-        matrix: int array (expected, predicted), such as `TaggingScores.confusion`.
+        matrix: int array (expected, predicted), such as `ClassificationScores.confusion`.
         labels: List of str, one per row and column.
 
     Returns:

@@ -12,8 +12,8 @@ the first line, or on a dataset of tensorflow-datasets:
     keras-transformer train classification --train train.tsv --columns sentence label
     keras-transformer train classification --dataset tfds:glue/sst2 --recipe phrases --download
 
-The run folder contains model.keras, history.csv, settings.json, scores.json, learning_curve.png and
-calibration.png. Continue an interrupted run with --resume --output FOLDER.
+The run folder contains model.keras, history.csv, settings.json, scores.json, learning_curve.png,
+calibration.png and confusion.png. Continue an interrupted run with --resume --output FOLDER.
 KERAS_BACKEND=tensorflow, jax or torch selects the backend.
 """
 
@@ -71,12 +71,13 @@ def main():
 
     split, examples = running.evaluated(splits)
     predictions = classifier.classify(examples.texts)
+    of_labels = evaluation.classification_scores([p.label for p in predictions], examples.labels)
     hits = [p.label == label for p, label in zip(predictions, examples.labels, strict=True)]
     low, high = evaluation.accuracy_interval(sum(hits), len(hits))
     calibration = evaluation.calibration([each.probability for each in predictions], hits)
     scores = {
         "split": split,
-        "accuracy": sum(hits) / len(hits),
+        **of_labels._asdict(),
         "low": low,
         "high": high,
         "texts": len(hits),
@@ -84,14 +85,19 @@ def main():
         **report.scores,
     }
     print(
-        f"Accuracy on the {split} data: {scores['accuracy']:.2%} of {len(hits)} texts "
+        f"Accuracy on the {split} data: {of_labels.accuracy:.2%} of {len(hits)} texts "
         f"(95 % interval: {low:.2%} to {high:.2%}); expected calibration error "
         f"{calibration.error:.3f}{report.note(split)}"
     )
+    print(f"Macro F1: {of_labels.macro_f1:.2%}")
+    for label, score in of_labels.labels.items():
+        print(f"  {label:8} F1 {score.f1:7.2%}  {score.count:6} texts")
     run.write_scores(scores)
 
     run.draw_learning_curve()
     run.draw(plots.plot_calibration(calibration.table), "calibration.png")
+    figure = plots.plot_confusion(of_labels.confusion, list(of_labels.labels))
+    run.draw(figure, "confusion.png")
     running.print_end(run, min(filter(str.strip, examples.texts), key=len))
 
 

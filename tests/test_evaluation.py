@@ -15,6 +15,7 @@ from keras_transformer.evaluation import (
     calibration,
     check_bleu_tokenizer,
     chrf,
+    classification_scores,
     copy_rate,
     exact_match,
     loop_rate,
@@ -218,6 +219,33 @@ def test_a_loop_is_a_4_gram_more_often_than_in_the_source(prediction, source, lo
 def test_rates_of_lists_of_different_length_are_an_error(rate):
     with pytest.raises(ValueError, match="must be equally long and not empty"):
         rate(["a"], ["a", "b"])
+
+
+def test_labels_are_counted_as_by_hand_and_a_rare_one_has_its_share_of_the_macro_f1():
+    expected = ["spam", "ham", "ham", "ham", "ham", "ham"]
+    scores = classification_scores(iter(["ham"] * 5 + ["spam"]), iter(expected))
+    assert scores.accuracy == pytest.approx(4 / 6)
+    assert list(scores.labels) == ["ham", "spam"]
+    assert scores.labels["ham"] == (4 / 5, 4 / 5, pytest.approx(4 / 5), 5)
+    assert scores.labels["spam"] == (0, 0, 0, 1)
+    assert scores.macro_f1 == pytest.approx(2 / 5)
+    np.testing.assert_array_equal(scores.confusion, [[4, 1], [1, 0]])
+    perfect = classification_scores(expected, expected)
+    assert (perfect.accuracy, perfect.macro_f1) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "sides, message",
+    [
+        (([], []), "equally long and not empty"),
+        ((["a"], ["a", "b"]), "equally long and not empty"),
+        ((["a"], [1]), r"expected must be a list of str; received expected\[0\]=1"),
+        (("ab", ["a", "b"]), "predicted must be a list of str, not one str"),
+    ],
+)
+def test_labels_that_do_not_pair_up_are_an_error(sides, message):
+    with pytest.raises(ValueError, match=message):
+        classification_scores(*sides)
 
 
 def test_tags_are_counted_as_by_hand():

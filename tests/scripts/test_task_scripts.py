@@ -122,7 +122,15 @@ def test_a_classifier_learns_from_columns_and_answers_label_tab_probability(
     options = ["--train", table, "--columns", *columns]
     printed = trained(inside, "train_classifier", tmp_path / "run", *options, epochs="1")
     assert "expected calibration error" in printed
-    assert (tmp_path / "run" / "calibration.png").exists()
+    scores = json.loads((tmp_path / "run" / "scores.json").read_text("utf-8"))
+    f1 = [score["f1"] for score in scores["labels"].values()]
+    assert {*scores["labels"]} <= {"negative", "positive"}
+    assert scores["macro_f1"] == pytest.approx(sum(f1) / len(f1))
+    assert all(f"F1 {each:7.2%}" in printed for each in f1)
+    counts = [score["count"] for score in scores["labels"].values()]
+    assert [sum(row) for row in scores["confusion"]] == counts and sum(counts) == scores["texts"]
+    for name in ("calibration.png", "confusion.png"):
+        assert (tmp_path / "run" / name).exists()
     classifier = keras.saving.load_model(tmp_path / "run" / "model.keras")
     assert classifier.labels == ["negative", "positive"]
     (expected,) = classifier.classify(["A good film."])
