@@ -294,14 +294,15 @@ def classification_scores(
         expected, predicted, labels=labels, zero_division=np.nan
     )
     rows = zip(*(column.tolist() for column in columns), strict=True)
+    confusion = confusion_matrix(expected, predicted, labels=labels)
     return ClassificationScores(
-        accuracy=exact_match(predicted, expected),
+        accuracy=float(confusion.trace() / len(expected)),
         macro_f1=float(columns[2].mean()),
         labels={
             label: LabelScore(precision, recall, f1, int(count))
             for label, (precision, recall, f1, count) in zip(labels, rows, strict=True)
         },
-        confusion=confusion_matrix(expected, predicted, labels=labels),
+        confusion=confusion,
     )
 
 

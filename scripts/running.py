@@ -51,6 +51,17 @@ def errors_as_exits(*errors: type[Exception]) -> Iterator[None]:
         raise
 
 
+def print_label_scores(scores: dict[str, Any], unit: str) -> None:
+    """Prints the F1 of each label.
+
+    Args:
+        scores: dict from labels to `evaluation.LabelScore`.
+        unit: what has a label, in the plural: "words" or "texts".
+    """
+    for label, score in scores.items():
+        print(f"  {label:8} F1 {score.f1:7.2%}  {score.count:6} {unit}")
+
+
 def print_end(run: Run, text: str, command: str = "predict") -> None:
     """Prints where a run is, and a command that uses its model.
 

@@ -71,32 +71,32 @@ def main():
 
     split, examples = running.evaluated(splits)
     predictions = classifier.classify(examples.texts)
-    of_labels = evaluation.classification_scores([p.label for p in predictions], examples.labels)
+    scores = evaluation.classification_scores([p.label for p in predictions], examples.labels)
     hits = [p.label == label for p, label in zip(predictions, examples.labels, strict=True)]
     low, high = evaluation.accuracy_interval(sum(hits), len(hits))
     calibration = evaluation.calibration([each.probability for each in predictions], hits)
-    scores = {
-        "split": split,
-        **of_labels._asdict(),
-        "low": low,
-        "high": high,
-        "texts": len(hits),
-        "calibration_error": calibration.error,
-        **report.scores,
-    }
     print(
-        f"Accuracy on the {split} data: {of_labels.accuracy:.2%} of {len(hits)} texts "
+        f"Accuracy on the {split} data: {scores.accuracy:.2%} of {len(hits)} texts "
         f"(95 % interval: {low:.2%} to {high:.2%}); expected calibration error "
         f"{calibration.error:.3f}{report.note(split)}"
     )
-    print(f"Macro F1: {of_labels.macro_f1:.2%}")
-    for label, score in of_labels.labels.items():
-        print(f"  {label:8} F1 {score.f1:7.2%}  {score.count:6} texts")
-    run.write_scores(scores)
+    print(f"Macro F1: {scores.macro_f1:.2%}")
+    running.print_label_scores(scores.labels, "texts")
+    run.write_scores(
+        {
+            "split": split,
+            **scores._asdict(),
+            "low": low,
+            "high": high,
+            "texts": len(hits),
+            "calibration_error": calibration.error,
+            **report.scores,
+        }
+    )
 
     run.draw_learning_curve()
     run.draw(plots.plot_calibration(calibration.table), "calibration.png")
-    figure = plots.plot_confusion(of_labels.confusion, list(of_labels.labels))
+    figure = plots.plot_confusion(scores.confusion, list(scores.labels))
     run.draw(figure, "confusion.png")
     running.print_end(run, min(filter(str.strip, examples.texts), key=len))
 

@@ -85,8 +85,7 @@ def main():
             f"{scores.unseen_accuracy:.2%} of {scores.num_unseen} words that are not in the "
             "training data"
         )
-    for tag, score in scores.tags.items():
-        print(f"  {tag:8} F1 {score.f1:7.2%}  {score.count:6} words")
+    running.print_label_scores(scores.tags, "words")
     run.write_scores({"split": split, **scores._asdict(), **report.scores})
 
     run.draw_learning_curve()

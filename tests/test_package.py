@@ -51,6 +51,11 @@ def python(code, **kwargs):
     )
 
 
+def code_of(page):
+    """The blocks of Python code of a page."""
+    return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text("utf-8"), re.DOTALL)
+
+
 @pytest.mark.slow
 def test_importing_the_package_imports_no_library_that_few_functions_need():
     code = """
@@ -76,7 +81,7 @@ def test_the_library_use_in_readme_and_docs_runs(tmp_path, monkeypatch, capsys):
     names = {"__name__": "__main__"}  # the second page continues the first
 
     def run(page):
-        *_, code = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text("utf-8"), re.DOTALL)
+        *_, code = code_of(page)
         exec(compile(code, page, "exec"), names)
 
     monkeypatch.chdir(tmp_path)
@@ -98,8 +103,7 @@ def test_the_curves_in_docs_are_those_of_all_runs_against_the_seconds_of_trainin
         (tmp_path / "runs" / name).mkdir(parents=True)
         text = "\n".join(["epoch,loss,seconds,val_loss", *rows, ""])
         (tmp_path / "runs" / name / "history.csv").write_text(text, "utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text("utf-8"), re.S)
-    (code,) = [block for block in blocks if "history.csv" in block]
+    (code,) = [block for block in code_of(f"docs/{page}") if "history.csv" in block]
     monkeypatch.chdir(tmp_path)
     exec(compile(code, page, "exec"), {})
     lines = [line.get_xydata().tolist() for line in plt.gca().get_lines()]
@@ -131,8 +135,7 @@ def test_the_scores_in_docs_are_those_of_saved_models(
     ]
     (tmp_path / "test.conllu").write_text("\n".join([*words, "", ""]), "utf-8")
     (tmp_path / "test.txt").write_text("the dog\nsees\n", "utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text("utf-8"), re.S)
-    (code,) = [block for block in blocks if "classification_report" in block]
+    (code,) = [block for block in code_of(f"docs/{page}") if "classification_report" in block]
     monkeypatch.chdir(tmp_path)
     exec(compile(code, page, "exec"), {})
     out = capsys.readouterr().out
