@@ -24,6 +24,7 @@ from .checks import check
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+_MOST_LABELS = 60  # of a confusion matrix
 _MAX_WIDTH = 10  # inches; the text of a wider figure is too small in a README
 _CELL = 0.28  # inches per token
 _LETTER = 0.08  # inches per letter of a label
@@ -305,7 +306,8 @@ def plot_confusion(matrix: Any, labels: Sequence[str]) -> "Figure":
     """Heat map of a confusion matrix: colors are shares of the row, numbers are counts.
 
     Zeros are left empty, unlike in scikit-learn's `ConfusionMatrixDisplay`, which also colors by
-    count, so that a rare label's row stays pale.
+    count, so that a rare label's row stays pale. Of more than 60 labels, it shows the 60 that are
+    most often wrong or predicted for others: with hundreds, a figure takes gigabytes to draw.
 
     Args:
         matrix: int array (expected, predicted), such as `ClassificationScores.confusion`.
@@ -323,12 +325,17 @@ def plot_confusion(matrix: Any, labels: Sequence[str]) -> "Figure":
     check(fits, rule, shape=matrix.shape)
     check(matrix.min() >= 0, "matrix must hold counts", min=matrix.min().item())
 
-    texts = _visible(labels)
     shares = 100 * matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
+    errors = matrix.sum(axis=0) + matrix.sum(axis=1) - 2 * matrix.diagonal()
+    shown = np.sort(np.argsort(-errors, kind="stable")[:_MOST_LABELS])
+    matrix, shares = matrix[np.ix_(shown, shown)], shares[np.ix_(shown, shown)]
+    texts = _visible([labels[number] for number in shown])
     cell = max(0.36, 0.09 * len(f"{matrix.max():g}"))  # inches
     width = max(cell * len(texts), 1.6) + _label_width(texts) + 0.5
     figure = _new_figure(width + 1.0, width, layout="compressed")
     panel = figure.add_subplot(xlabel="predicted", ylabel="expected")
+    if len(shown) < len(labels):
+        panel.set_title(f"the {len(shown)} of {len(labels)} labels with the most errors")
     image = panel.imshow(shares, cmap="Blues", vmin=0, vmax=100, interpolation="nearest")
     for row, column in np.argwhere(matrix):
         style = {"color": "white" if shares[row, column] > 50 else "black", "fontsize": 7}

@@ -380,6 +380,28 @@ def test_a_row_of_the_confusion_is_what_was_expected_and_sums_to_100():
     assert save(figure)
 
 
+def test_of_many_labels_those_with_the_most_errors_are_shown():
+    matrix, labels = np.diag([4] * 62), [f"label {number}" for number in range(62)]
+    matrix[61, 3] = 4  # half of the row
+    matrix[30, 30], matrix[7, 7] = 0, 9  # of labels without errors the first ones stay
+    panel = panels(plot_confusion(matrix, labels))[0]
+    shown = [*range(59), 61]
+    assert texts(panel.xaxis) == texts(panel.yaxis) == [labels[number] for number in shown]
+    shares = image(panel).get_array()
+    assert shares.shape == (60, 60) and shares[59, 3] == shares[59, 59] == 50
+    assert panel.get_title() == "the 60 of 62 labels with the most errors"
+    figure = plot_confusion(matrix[:60, :60], labels[:60])
+    assert texts(panels(figure)[0].xaxis) == labels[:60] and not panels(figure)[0].get_title()
+
+
+def test_what_is_not_shown_of_the_confusion_counts_in_the_shares():
+    matrix = np.diag([1] * 61)
+    matrix[0, 60] = 3  # what is confused with label 0 comes last, and others have more errors
+    matrix[1:60, 1] = 4
+    panel = panels(plot_confusion(matrix, [f"label {number}" for number in range(61)]))[0]
+    assert "label 60" not in texts(panel.xaxis) and image(panel).get_array()[0, 0] == 25
+
+
 def test_a_label_that_was_never_expected_is_an_empty_row():
     panel = panels(plot_confusion([[3, 1], [0, 0]], ["A", "B"]))[0]
     np.testing.assert_array_equal(image(panel).get_array()[1], [0, 0])
