@@ -528,7 +528,7 @@ print(f"{weather.FLOOR:.2f} nats per token are the least possible without the Ch
 # $p$ is the probability that the model gave to the right word. Keras prints it as the
 # cross-entropy. Since we made the language, we know what is possible. The English follows from the
 # Chinese, so a loss of 0 is possible; a model that does not read the Chinese cannot get below 1.47.
-# Today's translator is as small as can be: a vector for each word, one mixture of the past, and a
+# Our translator is as small as can be: a vector for each word, one mixture of the past, and a
 # linear readout to *logits*: one number for each word of the vocabulary, and the softmax makes
 # probabilities of them. Let's compare the two mixtures of this chapter for the same 252 steps, from
 # three random initializations each (we call them *starts*; they are the dots of the picture):

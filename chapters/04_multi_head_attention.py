@@ -281,7 +281,7 @@ figure, panels = figures.panels(1, 2, width=7.5, height=1.8)
 for panel, (title, drawn) in zip(panels[:, 0], groups.items(), strict=True):
     for name, head, color in drawn:
         for place, weight in enumerate(weights[name][head, : len(shown)]):
-            if weight > 0.03 and place != he:  # an arc as thick as its weight
+            if weight > 0.1 and place != he:  # an arc as thick as its weight
                 half, turn = (place - he) / 2, np.linspace(0, np.pi, 50)
                 height = 0.35 + 0.5 * abs(half) ** 0.5
                 arc = dict(color=color, linewidth=1 + 6 * weight, alpha=0.8)

@@ -468,9 +468,9 @@ assert left_over[0] > 0.1 and left_over[1] < 1e-9
 # the slow waves to distinguish distant positions.
 
 # %%
-apart = np.sqrt(d_model - d_model * np.cos(np.arange(1, 1000)))
-print(f"with 1 for 10000: {apart.min():.4f} at a distance of {apart.argmin() + 1}")
-assert apart.min() < 0.01 and apart.argmin() + 1 == 710
+gaps = np.sqrt(d_model - d_model * np.cos(np.arange(1, 1000)))
+print(f"with 1 for 10000: {gaps.min():.4f} at a distance of {gaps.argmin() + 1}")
+assert gaps.min() < 0.01 and gaps.argmin() + 1 == 710
 
 # %%
 # extra code – the numbers of the gallery

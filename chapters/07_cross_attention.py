@@ -299,9 +299,10 @@ assert it["the day"] < 0.25 and it["sky"] + it["degree"] > 0.5
 
 # %% [markdown]
 # Not at the day, although here a past day would give it away: only sentences about the weather have
-# one. It looks at the weather itself, 雨 or 很大. What the model *needs* is another question than
-# where it looks, and can be asked. Is the day needed for "It"? (The third of these sentences is not
-# in the language: what a model makes of it depends on its start.)
+# one. It looks at the weather itself: here at 雨, after another start perhaps at 很大. What the
+# model *needs* is another question than where it looks, and can be asked. Is the day needed for
+# "It"? (The third of these sentences is not in the language: what a model makes of it depends on
+# its start.)
 
 # %%
 variants = ["那天 雨 很大", "雨 很大", "那天 我 爱 苹果", "我 爱 苹果"]

@@ -110,7 +110,8 @@ for how, batch in company.items():
 # %% [markdown]
 # A translator that read a sentence differently in different company would be strange (chapter 6
 # took pains to mask padding; here nothing needs masking). Batch normalization also has a
-# second face: at inference it uses running averages of what it saw in training. Layer
+# second face: at inference it uses running averages of what it saw in training. (They begin at 0
+# and 1 and move by 1 % per batch. Ours have seen a handful, so the gap is large.) Layer
 # normalization is the same function in both modes:
 
 # %%

@@ -324,13 +324,13 @@ assert not others or same == 1
 #
 # Let's train it again with one thing changed each time: without label smoothing, without the
 # $\sqrt{d_{model}}$ by which embeddings are multiplied, with dropout, and without warm-up (the rate
-# starts at its peak, and then falls as before). The wiring is chapter 9's; a switch divides the
-# embeddings by $\sqrt{d_{model}}$ again.
+# stays at its peak for the 80 steps of the warm-up, and then falls as before). The wiring is
+# chapter 9's; a switch divides the embeddings by $\sqrt{d_{model}}$ again.
 
 
 # %%
 class WithoutWarmup(kt.WarmupSchedule):
-    """The same curve from its peak on."""
+    """The same curve, its peak in place of the rise."""
 
     def __call__(self, step):
         return super().__call__(ops.maximum(ops.cast(step, "float32"), self.warmup_steps - 1.0))
@@ -475,8 +475,8 @@ figures.show(figure, "10_ablation")
 # keeps the model from being certain: in the end its perplexity would be the 1.11 of above, and
 # without it 1. After three epochs neither is there, and either can be ahead; what smoothing buys,
 # if anything, is accuracy. And dropout has nothing to prevent here, where no date is learned by
-# heart: it only slows the learning. Chapter 18 has a text on which it keeps the validation loss
-# from rising again. One small task: enough to see what a part is *for*, not to rank recipes.
+# heart: it only slows the learning. Chapter 18 has a text on which the validation loss rises
+# much less with it. One small task: enough to see what a part is *for*, not to rank recipes.
 #
 # Two more parts belong to the recipe of a large model. The paper counts its batches in tokens, some
 # 25 thousand of each language (`tokens_per_batch` of `kt.TranslationBatches`). And many clip the

@@ -267,8 +267,8 @@ assert share.max() > 0.5
 # better (article 004). Let's put a convolution in front of the Transformer's block, make the block
 # smaller so that the size is the same, and give it 200 examples of each task.
 #
-# *Predict before you run:* does it learn *near* from as few as the CNN, and *far* from as few as
-# the Transformer?
+# *Predict before you run:* does it now learn *near* as well as the CNN does, and *far* as well as
+# the Transformer does?
 
 # %%
 fused = network(
@@ -294,11 +294,11 @@ assert fused_near.min() > 0.9 and fused_near.mean() > found["Transformer", "near
 assert fused_far.mean() < 0.75 < 0.9 < found["Transformer", "far"][:, 1, 1].min()
 
 # %% [markdown]
-# In *near*, yes. In *far* it loses most of what the Transformer had: a likely reason is that each
-# place now holds three words in one, and which of them is the item asked for, the block has to
-# untangle. The convolution's assumption comes in with the convolution. (Large models combine the
-# two with success where the assumption is true: in speech, Gulati et al. 2020, and in images, Dai
-# et al. 2021.)
+# In *near*, yes: 200 examples do. In *far* it loses most of what the Transformer had: a likely
+# reason is that each place now holds three words in one, and which of them is the item asked for,
+# the block has to untangle. The convolution's assumption comes in with the convolution. (Large
+# models combine the two with success where the assumption is true: in speech, Gulati et al. 2020,
+# and in images, Dai et al. 2021.)
 #
 # ## Who learns by heart?
 #

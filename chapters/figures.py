@@ -13,6 +13,7 @@ import keras
 import numpy as np
 from keras import ops
 from matplotlib import rcParams
+from matplotlib.category import StrCategoryLocator
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.text import Text
@@ -98,10 +99,10 @@ def translate(figure):
 
     for panel in figure.axes:
         for axis in (panel.xaxis, panel.yaxis):
-            if isinstance(axis.get_major_locator(), FixedLocator):  # its labels may be words
+            if isinstance(axis.get_major_locator(), FixedLocator | StrCategoryLocator):  # words
                 ticks = [text.get_text() for text in axis.get_ticklabels()]
                 if (chinese := list(map(labels.in_chinese, ticks))) != ticks:
-                    axis.set_ticklabels(chinese)
+                    axis.set_ticks(axis.get_ticklocs(), chinese)
     for text in figure.findobj(Text):
         text.set_text(labels.in_chinese(text.get_text()))
 
