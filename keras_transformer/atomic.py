@@ -28,6 +28,7 @@ import stat
 import sys
 import tempfile
 import time
+import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -213,6 +214,21 @@ def _flush_to_disk(path):
     except OSError as error:  # Windows opens no folders, and some network disks flush none
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EINVAL):
             raise
+
+
+def temporary_folder(owner: object, parent: PathLike | None = None) -> pathlib.Path:
+    """An empty folder that is removed with its owner, or at the end of the process.
+
+    A process that was killed leaves its own; the next call removes it.
+
+    Args:
+        owner: object; the folder lives as long.
+        parent: Path of the folder that holds it; None: that of temporary files.
+    """
+    folder = _temporary(pathlib.Path(parent or tempfile.gettempdir(), "keras-transformer"))
+    folder.mkdir(mode=0o700)
+    weakref.finalize(owner, shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _temporary(path, prefix=".unfinished"):

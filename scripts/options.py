@@ -164,7 +164,8 @@ class FineTuningOptions(Group):
             the recipe fine-tune.
 
     Rare:
-        freeze: Layers that keep their weights: embedding, encoder, decoder/block_1, ...
+        freeze: Layers that keep their weights: embedding (with two vocabularies source_embedding,
+            target_embedding), encoder, decoder/block_1, ...
         lora_rank: LoRA: rank of the updates to the kernels of attention and feed-forward network;
             all other weights are kept.
         mix_share: Share of the training data that is drawn from the data to mix in, against
@@ -445,6 +446,7 @@ EXCLUSIVE = (
 WITH_LOGITS_BIAS = ("Translator", "TextGenerator")
 LEARNED = ("vocabulary", "reserve", "separate_vocabularies", "placeholders")
 TO_LEARN = "a vocabulary to learn, without --init-from and --prepared"
+OF_CORPORA = ("normalization", "lowercase", "max_ratio", "unique", "clean")
 OF_TAGS = ("directions", "both_directions", "corpus_temperature")
 DROPOUT = ("dropout", "attention_dropout")  # options of the training, not of an initial model
 
@@ -535,6 +537,7 @@ class Options(Group):
             (DEPTHS, "a translation; others have --num-layers", self.TASK == "Translator"),
             (["window"], "a text without --lines", not (given["lines"] or prepared)),
             (LEARNED, TO_LEARN, not (initial or prepared)),
+            (OF_CORPORA, "data without --prepared, which is cleaned already", not prepared),
             # With --init-from it is refused as other sizes are.
             (["vocabulary_size"], TO_LEARN, not prepared),
             (["min_count"], "a vocabulary to learn; --init-from has one", not has_words),

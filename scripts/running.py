@@ -7,7 +7,7 @@ import importlib
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -19,7 +19,7 @@ from keras_transformer.checks import TextError, check
 from keras_transformer.cli.files import load_task
 from keras_transformer.cli.streams import standard_streams
 from keras_transformer.training import Run
-from options import Options, flags
+from options import OF_CORPORA, Options, flags
 
 ACCURACY = {"monitor": "val_token_accuracy", "mode": "max"}  # of labels, see `Run.callbacks`
 
@@ -60,6 +60,24 @@ def print_label_scores(scores: dict[str, Any], unit: str) -> None:
     """
     for label, score in scores.items():
         print(f"  {label:8} F1 {score.f1:7.2%}  {score.count:6} {unit}")
+
+
+def confusion_counts(confusion: Any, labels: Iterable[str]) -> dict[str, dict[str, int]]:
+    """The cells of a confusion matrix that are not 0, of which thousands of labels have few.
+
+    Args:
+        confusion: int array (expected, predicted), counts.
+        labels: those of its rows and columns.
+
+    Returns:
+        dict from the expected labels to dicts from the predicted ones to counts.
+    """
+    labels = list(labels)
+    return {
+        label: {labels[column]: int(row[column]) for column in row.nonzero()[0]}
+        for label, row in zip(labels, confusion, strict=True)
+        if row.any()
+    }
 
 
 def print_end(run: Run, text: str, command: str = "predict") -> None:
@@ -132,8 +150,7 @@ def open_corpora(
         check(corpus.kind == kind, expected, corpus=f"{corpus.folder}, {corpus.kind}")
     first, flat = corpora[0], options.flat()
     cleaning = first.cleaning or {}
-    defaults = {"normalization": "NFC", "lowercase": False, "max_ratio": None, "unique": False}
-    defaults["clean"] = False
+    defaults = dict(zip(OF_CORPORA, ("NFC", False, None, False, False), strict=True))
     provided = defaults | {
         "normalization": cleaning.get("normalization") or "none",
         "lowercase": cleaning.get("lowercase", False),

@@ -86,6 +86,7 @@ def main():
         {
             "split": split,
             **scores._asdict(),
+            "confusion": running.confusion_counts(scores.confusion, scores.labels),
             "low": low,
             "high": high,
             "texts": len(hits),

@@ -128,7 +128,10 @@ def load(options, corpora):
 
     def read_dataset(name, **settings):
         splits = data.read_text_splits(name, options.feature, **settings)
-        return data.Splits(*(side and normalized(side) for side in splits))
+        train, *others = (side and normalized(side) for side in splits)
+        if not options.lines and len(train) == 1:  # one text, that the others continue
+            others = [side and ["\n".join(side)] for side in others]
+        return data.Splits(train, *others)
 
     def split(train, *names):
         if options.lines or len(train) > 1:

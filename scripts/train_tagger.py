@@ -86,7 +86,8 @@ def main():
             "training data"
         )
     running.print_label_scores(scores.tags, "words")
-    run.write_scores({"split": split, **scores._asdict(), **report.scores})
+    confusion = running.confusion_counts(scores.confusion, scores.tags)
+    run.write_scores({"split": split, **scores._asdict(), "confusion": confusion, **report.scores})
 
     run.draw_learning_curve()
     figure = plots.plot_confusion(scores.confusion, list(scores.tags))

@@ -29,7 +29,13 @@ if backend.name() == "tensorflow" and not full_xla:
     import tensorflow as tf
 
     plain_function = tf.function
-    tf.function = lambda *args, jit_compile=None, **kwargs: plain_function(*args, **kwargs)
+    last_function = functools.lru_cache(1)(tf.function)  # with XLA and without is the same here
+
+    def function(*args, jit_compile=None, **options):
+        return (plain_function if "input_signature" in options else last_function)(*args, **options)
+
+    tf.function = function
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 
 
 of_batches = batches.BucketedBatches.__init__.__kwdefaults__

@@ -22,9 +22,9 @@ from collections.abc import Sequence
 from .. import data, evaluation
 from ..atomic import write_text
 from ..checks import TextError
+from ..data.lines import one_line
 from ..data.records import collect_complete
 from .files import TRANSLATOR, check_outputs, load_task
-from .lines import one_line
 from .translate import add_search_options, search_of
 
 

@@ -3,7 +3,6 @@
 import argparse
 import contextlib
 import queue
-import re
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,11 +10,10 @@ from typing import Any, BinaryIO
 
 from .. import tasks
 from ..checks import TextError
-from ..data.lines import decoded_lines
+from ..data.lines import decoded_lines, one_line
 
 MAX_WAITING = 10_000  # lines read ahead of their answers
 FEW_LINES = 2_048  # after them it is time to compile the fastest programs
-LINE_ENDS = re.compile("[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")  # as in str.splitlines
 
 
 def add_model_and_text(parser: argparse.ArgumentParser, model: str, text: str) -> None:
@@ -64,11 +62,6 @@ def answer_lines(
         answered += len(batch)
         if answered >= FEW_LINES:
             task.expect_many()
-
-
-def one_line(text: str) -> str:
-    r"""An answer on one line: a line end in it becomes its escape sequence, such as \n."""
-    return LINE_ENDS.sub(lambda end: end[0].encode("unicode_escape").decode(), text)
 
 
 def _batches(texts, batch_size):

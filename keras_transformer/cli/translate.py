@@ -28,10 +28,11 @@ import sys
 from typing import Any
 
 from ..atomic import atomic_write
+from ..data.lines import one_line
 from ..data.placeholders import KINDS
 from ..data.sentences import WHEN_TO_SPLIT
 from .files import TRANSLATOR, add_engine, check_outputs, load_task
-from .lines import add_model_and_text, answer_lines, one_line
+from .lines import add_model_and_text, answer_lines
 
 SEARCH = (  # options of `add_search_options`
     "to",

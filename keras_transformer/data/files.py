@@ -130,8 +130,10 @@ def parallel_files(source: Iterable[str], target: Iterable[str]) -> list[tuple[s
 
     Raises:
         FileNotFoundError: A pattern fits no file.
-        ValueError: One side has more files than the other.
+        ValueError: One side has more files than the other, or the names of those that two patterns
+            fit differ, from one pair to the next, in more than the language.
     """
+    source, target = list(source), list(target)
     sides = expand_files(source), expand_files(target)
     if len(sides[0]) != len(sides[1]):
         raise ValueError(
@@ -139,7 +141,30 @@ def parallel_files(source: Iterable[str], target: Iterable[str]) -> list[tuple[s
             f"{len(sides[0])} and {len(sides[1])}."
         )
     check_one_stdin([*sides[0], *sides[1]])
+    for patterns in zip(source, target, strict=False) if len(source) == len(target) else ():
+        pairs = list(zip(*([*expand_files([pattern])] for pattern in patterns), strict=False))
+        if not set(patterns) & set(itertools.chain(*pairs)):
+            differences = [_difference(*pair) for pair in pairs]
+            odd = next((n for n, each in enumerate(differences) if each != differences[0]), 0)
+            if odd:
+                (one, other), (next_one, next_other) = pairs[0], pairs[odd]
+                raise ValueError(
+                    f"{patterns[0]} and {patterns[1]} must fit the same parts of a corpus; {one} "
+                    f"would go with {other}, and {next_one} with {next_other}. Name each file."
+                )
     return list(zip(*sides, strict=True))
+
+
+def _difference(one, other):
+    """The parts of two names between their equal beginnings and ends."""
+
+    def num_equal(one, other):
+        pairs = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
+        return len(list(pairs))
+
+    start = num_equal(one, other)
+    end = num_equal(reversed(one[start:]), reversed(other[start:]))
+    return one[start : len(one) - end], other[start : len(other) - end]
 
 
 def check_one_stdin(paths: Iterable[PathLike]) -> None:

@@ -34,11 +34,19 @@ FORMATS |= dict.fromkeys((".jsonl", ".ndjson", ".json"), JSON_LINES)
 RECORDS = (JSON_LINES, PARQUET)  # with fields by name
 NOT_THERE = "{}: no such file. Check its name and folder."
 
+_LINE_ENDS = re.compile("[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")  # as in str.splitlines
 _MARKS = {  # of encodings other than UTF-8; that of UTF-32 begins with that of UTF-16
     codecs.BOM_UTF32_LE: "UTF-32",
     codecs.BOM_UTF32_BE: "UTF-32",
     codecs.BOM_UTF16_LE: "UTF-16",
     codecs.BOM_UTF16_BE: "UTF-16",
+}
+
+_OLDER_ENCODINGS = {  # that text is still found in: Python's names, and those of iconv
+    **{f"cp{number}": f"CP{number}" for number in (*range(1250, 1258), 874, 932, 949)},
+    **{f"iso8859_{number}": f"ISO-8859-{number}" for number in (2, 5, 7, 9)},
+    **{"koi8_r": "KOI8-R", "gb18030": "GB18030", "big5": "BIG5"},
+    **dict.fromkeys(("euc_jp", "euc_jis_2004"), "EUC-JP"),
 }
 
 
@@ -120,6 +128,11 @@ def iterate_blocks(path: PathLike) -> Iterator[list[tuple[int, str]]]:
             yield list(lines)
 
 
+def one_line(text: str) -> str:
+    r"""A text on one line: a line end in it becomes its escape sequence, such as \n."""
+    return _LINE_ENDS.sub(lambda end: end[0].encode("unicode_escape").decode(), text)
+
+
 def split_columns(line: str, blanks: str | None = None) -> list[str]:
     """The fields of a line; of words, only spaces are removed, since a word may be a wide space."""
     return [field.strip(blanks) for field in line.split("\t")]
@@ -180,21 +193,40 @@ def _decoded(data, path, number):
         if place < 0 or error.start < place:
             place, found = error.start, f"the invalid byte 0x{data[error.start]:02x}"
     number += data.count(b"\n", 0, place)
-    cure = f"Save the file as UTF-8{_likely_encoding(path) if data[place] else ''}."
-    raise unexpected(f"{path}, line {number}", "UTF-8", found, cure)
+    start, end = data.rfind(b"\n", 0, place) + 1, data.find(b"\n", place)
+    line = data[start : end if end >= 0 else None].strip()
+    cures = [
+        f"if {reading!r} reads right, with iconv -f {name} -t UTF-8"
+        for reading, name in (_likely_readings(path, line).items() if data[place] else ())
+    ]
+    cure = "; ".join(["Save the file as UTF-8", *cures])
+    raise unexpected(f"{path}, line {number}", "UTF-8", found, f"{cure}.")
 
 
-def _likely_encoding(path):
-    """A guess for an error: the encoding that the lines beyond ASCII suggest."""
+def _likely_readings(path, line):
+    """For an error: what part of a line says in other encodings, and their names for iconv.
+
+    They are those that the lines beyond ASCII suggest; few lines fit several of them.
+    """
     try:
         import charset_normalizer
     except ImportError:
-        return ""
+        return {}
     if not os.path.isfile(path):  # a pipe has been read
-        return ""
+        return {}
     with open_bytes(path) as file:
         others = (
-            line for line in itertools.islice(_lines(file, path), 10**6) if not line.isascii()
+            each for each in itertools.islice(_lines(file, path), 10**6) if not each.isascii()
         )
-        guess = charset_normalizer.from_bytes(b"".join(itertools.islice(others, 200))).best()
-    return f"; it may be {guess.encoding}: iconv -f {guess.encoding} -t UTF-8" if guess else ""
+        sample = b"".join(itertools.islice(others, 200))
+    readings = {}
+    for guess in charset_normalizer.from_bytes(sample):
+        codec = guess.encoding
+        with contextlib.suppress(UnicodeDecodeError):  # the same in the most frequent one
+            codec = "cp1252" if sample.decode("cp1252") == sample.decode(codec) else codec
+        with contextlib.suppress(UnicodeDecodeError):
+            if codec in _OLDER_ENCODINGS:
+                text = line.decode(codec)
+                start = max(0, next(n for n, each in enumerate(text) if each > "\x7f") - 20)
+                readings.setdefault(text[start : start + 60], _OLDER_ENCODINGS[codec])
+    return dict(itertools.islice(readings.items(), 3))

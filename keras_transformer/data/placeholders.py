@@ -1,7 +1,7 @@
 """Placeholders: addresses, code, tags and others that no translation may change."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from ..checks import check
 from .records import Examples
@@ -29,7 +29,41 @@ KINDS = {  # of addresses, one with a Chinese or the like host first
 }
 
 
-def placeholder_pattern(kinds: Iterable[str]) -> re.Pattern | None:
+class Patterns:
+    """Regular expressions of which the match that begins first counts, or that of the first one.
+
+    Joined with "|", one would change what flags, names and numbers of groups mean in another.
+
+    Args:
+        patterns: list of pattern.
+    """
+
+    def __init__(self, patterns: list[re.Pattern]):
+        self._patterns = patterns
+
+    def finditer(self, text: str) -> Iterator[re.Match]:
+        """Yields the matches of at least one character, as re.Pattern.finditer does."""
+        matches, at = [pattern.search(text) for pattern in self._patterns], 0
+        while any(matches):
+            found = min(filter(None, matches), key=lambda match: (match.start(), not match[0]))
+            if found[0]:
+                yield found
+            at = max(found.end(), found.start() + 1)
+            for number, pattern in enumerate(self._patterns):
+                match = matches[number]
+                if match and match.start() < at:
+                    matches[number] = pattern.search(text, at)
+
+    def sub(self, replace: Callable[[re.Match], str], text: str) -> str:
+        """As re.Pattern.sub."""
+        parts, at = [], 0
+        for found in self.finditer(text):
+            parts += [text[at : found.start()], replace(found)]
+            at = found.end()
+        return "".join([*parts, text[at:]])
+
+
+def placeholder_pattern(kinds: Iterable[str]) -> Patterns | None:
     r"""The pattern of what must not be translated.
 
     Args:
@@ -45,25 +79,25 @@ def placeholder_pattern(kinds: Iterable[str]) -> re.Pattern | None:
     patterns = []
     for kind in kinds:
         known = f"A placeholder must be one of {', '.join(KINDS)} or a regular expression"
-        pattern = KINDS.get(kind, kind)
         try:
-            valid = (kind in KINDS or not kind.isalpha()) and not re.match(pattern, "")
+            pattern = re.compile(KINDS.get(kind, kind))
         except re.error as error:
             raise ValueError(f"{known}; received {kind!r} ({error}).") from None
+        valid = (kind in KINDS or not kind.isalpha()) and not pattern.match("")
         check(valid, f"{known} of at least one character", placeholder=kind)
-        patterns.append(f"(?:{pattern})")
-    return re.compile("|".join([*patterns, *MASKS])) if patterns else None
+        patterns.append(pattern)
+    return Patterns([*patterns, re.compile("|".join(MASKS))]) if patterns else None
 
 
-def find_placeholders(text: str, pattern: re.Pattern) -> list[str]:
+def find_placeholders(text: str, pattern: Patterns) -> list[str]:
     """The parts of a text that must not be translated, in their order."""
-    return [found[0] for found in pattern.finditer(text) if found[0]]
+    return [found[0] for found in pattern.finditer(text)]
 
 
-def mask(text: str, pattern: re.Pattern) -> str:
+def mask(text: str, pattern: Patterns) -> str:
     """The text with a mask for each of its first ten placeholders."""
     masks = iter(MASKS)
-    return pattern.sub(lambda found: next(masks, found[0]) if found[0] else "", text)
+    return pattern.sub(lambda found: next(masks, found[0]), text)
 
 
 def unmask(text: str, placeholders: list[str]) -> str:
@@ -72,7 +106,7 @@ def unmask(text: str, placeholders: list[str]) -> str:
     return re.sub("|".join(MASKS), lambda found: known.get(found[0], found[0]), text)
 
 
-def mask_pair(source: str, target: str, pattern: re.Pattern) -> tuple[str, str]:
+def mask_pair(source: str, target: str, pattern: Patterns) -> tuple[str, str]:
     """Both sides of a training pair with masks, if each placeholder is on both sides as often.
 
     Args:
@@ -95,13 +129,13 @@ def mask_pair(source: str, target: str, pattern: re.Pattern) -> tuple[str, str]:
     return mask(source, pattern), masked
 
 
-def mask_pairs(examples: Examples, pattern: re.Pattern) -> Examples:
+def mask_pairs(examples: Examples, pattern: Patterns) -> Examples:
     """Training pairs with masks, see `mask_pair`."""
     pairs = [mask_pair(*pair, pattern) for pair in zip(*examples, strict=True)]
     return Examples(*map(list, zip(*pairs, strict=True)))
 
 
-def split_placeholders(text: str, pattern: re.Pattern) -> list[str]:
+def split_placeholders(text: str, pattern: Patterns) -> list[str]:
     """The parts of a text around its placeholders, in the form of `split_sentences`."""
     parts, at = [""], 0
     for found in [*pattern.finditer(text), None]:

@@ -8,6 +8,8 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from .placeholders import Patterns
+
 WHEN_TO_SPLIT = ("auto", "always", "never")
 LINE_ENDS = r"\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029"  # as in str.splitlines
 LINE = re.compile(rf"[^{LINE_ENDS}]+")
@@ -69,7 +71,7 @@ CLAUSES = tuple(
 )
 
 
-def split_sentences(text: str, whole: re.Pattern | None = None) -> list[str]:
+def split_sentences(text: str, whole: Patterns | None = None) -> list[str]:
     r"""The sentences of a text, and what is between them.
 
         split_sentences("Hello, Dr. Lee.  How are you?\n")
@@ -162,7 +164,7 @@ def _is_abbreviation(words, after):
 
 
 def cut_at_clauses(
-    sentence: str, fits: Callable[[str], bool], whole: re.Pattern | None = None
+    sentence: str, fits: Callable[[str], bool], whole: Patterns | None = None
 ) -> list[str]:
     """Cuts a sentence that is too long: after a semicolon, a comma or white space.
 

@@ -5,12 +5,11 @@ It needs no Keras, since scripts/run_exported.py reads texts with it.
 
 import collections
 import logging
-import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ..checks import TextError
-from ..data.placeholders import MASKS, find_placeholders, mask, split_placeholders, unmask
+from ..data.placeholders import MASKS, Patterns, find_placeholders, mask, split_placeholders, unmask
 from ..data.sentences import EDGES, cut_at_clauses, join_sentences, split_sentences
 
 
@@ -30,7 +29,7 @@ class Reading(NamedTuple):
     longest: float
     when: str = "auto"
     trained_length: int | None = None
-    pattern: re.Pattern | None = None
+    pattern: Patterns | None = None
     masked: bool = False
 
     def layouts(self, texts: Sequence[str]) -> tuple[list[list[str]], set[int]]:

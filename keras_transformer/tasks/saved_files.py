@@ -25,6 +25,7 @@ from typing import Any
 from .. import __version__, backend
 from ..atomic import NO_ROOM
 from ..checks import check, check_at_least, first_line
+from ..data.lines import one_line
 from ..models.configuration import DEPTHS, TransformerConfig
 from ..tokenizers.byte_pairs import read_library
 from ..tokenizers.processor import make_processor
@@ -94,10 +95,12 @@ def _text(value):
     if isinstance(value, dict):
         return ", ".join(f"{name}={_text(each)}" for name, each in value.items())
     if isinstance(value, list):
-        return ", ".join(value) or "none"
+        return ", ".join(map(one_line, map(str, value))) or "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return "none" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    return "none" if value is None else one_line(str(value))
 
 
 def check_file(path: str | os.PathLike) -> FileSummary:

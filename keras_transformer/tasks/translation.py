@@ -11,7 +11,12 @@ from ..backend import twin
 from ..checks import TextError, check, check_at_least, check_optional
 from ..data.languages import language_tag, tagged, targets_of
 from ..data.lengths import MOST_ROWS, group_by_length, pad
-from ..data.placeholders import KINDS, placeholder_pattern, split_placeholders
+from ..data.placeholders import (
+    KINDS,
+    find_placeholders,
+    placeholder_pattern,
+    split_placeholders,
+)
 from ..data.sentences import WHEN_TO_SPLIT, join_pieces
 from ..generation import BeamSearch, Ensemble, GreedySearch, Request, Sampling, length_penalty
 from ..generation.configuration import OF_LOGITS, GenerationConfig, LogitsConfig, SamplingConfig
@@ -391,7 +396,7 @@ class Translator(WritingTask):
         logits = self.logits_config(config)
         reading, encode = self._reading(to, sentences, placeholders, prefix is not None)
         texts = checked_texts([text])
-        if reading.pattern and reading.pattern.search(text):
+        if reading.pattern and find_placeholders(text, reading.pattern):
             options = dict(to=to, sentences=sentences, placeholders=placeholders, **changes)
             if seed is None:
                 return iter(self.translate(texts, beams=1, **options))

@@ -68,10 +68,8 @@ class ResumableCSVLogger(keras.callbacks.CSVLogger):
         path = pathlib.Path(path)
         lines = path.read_text("utf-8").splitlines() if path.exists() else []
         has_rows = bool(lines) and lines[0].startswith("epoch,")
-        first = lines[0].partition(",")[0] if lines else ""
         expected = f"{path} must be a log of epochs, whose first column is epoch, or be empty"
-        is_log = "epoch".startswith(first) or first.isdecimal()
-        check(is_log, expected, first_column=first[:80])
+        check(_is_log(lines), expected, first_line="".join(lines[:1])[:80])
         rows = list(csv.DictReader(lines if has_rows else ["epoch"]))
         whole = [row for row in rows if None not in row.values()]  # a kill may cut one short
         finished = [row["epoch"].isdecimal() and int(row["epoch"]) < initial_epoch for row in whole]
@@ -91,6 +89,17 @@ class ResumableCSVLogger(keras.callbacks.CSVLogger):
         if self._writes:
             check_space(self.filename, 4096)
         super().on_epoch_end(epoch, logs)
+
+
+def _is_log(lines):
+    """Whether the lines of a file are those of a log, perhaps without its header."""
+    if not any(map(str.strip, lines)) or lines[0].startswith("epoch,"):
+        return True
+    if len(lines) == 1 and lines[0] and "epoch".startswith(lines[0]):
+        return True  # a crash of the machine cut it short
+    epochs = [line.partition(",")[0] for line in lines]
+    start = int(epochs[0]) if epochs[0].isdecimal() else 0
+    return epochs == [str(start + number) for number in range(len(lines))]
 
 
 class TerminateOnNonFinite(keras.callbacks.Callback):
@@ -266,4 +275,5 @@ class PrintSamples(keras.callbacks.Callback):
 def evenly_spaced(examples: Sequence, number: int) -> Sequence:
     """At most `number` items of a sequence, evenly spaced over it; `number` is at least 1."""
     check_at_least(1, number=number)
-    return examples[:: max(1, len(examples) // number)][:number]
+    number = min(number, len(examples))
+    return [examples[i * len(examples) // number] for i in range(number)]

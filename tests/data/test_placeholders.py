@@ -128,6 +128,24 @@ def test_the_parts_around_placeholders_have_no_marks_at_their_edges():
     assert split_placeholders("{x}: {y}.", ALL) == ["{x}: {y}."]
 
 
+def test_each_regular_expression_works_as_if_it_were_alone():
+    kinds = [r"(?i)iphone", r"(?P<a>\w)-(?P=a)", r"(?P<a>\d)=\1", r"(?<=x)y", "number", r"b|(?=z)"]
+    pattern = placeholder_pattern(kinds)
+    text = "IPhone 12 Iphone, a-a a-b 5=5 5=6 xy zy b z"
+    found = ["IPhone", "12", "Iphone", "a-a", "b", "5=5", "5", "6", "y", "b"]
+    assert find_placeholders(text, pattern) == found
+    assert unmask(mask(text, pattern), found) == text
+    assert mask("5=6 IPHONE", pattern) == "⟦0⟧=⟦1⟧ ⟦2⟧"
+
+
+def test_the_first_kind_counts_where_several_match():
+    assert find_placeholders("v1.2-rc 3", placeholder_pattern([r"v\S+", "number"])) == [
+        "v1.2-rc",
+        "3",
+    ]
+    assert find_placeholders("v1.2-rc 3", placeholder_pattern(["number", r"v\S+"])) == ["v1.2", "3"]
+
+
 @pytest.mark.parametrize("kind", ["urls", "(", "a*", ""])
 def test_a_kind_that_is_not_known_is_refused(kind):
     with pytest.raises(

@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import gc
 import gzip
 import io
 import itertools
@@ -563,7 +564,7 @@ def test_an_interrupted_segmentation_is_made_again(corpus, monkeypatch):
     def write(batches, epoch):
         if interruptions.pop(epoch, False):
             raise KeyboardInterrupt
-        folder = os.path.join(batches._folder.name, str(epoch))
+        folder = batches._folder / str(epoch)
         return [shutil.copytree(corpus.folder, folder)]
 
     interruptions = {7: True}
@@ -573,7 +574,21 @@ def test_an_interrupted_segmentation_is_made_again(corpus, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         batches[0]
     batches[0]
-    assert os.listdir(batches._folder.name) == ["7"]
+    assert os.listdir(batches._folder) == ["7"]
+
+
+def test_segmentations_of_a_killed_process_are_removed_and_own_ones_at_the_end(corpus, tmp_path):
+    batches = PreparedBatches(corpus, subword_alpha=0.1, batch_size=100, cache=tmp_path)
+    start = batches._folder.name.partition(f"-{os.getpid()}-")[0]
+    others = [tmp_path / f"{start}-{process}-1" for process in (2**22 + 1, os.getppid())]
+    for each in (*others, tmp_path / "mine"):
+        each.mkdir()
+    again = PreparedBatches(corpus, subword_alpha=0.1, batch_size=100, cache=tmp_path)
+    kept = {batches._folder, again._folder, others[1], tmp_path / "mine"}
+    assert {*tmp_path.iterdir()} == kept  # not what the dead process left
+    del batches, again
+    gc.collect()
+    assert {*tmp_path.iterdir()} == {others[1], tmp_path / "mine"}
 
 
 @pytest.mark.parametrize("shuffle", [True, False])
@@ -997,7 +1012,8 @@ def test_a_language_model_trained_from_disk_equals_one_from_memory(dates_files, 
         (["--prepared", "CORPUS", "--pairs", "VALID"], "Give training data once"),
         (["--prepared", "CORPUS", "--diversify", 1], "Give --diversify or --prepared, not both"),
         (["--prepared", "CORPUS", "--weights", 1, 2], "--weights must be as many as the folders"),
-        (["--prepared", "CORPUS", "--lowercase"], "--lowercase is an option of keras-transformer"),
+        (["--prepared", "CORPUS", "--lowercase"], "--lowercase would not be used: it needs data"),
+        (["--prepared", "CORPUS", "--normalization", "NFC"], "--normalization would not be used"),
         (["--prepared", "TEXTS"], "--prepared must name corpora of pairs"),
     ],
 )

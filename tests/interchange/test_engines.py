@@ -28,6 +28,13 @@ def translator(restless):
 
 
 @pytest.fixture
+def of_dates(dates_translator):
+    """The model that comes with the package, which has Keras's programs again after the test."""
+    yield dates_translator
+    set_engine(dates_translator, "keras")
+
+
+@pytest.fixture
 def biased(restless):
     """A function from the bias of END to a translator, whose other special ids are impossible."""
     tokenizer = kt.train_tokenizer(["ein hund bellt", "eine katze sieht den hund"], 40)
@@ -48,12 +55,11 @@ def biased(restless):
     [{}, {"beams": 4}, pytest.param({"beams": 3, "length_penalty": 0.0}, marks=pytest.mark.slow)],
     ids=str,
 )
-def test_translations_are_those_of_keras(dates, options):
+def test_translations_are_those_of_keras(of_dates, dates, options):
     texts = [*dates.test.source[:40], *BLANK, "May 3, 2021"]
-    translator = kt.load("dates")
-    expected = translator.translate(texts, **options)
-    assert set_engine(translator, "ctranslate2") == "ctranslate2"
-    assert translator.translate(texts, **options) == expected
+    expected = of_dates.translate(texts, **options)
+    assert set_engine(of_dates, "ctranslate2") == "ctranslate2"
+    assert of_dates.translate(texts, **options) == expected
     assert expected[-3:] == ["", "", "2021-05-03"]
 
 
@@ -77,15 +83,15 @@ def test_scores_are_those_that_keras_gives_the_same_answers(biased, beams, n_bes
     assert len({ids.tobytes() for ids in found.ids[0]}) == n_best
 
 
-def test_finished_translations_come_first_and_the_best_before_others(dates):
-    texts, translator, beams = dates.test.source[:10], kt.load("dates"), 4
-    set_engine(translator, "ctranslate2")
+def test_finished_translations_come_first_and_the_best_before_others(of_dates, dates):
+    texts, beams = dates.test.source[:10], 4
+    set_engine(of_dates, "ctranslate2")
     options = {"beams": beams, "n_best": beams, "length_penalty": 0.9}
     for text, found in zip(
-        texts, translator.translate(texts, return_scores=True, **options), strict=True
+        texts, of_dates.translate(texts, return_scores=True, **options), strict=True
     ):
         translations = [each.text for each in found]
-        expected = translator.score([text] * beams, translations, length_penalty=0.9)
+        expected = of_dates.score([text] * beams, translations, length_penalty=0.9)
         # CTranslate2 leaves out the probability of padding: 11 times 0.003, from label smoothing.
         np.testing.assert_allclose([each.score for each in found], expected, atol=0.05)
         assert [each.score for each in found] == sorted((x.score for x in found), reverse=True)
@@ -211,10 +217,10 @@ def test_nothing_of_the_export_stays_on_disk(translator, tmp_path, monkeypatch):
     assert translator.translate(["hund"]) and not any(tmp_path.iterdir())
 
 
-def test_many_batches_keep_their_order(dates):
-    translator, texts = kt.load("dates"), dates.test.source[:60]
-    set_engine(translator, "ctranslate2")
-    assert translator.translate(texts, batch_size=4) == translator.translate(texts)
+def test_many_batches_keep_their_order(of_dates, dates):
+    texts = dates.test.source[:60]
+    set_engine(of_dates, "ctranslate2")
+    assert of_dates.translate(texts, batch_size=4) == of_dates.translate(texts)
 
 
 @pytest.fixture

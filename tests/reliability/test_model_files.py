@@ -463,6 +463,21 @@ def test_a_summary_says_what_a_file_holds(files, tmp_path):
     assert summary.versions == expected and summary.quantization == []
 
 
+def test_a_summary_has_a_line_per_value(dates_translator, small_tasks, tmp_path):
+    tagger = small_tasks["tagger"]
+    labels = ["NOUN", "a\nb", "|"]
+    kt.Tagger(tagger.model, tagger.vocabulary, labels).save(tmp_path / "tagger.keras")
+    lines = kt.check_file(tmp_path / "tagger.keras").lines()
+    assert "labels=NOUN, a\\nb, |" in lines["settings"]
+    translator = kt.Translator(
+        dates_translator.model, dates_translator.source_tokenizer, suppress=["a", 5]
+    )
+    translator.save(tmp_path / "translator.keras")
+    lines = kt.check_file(tmp_path / "translator.keras").lines()
+    assert "suppress=a, 5" in lines["settings"]
+    assert all(len(text.splitlines()) == 1 for text in lines.values())
+
+
 def test_the_check_makes_no_model_and_no_weights(files, tmp_path, monkeypatch):
     def refuse(*args, **kwargs):
         raise AssertionError("the check computes")

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer import __version__
+from keras_transformer import __version__, data
 from keras_transformer.data import TranslationBatches
 from keras_transformer.models.configuration import PRESETS, TransformerConfig
 from keras_transformer.training import Run
@@ -390,6 +390,15 @@ def test_several_texts_are_one_text_unless_each_line_is_one(recipes, parsed, tmp
     lines = parsed(*files, "--lines", recipes=recipes.LANGUAGE_MODELLING)
     train, valid, _ = load(lines, [])
     assert sorted(train + valid) == ["a"] * 5 + ["b"] * 5 + ["c"] * 5
+
+
+def test_one_text_of_a_dataset_has_one_text_for_validation(recipes, parsed, monkeypatch):
+    load = importlib.import_module("train_language_model").load
+    splits = data.Splits(["a"], ["b", "c"], ["d", "e"])
+    monkeypatch.setattr(data, "read_text_splits", lambda *_, **__: splits)
+    words, task = ("--dataset", "tfds:x"), recipes.LANGUAGE_MODELLING
+    assert load(parsed(*words, recipes=task), []) == (["a"], ["b\nc"], ["d\ne"])
+    assert load(parsed(*words, "--lines", recipes=task), []) == splits
 
 
 def test_the_standard_input_is_one_file_of_all_options(recipes, parsed):

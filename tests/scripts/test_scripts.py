@@ -535,6 +535,28 @@ def test_several_files_and_patterns_are_read_in_order(inside, tmp_path):
         read(fewer.files, "train")
 
 
+def test_files_of_patterns_are_of_the_same_parts(inside, tmp_path):
+    def read(source, target):
+        return data.parallel_files([f"{tmp_path}/{source}"], [f"{tmp_path}/{target}"])
+
+    names = (
+        "n.1.en n.2.en n.2.de n.3.de en/1.txt en/2.txt de/1.txt de/2.txt n.3.en x.es x.en y.es y.en"
+    )
+    for name in names.split():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("a\n")
+    message = r"n.\[12\].en and .*n.\*.de must fit the same parts .*n.1.en would go with .*n.2.de, "
+    with pytest.raises(ValueError, match=rf"{message}and .*n.2.en with .*n.3.de. Name each file"):
+        read("n.[12].en", "n.*.de")
+    assert len(read("n.[23].en", "n.*.de")) == len(read("[xy].es", "[xy].en")) == 2
+    assert [pathlib.Path(b).name for _, b in read("en/*", "de/*")] == ["1.txt", "2.txt"]
+    named = (
+        [f"{tmp_path}/n.1.en", f"{tmp_path}/n.2.en"],
+        [f"{tmp_path}/n.2.de", f"{tmp_path}/n.3.de"],
+    )
+    assert data.parallel_files(*named) == list(zip(*named, strict=True))  # as they are named
+
+
 @pytest.fixture
 def directions(inside, tmp_path):
     """Options of a model with language tags, for 60 pairs of en-de and 15 of en-fr."""

@@ -98,7 +98,13 @@ def test_weights_that_no_checkpoint_wrote_are_not_removed(batches, tmp_path):
     assert checkpoint.paths[0].read_bytes() == before
 
 
-@pytest.mark.parametrize("content", ["city,people\nRome,3\n", "notes", "# a\n\n"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("city,people\nRome,3\n", "notes", "# a\n\n", ",a,b\n0,1,2\n", "\nmy notes\n", ",a\n"),
+        *("12,13\n14,15\n", "epo\n0,1\n", "0,1\n\n2,3\n"),
+    ],
+)
 def test_a_file_that_is_not_a_log_is_refused(tmp_path, content):
     path = tmp_path / "history.csv"
     path.write_text(content, "utf-8")
@@ -254,7 +260,11 @@ def test_a_log_keeps_its_columns_where_a_resumed_run_logs_more(tmp_path):
     assert path.read_text("utf-8") == "epoch,loss,val_loss\n0,3.0,4.0\n1,2.0,3.0\n"
 
 
-@pytest.mark.parametrize("content", ["", "\n", "0,3.0\n"], ids=["empty", "blank", "headless"])
+@pytest.mark.parametrize(
+    "content",
+    ["", "\n", "0,3.0\n", "7,3.0\n8,2.0\n", "epo"],
+    ids=["empty", "blank", "headless", "headless after 7 epochs", "cut short"],
+)
 def test_a_log_without_a_header_is_not_a_log(tmp_path, content):
     # An empty file is what keras.callbacks.CSVLogger leaves of a run killed in its first epoch.
     path = tmp_path / "history.csv"
@@ -298,7 +308,7 @@ def test_the_score_of_the_same_sentences_is_logged_after_every_epoch(dates, rand
     logs = {}
     callback.on_epoch_end(0, logs)
     callback.on_epoch_end(1, {})
-    chosen = [0, 66, 132]  # of 200
+    chosen = [0, 66, 133]  # of 200
     assert logs == {"val_x": 12.5} and seen[0] == seen[1]
     assert seen[0][1] == [dates.test.target[i] for i in chosen]
     assert seen[0][0] == translator.translate([dates.test.source[i] for i in chosen])

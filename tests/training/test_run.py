@@ -550,7 +550,13 @@ def test_samples_are_printed_after_every_epoch(capsys):
 
 def test_some_of_a_list_are_evenly_spaced_over_it():
     assert evenly_spaced(list("abcdefg"), 3) == ["a", "c", "e"]
-    assert evenly_spaced(["a"], 3) == ["a"]
+    assert evenly_spaced(list("abcde"), 3) == ["a", "b", "d"]
+    assert evenly_spaced(["a"], 3) == ["a"] and evenly_spaced([], 3) == []
+    for length in range(1, 50):
+        for number in range(1, length + 1):
+            chosen = evenly_spaced(range(length), number)
+            gaps = np.diff([*chosen, length])  # the last one reaches to the end
+            assert len(chosen) == number and chosen[0] == 0 and gaps.max() - gaps.min() <= 1
     for number in (0, -1, 1.5):
         with pytest.raises(ValueError, match="number must be an integer of at least 1"):
             evenly_spaced(["a"], number)

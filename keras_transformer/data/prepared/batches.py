@@ -1,14 +1,12 @@
 """Batches from prepared corpora: those of the same examples in memory, read from disk."""
 
-import pathlib
 import shutil
-import tempfile
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ...atomic import named
+from ...atomic import named, temporary_folder
 from ...checks import check
 from ...ids import END, PADDING, START
 from ..buckets import Bucket, BucketedBatches
@@ -70,7 +68,7 @@ class PreparedBatches(BucketedBatches):
             check(0 <= subword_alpha <= 1, "subword_alpha must be in [0, 1]", alpha=subword_alpha)
             if cache is not None:
                 named(cache, "cache")
-            self._folder = tempfile.TemporaryDirectory(prefix="keras-transformer-", dir=cache)
+            self._folder = temporary_folder(self, cache)
             resample = self._sample
         options |= {"seed": seed, "resample": resample}
         super().__init__(_RowsOnDisk, (self.corpora,), self.corpora[0].sides, **options)
@@ -113,7 +111,7 @@ class PreparedBatches(BucketedBatches):
     def _write_sampled(self, epoch):
         arguments, folders = [], []
         for number, corpus in enumerate(self.corpora):
-            folder = pathlib.Path(self._folder.name, f"epoch-{epoch}-{number}")
+            folder = self._folder / f"epoch-{epoch}-{number}"
             folder.mkdir(exist_ok=True)
             for path in (corpus.folder / CORPUS_FILE, *set(corpus.vocabulary_paths)):
                 shutil.copy(path, folder)
