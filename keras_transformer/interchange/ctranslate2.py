@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from ..checks import imported
-from ..generation.constraints import IMPOSSIBLE
 from ..ids import END, PADDING, START, UNKNOWN
 from ..layers.positions import sinusoids
 from ..models import LanguageModel, Transformer
@@ -16,6 +15,12 @@ from .files import float32_array
 from .vocabularies import write_vocabularies
 
 MAX_LENGTH = 1024  # rows of the sinusoid table, since CTranslate2 stores a table, not a formula
+
+NEVER = -6e4  # a logit that float16 holds
+ACTIVATIONS = {  # by their names in Keras; gelu_tanh is the package's
+    **{"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "silu": "SWISH"},
+    **{"swish": "SWISH", "tanh": "Tanh", "sigmoid": "Sigmoid"},
+}
 
 
 def write(task: Task, folder: pathlib.Path, quantization: str | None = None) -> None:
@@ -116,15 +121,13 @@ def generator_spec(
 def _specs_and_options(config):
     """CTranslate2's module of specifications, and the options of its stacks."""
     specs = imported("ctranslate2", "The export to CTranslate2").specs
-    names = {"silu": "SWISH", "gelu_tanh": "GELUTanh"}
-    activation = names.get(str(config.activation), str(config.activation).upper())
-    if activation not in specs.Activation.__members__:
-        known = ", ".join(specs.Activation.__members__).lower()
+    if config.activation not in ACTIVATIONS:
         raise ValueError(
-            f"The export to CTranslate2 needs one of its activations ({known}); received "
-            f"activation={config.activation!r}. Train with relu."
+            f"The export to CTranslate2 needs one of its activations ({', '.join(ACTIVATIONS)}); "
+            f"received activation={config.activation!r}. Train with relu."
         )
-    options = dict(pre_norm=config.norm_first, activation=specs.Activation[activation])
+    activation = specs.Activation[ACTIVATIONS[config.activation]]
+    options = dict(pre_norm=config.norm_first, activation=activation)
     if config.rotary:
         options |= dict(rotary_dim=0, rotary_interleave=True)  # 0: the whole head
     return specs, options
@@ -147,7 +150,7 @@ def _copy_decoder(model, embedding, positions, spec):
     _copy_embedding(embedding, spec.projection)
     if model.logits_bias:
         spec.projection.bias = float32_array(model.logits_bias.bias)
-        spec.projection.bias[[PADDING, START]] = IMPOSSIBLE  # the engine never writes them either
+        spec.projection.bias[[PADDING, START]] = NEVER  # the engine never writes them either
 
 
 def _copy_embedding(embedding, spec):

@@ -52,6 +52,17 @@ class ConfiguredModel(FunctionalModel):
             ValueError: The model is quantized or has LoRA, or an option does not exist or is out of
                 range.
         """
+        self.check_plain()
+        model = type(self)(**self._arguments, config=self.config.replace(**changes), dtype=dtype)
+        model.set_weights(self.get_weights())
+        return model
+
+    def check_plain(self) -> None:
+        """Refuses a model whose weights another one of its sizes cannot take over.
+
+        Raises:
+            ValueError: The model is quantized or has LoRA.
+        """
         modes = adaptations(self)["quantized"]
         check(not modes, "A quantized model cannot be trained", quantized_layers=len(modes))
         updates = layers_with_lora(self)
@@ -60,9 +71,6 @@ class ConfiguredModel(FunctionalModel):
             "Save a model with LoRA and load it, which adds the updates up, before it is copied",
             layers_with_lora=len(updates),
         )
-        model = type(self)(**self._arguments, config=self.config.replace(**changes), dtype=dtype)
-        model.set_weights(self.get_weights())
-        return model
 
     def get_config(self):
         config = dataclasses.asdict(self.config)

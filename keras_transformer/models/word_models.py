@@ -103,8 +103,11 @@ class WordModel(ConfiguredModel):
             labels: bool, whether to also take over the layer that predicts the labels.
 
         Raises:
-            ValueError: it differs in more than labels, dropout and precision.
+            ValueError: it differs in more than labels, dropout and precision, or one of both is
+                quantized or has LoRA.
         """
+        for model in (self, other):
+            model.check_plain()
         own, given = (
             {**model.get_config(), **dataclasses.asdict(model.config.of_encoder())}
             for model in (self, other)

@@ -57,10 +57,11 @@ def router_of(models: Models) -> APIRouter:
             pieces = batcher.stream(prompts[0], {**options, "seed": seed})
 
             async def chunks():
-                end, finished = Stops(stops), True
-                if request.echo:
-                    yield whole | {"choices": [choice(prompts[0], 0, None)]}
+                end, finished, echo = Stops(stops), True, request.echo
                 async for piece in pieces:
+                    if echo:  # not before the first piece: a refusal has a status of its own
+                        yield whole | {"choices": [choice(prompts[0], 0, None)]}
+                        echo = False
                     if not isinstance(piece, str):  # the last one
                         finished = piece.finished
                     elif new := end.add(piece):

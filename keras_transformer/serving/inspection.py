@@ -130,7 +130,7 @@ class Inspector:
     def _translation(self, text, answer, off, look_ahead):
         """The ids of a text and of its translation, END included, the translation, its logits."""
         task: Any = self.task
-        source = self._ids(task.source_tokenizer, text)
+        source = self._source_ids(text)
         if answer is not None:
             return source, self._ids(task.target_tokenizer, answer, "Answer"), answer, []
         (fewest,), (most,) = task.config.length_limits([len(source)], task.longest_input)
@@ -145,6 +145,14 @@ class Inspector:
             target.append(int(logits.argmax()))
         (answer,) = task.target_tokenizer.decode([target])
         return source, target, answer, steps
+
+    def _source_ids(self, text):
+        """The ids of a text to translate, END included."""
+        ids = self._ids(self.task.source_tokenizer, text)
+        # A blank text, or one of characters that the vocabulary drops, is not given to the model.
+        has_tokens = text.strip() and len(ids) > 1
+        check(has_tokens, "Expected a text with a word", text=text[:40])
+        return ids
 
     def _ids(self, tokenizer, text, name="Text"):
         """The ids of a text, END included."""
@@ -265,7 +273,7 @@ class Inspector:
             the text up to it; and of answers, best first.
         """
         task = self.task
-        self._ids(task.source_tokenizer, text)  # which refuses a long one
+        self._source_ids(text)  # which refuses a long one
         options: dict[str, Any] = dict(n_best=beams, beams=beams, length_penalty=length_penalty)
         tree = task.beam_tree(text, **options)
         steps, ids = [], [[]]

@@ -67,7 +67,8 @@ async def _body_of(request):
     """The body, which is JSON or a form."""
     body = await request.body()
     try:
-        if request.headers.get("Content-Type", "").startswith(JSON):
+        media_type = request.headers.get("Content-Type", "").partition(";")[0]
+        if media_type.strip().lower() == JSON:
             return LibreTranslate.model_validate_json(body)
         fields = urllib.parse.parse_qs(body.decode(), keep_blank_values=True, max_num_fields=1000)
         several = {name: found for name, found in fields.items() if name == "q" and found[1:]}

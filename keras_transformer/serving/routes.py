@@ -1,5 +1,6 @@
 """The server's own interface: one route per task."""
 
+import math
 import operator
 from typing import Any
 
@@ -11,7 +12,11 @@ from .models import Models
 from .schemas import Fill, Generate, Texts, Translate
 from .streams import stream
 
-as_dict = operator.methodcaller("_asdict")
+
+def as_dict(found):
+    """The fields of an answer; a score that is not a number of JSON is null."""
+    fields = found._asdict()
+    return fields | {"score": None} if fields.get("score") == -math.inf else fields
 
 
 def router_of(models: Models) -> APIRouter:

@@ -41,12 +41,17 @@ class Stops:
         self._unsent = ""
 
     def add(self, piece: str) -> str:
-        """The text that is known to precede all stops, once a piece more has been written."""
+        """The text that is known to precede all stops, once a piece more has been written.
+
+        The stop that is complete first counts, so that pieces of any length give the same text.
+        """
         text = self._unsent + piece
         places = [text.index(stop) for stop in self.stops if stop in text]
+        ends = [text.index(stop) + len(stop) for stop in self.stops if stop in text]
         self.found = bool(places)
         longest = max(map(len, self.stops), default=1)
-        end = min(places) if places else max(0, len(text) - longest + 1)
+        places.sort(key=dict(zip(places, ends, strict=True)).get)
+        end = places[0] if places else max(0, len(text) - longest + 1)
         self._unsent = "" if places else text[end:]
         return text[:end]
 

@@ -62,7 +62,8 @@ def push(
         address: "hf://USER/MODEL", whose repository is created if it does not exist.
         private: bool, whether a new repository is private; None: as the owner has set.
         scores: dict, or the JSON file of one; None: the scores.json next to a model.keras, if any.
-        language: list of str, ISO 639 codes of the language or languages, such as ["zh", "en"].
+        language: list of str, ISO 639 codes of the language or languages, such as ["zh", "en"];
+            empty: those of the card that is there, if any.
         overwrite: bool, whether the repository may exist.
 
     Returns:
@@ -90,13 +91,17 @@ def push(
             text = _introduction(hub, address, summary, list(language))
             if api.file_exists(repository, CARD):
                 text = pathlib.Path(api.hf_hub_download(repository, CARD)).read_text("utf-8")
+                if language:
+                    card = hub.ModelCard(text)
+                    card.data.language = list(language)
+                    text = str(card)
             before = re.split(rf"^{MEASURED}", text, maxsplit=1, flags=re.MULTILINE)[0]
-            card = f"{before.rstrip()}\n\n{_measured(summary, rows)}"
+            content = f"{before.rstrip()}\n\n{_measured(summary, rows)}"
             api.create_commit(
                 repository,
                 [
                     hub.CommitOperationAdd(addresses.FILE, file),
-                    hub.CommitOperationAdd(CARD, card.encode()),
+                    hub.CommitOperationAdd(CARD, content.encode()),
                 ],
                 commit_message=f"{summary.task} of keras_transformer {__version__}",
             )

@@ -213,7 +213,7 @@ class Translator(WritingTask):
 
         Returns:
             list, one item per text, in the same order: str, or `Hypothesis`;
-            with `n_best` a list of those, best first.
+            with `n_best` a list of those, best first, which is shorter where there are no others.
 
         Raises:
             ValueError: An item is not text, a text or prefix has more tokens than the transformer
@@ -230,6 +230,8 @@ class Translator(WritingTask):
 
         empty = [Hypothesis("", 0.0, True)] * (n_best or 1)
         results = translate_paragraphs(checked_texts(texts), translate, empty, reading)
+        if n_best is not None:
+            results = [[x for x in found if x.score > -np.inf] or found[:1] for found in results]
         if not return_scores:
             results = [[each._replace(score=None) for each in found] for found in results]
         if not (return_scores or return_finished):
@@ -451,6 +453,7 @@ class Translator(WritingTask):
         Source: Wu et al. 2016, equation 14.
         """
         config = self._config_with(changes, unused=OF_SEARCH)
+        texts = checked_texts(texts)
         sources = self._encode(texts, to)
         targets = [[*ids, END] for ids in self._target_ids(translations)]
         given = dict(texts=len(sources), translations=len(targets))
@@ -459,6 +462,9 @@ class Translator(WritingTask):
         scores = [0.0] * len(targets)
         sizes = config.batch_size, config.tokens_per_batch
         for number, log_p in self._log_probabilities(targets, sources, *sizes):
+            is_blank = not texts[number].strip() or len(sources[number]) == 1
+            if is_blank and len(targets[number]) == 1:
+                continue  # which `translate` gives without the model
             penalty = length_penalty(len(targets[number]), config.length_penalty)
             scores[number] = float(log_p.sum() / penalty)
         return scores

@@ -21,7 +21,7 @@ def freeze(model: keras.Model, names: Iterable[str]) -> None:
         names: list of str, paths of its layers; a layer comprises those within it.
 
     Raises:
-        ValueError: There is no such layer, or nothing is left to be trained.
+        ValueError: There is no such layer, or nothing would be left to be trained.
     """
     names = list(names)
     inner = layers_of(model, include_self=False)
@@ -31,8 +31,11 @@ def freeze(model: keras.Model, names: Iterable[str]) -> None:
     expected = f"A layer to freeze is one of {known}, or one within such as {example}"
     for name in names:
         check(name in layers, expected, name=name)
+    frozen = {id(weight) for name in names for weight in layers[name].weights}
+    left = [weight for weight in model.trainable_variables if id(weight) not in frozen]
+    check(left, "A layer must be left to be trained", frozen=names)
+    for name in names:
         layers[name].trainable = False
-    check(model.trainable_variables, "A layer must be left to be trained", frozen=names)
 
 
 def enable_lora(model: keras.Model, rank: int) -> None:

@@ -79,7 +79,7 @@ def engine_scores(translator, dates, folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("activation", ["relu", "silu"])
+@pytest.mark.parametrize("activation", ["relu", "silu", "tanh", "sigmoid"])
 def test_activations_have_other_names_there(restless_translator, dates, tmp_path, activation):
     translator = restless_translator(activation=activation)
     expected = translator.score(dates.test.source[:20], dates.test.target[:20], length_penalty=0.0)

@@ -219,6 +219,9 @@ def test_what_cannot_be_shown_is_refused_in_a_sentence(ask):
         "labels", "dates", "a"
     )
     assert "with a word" in reason("labels", "tagger", " ")
+    for route in ("attention", "beams", "next"):
+        for blank in ("", "  ", "\n"):
+            assert "with a word" in reason(route, "dates", blank)
     assert "with [MASK]" in reason("labels", "filler", "the dog")
     assert "less than or equal to 8" in reason("beams", "dates", "a", beams=9)
 

@@ -2,6 +2,8 @@ import asyncio
 import concurrent.futures
 import json
 import logging
+import math
+import random
 import re
 import threading
 
@@ -14,6 +16,10 @@ from keras_transformer import backend
 from keras_transformer.cli import main
 from keras_transformer.serving.app import make_app
 from keras_transformer.serving.configuration import LOG, Limits
+from keras_transformer.serving.streams import Stops
+from keras_transformer.tasks.translation import Hypothesis
+
+JSON = "application/json"
 
 LABELS = ["NOUN", "VERB", "OTHER"]
 LONG = "x " * 600
@@ -184,6 +190,9 @@ def test_libretranslate_takes_json_and_forms(dates_translator):
         expected = {"translatedText": "2019-04-22"}
         assert client.post("/translate", json=question).json() == expected
         assert client.post("/translate", data=question).json() == expected
+        for media_type in ("Application/JSON", f"{JSON}; charset=utf-8"):
+            asked = dict(content=json.dumps(question), headers={"Content-Type": media_type})
+            assert client.post("/translate", **asked).json() == expected
         several = client.post("/translate", json=question | {"q": ["May 1, 1999"] * 2}).json()
         assert several == {"translatedText": ["1999-05-01"] * 2}
         more = client.post(
@@ -273,6 +282,55 @@ def test_completions_are_what_comes_after_the_prompt(client, models):
     ]
     wrong = client.post("/v1/completions", json=question | {"model": "zh-en"}).json()
     assert wrong["error"]["message"].startswith("zh-en is a Translator; expected a TextGenerator")
+
+
+@pytest.mark.parametrize("number", [*range(20)])
+@pytest.mark.once
+def test_a_text_ends_at_the_same_stop_in_whatever_pieces_it_comes(number):
+    generator = random.Random(number)
+    text = "".join(generator.choices("abc", k=30))
+    stops = ["".join(generator.choices("abc", k=generator.randint(1, 4))) for _ in range(3)]
+    stops[0] += "!" * (number % 2)
+
+    def written(sizes):
+        end, parts, at = Stops(stops), [], 0
+        while at < len(text) and not end.found:
+            size = next(sizes)
+            parts.append(end.add(text[at : at + size]))
+            at += size
+        return "".join([*parts, end.rest()]), end.found
+
+    whole = written(iter([99]))
+    assert whole == written(iter([1] * 99)) == written(iter(generator.choices([1, 2, 5], k=99)))
+    ends = [text.index(stop) + len(stop) for stop in stops if stop in text]
+    assert whole[1] == bool(ends)
+    if ends:  # the stop that is complete first; of several, the longest
+        ended = text[: min(ends)]
+        stop = max((stop for stop in stops if ended.endswith(stop)), key=len)
+        assert whole[0] == ended.removesuffix(stop)
+
+
+def test_an_echo_hides_no_refusal(client):
+    question = dict(model="shakespeare", max_tokens=3, stream=True, echo=True)
+    long = client.post("/v1/completions", json=question | {"prompt": "a " * 2000})
+    assert long.status_code == 422 and "must have at most" in long.json()["error"]["message"]
+    body = '{"model": "shakespeare", "prompt": "\\ud800", "stream": true, "echo": true}'
+    wrong = client.post("/v1/completions", content=body, headers={"Content-Type": JSON})
+    assert wrong.status_code == 422
+
+
+def test_an_answer_that_does_not_exist_is_not_given(client, models, monkeypatch):
+    written = [Hypothesis("0", -1.5, True), Hypothesis("", -math.inf, False)]
+    translator, hypotheses = models["zh-en"], [written] * 2
+    monkeypatch.setattr(translator, "_hypotheses", lambda texts, *_: hypotheses[: len(texts)])
+    question = {"texts": ["a"], "beams": 2, "n_best": 2, "model": "zh-en"}
+    assert answers(client, "translate", **question) == [["0"]]
+    (found,) = answers(client, "translate", **question, scores=True)
+    assert found == [{"text": "0", "score": -1.5, "finished": True}]
+    hypotheses[0] = written[1:]
+    (found,) = answers(client, "translate", texts=["a"], model="zh-en", scores=True)
+    assert found == {"text": "", "score": None, "finished": False}
+    assert answers(client, "translate", **question) == [[""]]
 
 
 def test_a_completion_ends_by_length_or_by_the_end_that_the_model_writes():

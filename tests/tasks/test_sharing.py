@@ -100,6 +100,16 @@ def test_a_run_is_pushed_to_a_private_repository_with_given_scores(hub, run, tmp
     assert "exact" not in card_of(hub) and "split" not in rows(card_of(hub))
 
 
+def test_languages_that_are_given_are_those_of_the_card(hub, run):
+    push(run, MODEL, language=["en"])
+    push(run, MODEL)
+    assert ModelCard(card_of(hub)).data.language == ["en"]
+    push(run, MODEL, language=["de", "fr"])
+    card = ModelCard(card_of(hub))
+    assert card.data.language == ["de", "fr"] and card.data.pipeline_tag == "translation"
+    assert rows(card.text)["task"] == "Translator"
+
+
 def test_scores_of_a_run_are_not_those_of_another_file_in_it(hub, run):
     shutil.move(run / "model.keras", run / "average-3.keras")
     push(run / "average-3.keras", MODEL)

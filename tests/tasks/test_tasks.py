@@ -157,6 +157,14 @@ def test_few_and_many_texts_have_the_same_answers(dates, monkeypatch):
     assert answers[True] == answers[False] and len(set(answers[True][:100])) > 50
 
 
+def test_a_blank_text_has_the_score_that_its_translation_has(translator):
+    texts = ["", "  ", "\n", "May 3, 2021"]
+    found = translator.translate(texts, return_scores=True, beams=1, sentences="never")
+    scores = translator.score(texts, [each.text for each in found])
+    assert scores == pytest.approx([each.score for each in found], abs=1e-4)
+    assert scores[:3] == [0.0] * 3 > translator.score([""] * 3, ["2021"] * 3)
+
+
 def test_each_tokenizer_must_have_the_ids_of_its_side(translator):
     tokenizer = translator.source_tokenizer
     size, small = tokenizer.vocabulary_size(), dict(num_layers=1, d_model=8, num_heads=1, d_ff=8)

@@ -60,6 +60,17 @@ def test_a_model_is_not_frozen_as_a_whole():
         training.freeze(kt.LanguageModel(12, **SIZES), ["embedding", "decoder"])
 
 
+@pytest.mark.parametrize("names", [["embedding", "encoder", "decoder"], ["encoder", "decodr"]])
+def test_a_refused_freeze_freezes_nothing(names):
+    model = kt.Transformer(12, **SIZES)
+    number = len(model.trainable_variables)
+    with pytest.raises(ValueError, match="A layer"):
+        training.freeze(model, names)
+    assert len(model.trainable_variables) == number
+    training.freeze(model, ["embedding"])
+    assert len(model.trainable_variables) == number - 1
+
+
 def test_lora_changes_nothing_at_first_and_then_its_updates_alone(randomize, numpy):
     model = randomize(kt.Transformer(12, **SIZES))
     before = numpy(model(INPUTS))
@@ -251,6 +262,28 @@ def test_a_word_model_can_begin_with_the_encoder_of_another_task(kind, randomize
     np.testing.assert_array_equal(numpy(tagger.embedding.words.embeddings), embedding)
     with pytest.raises(ValueError, match="d_ff must be that of the model to initialize from, 16"):
         kt.TaggingModel(12, 12, 4, 3, **{**SIZES, "d_ff": 8}).initialize_from(other)
+
+
+def test_a_model_with_lora_or_quantized_provides_and_takes_no_weights(randomize, numpy):
+    plain = randomize(kt.TaggingModel(12, 12, 4, 3, **SIZES))
+    before = plain.get_weights()
+    with_lora, quantized = (kt.TaggingModel(12, 12, 4, 3, **SIZES) for _ in range(2))
+    training.enable_lora(with_lora, 2)
+    quantized.quantize("int8")
+    blocks = kt.LanguageModel(12, **SIZES)
+    training.enable_lora(blocks, 2)
+    for other, message in (
+        (with_lora, "Save a model with LoRA and load it"),
+        (blocks, "Save a model with LoRA and load it"),
+        (quantized, "A quantized model cannot be trained"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            plain.initialize_from(other)
+    for other in (with_lora, quantized):
+        with pytest.raises(ValueError, match="LoRA|quantized"):
+            other.initialize_from(plain)
+    for old, new in zip(before, plain.get_weights(), strict=True):
+        np.testing.assert_array_equal(numpy(new), numpy(old))
 
 
 def test_labels_are_taken_over_on_request_only(randomize, numpy):
