@@ -46,13 +46,11 @@ class Stops:
         The stop that is complete first counts, so that pieces of any length give the same text.
         """
         text = self._unsent + piece
-        places = [text.index(stop) for stop in self.stops if stop in text]
-        ends = [text.index(stop) + len(stop) for stop in self.stops if stop in text]
-        self.found = bool(places)
+        found = [(text.index(stop) + len(stop), -len(stop)) for stop in self.stops if stop in text]
+        self.found = bool(found)
         longest = max(map(len, self.stops), default=1)
-        places.sort(key=dict(zip(places, ends, strict=True)).get)
-        end = places[0] if places else max(0, len(text) - longest + 1)
-        self._unsent = "" if places else text[end:]
+        end = sum(min(found)) if found else max(0, len(text) - longest + 1)
+        self._unsent = "" if found else text[end:]
         return text[:end]
 
     def rest(self) -> str:

@@ -427,8 +427,8 @@ def test_sentences_and_placeholders_are_options(command, models, translator):
     result = command("translate", models["translator"], text, *options)
     first, second = translator.translate(["May 5, 2019.", "June 6, 2018!"], beams=2)
     assert result.stdout == f"{first}  {{x}} {second}\n"
-    result = command("translate", models["translator"], text, *options[:2])
-    assert result.stdout.splitlines() == translator.translate([text], sentences="always")
+    result = command("translate", models["translator"], text, *options[:2], *options[-2:])
+    assert result.stdout.splitlines() == translator.translate([text], sentences="always", beams=2)
     result = command("translate", models["translator"], "May", "--placeholders", "(")
     assert_one_sentence(result, "A placeholder must be one of")
 

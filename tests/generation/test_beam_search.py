@@ -188,7 +188,10 @@ def test_a_search_that_takes_the_row_of_another_equals_the_reference(case, beams
 
 
 @pytest.mark.parametrize("case", ["ensemble"], indirect=True)
-@pytest.mark.parametrize("beams, n_best, at_a_time", [(1, 1, None), (3, 3, None), (3, 3, 3)])
+@pytest.mark.parametrize(
+    "beams, n_best, at_a_time",
+    [(1, 1, None), pytest.param(3, 3, None, marks=pytest.mark.slow), (3, 3, 3)],
+)
 def test_a_search_with_an_ensemble_equals_the_reference(case, beams, n_best, at_a_time):
     check_equal(case, beams, n_best, length_penalty=0.6, at_a_time=at_a_time)
 

@@ -63,9 +63,17 @@ def test_translations_are_those_of_keras(of_dates, dates, options):
     assert expected[-3:] == ["", "", "2021-05-03"]
 
 
-@pytest.mark.parametrize("beams, n_best", [(1, 1), (4, 1), (4, 3)])
-@pytest.mark.parametrize("alpha", [0.0, 0.9])
-def test_scores_are_those_that_keras_gives_the_same_answers(biased, beams, n_best, alpha):
+@pytest.mark.parametrize(
+    "alpha, beams, n_best",
+    [
+        *((0.0, 1, 1), (0.9, 4, 3)),
+        *(
+            pytest.param(*each, marks=pytest.mark.slow)
+            for each in ((0.9, 1, 1), (0.0, 4, 1), (0.9, 4, 1), (0.0, 4, 3))
+        ),
+    ],
+)
+def test_scores_are_those_that_keras_gives_the_same_answers(biased, alpha, beams, n_best):
     translator, source_ids = biased(9.0), np.array([[5, 8, kt.END], [6, kt.END, 0]])
     decoding = engines.CTranslate2Decoding(translator)
     limits = {"max_length": np.array([30, 30]), "min_length": np.array([1, 1])}

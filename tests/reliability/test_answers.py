@@ -129,7 +129,7 @@ def test_a_longer_text_may_follow_a_short_one_alone(randomize, beams):
     assert [one.translate([text], beams=beams) for text in texts] == expected
 
 
-@pytest.mark.parametrize("beams", [1, 2])
+@pytest.mark.parametrize("beams", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_two_batches_at_a_time_are_answered_as_one_by_one(randomize, monkeypatch, beams):
     tokenizer = kt.train_tokenizer(["abcdef gh"], model_type="char")
     model = randomize(kt.Transformer(tokenizer.vocabulary_size(), **SIZES))

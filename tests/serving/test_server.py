@@ -291,6 +291,7 @@ def test_a_text_ends_at_the_same_stop_in_whatever_pieces_it_comes(number):
     text = "".join(generator.choices("abc", k=30))
     stops = ["".join(generator.choices("abc", k=generator.randint(1, 4))) for _ in range(3)]
     stops[0] += "!" * (number % 2)
+    stops += [stops[1][:2], stops[1] + "a"]
 
     def written(sizes):
         end, parts, at = Stops(stops), [], 0

@@ -159,7 +159,14 @@ def test_a_resumed_run_with_lora_equals_an_uninterrupted_one(r_drop, tmp_path):
         np.testing.assert_array_equal(halves[path], value, path)
 
 
-@pytest.mark.parametrize("kind", ["int8", "int4", "embeddings", "bfloat16"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "int8",
+        "bfloat16",
+        *(pytest.param(x, marks=pytest.mark.slow) for x in ("int4", "embeddings")),
+    ],
+)
 def test_a_checkpoint_has_every_weight_of_a_layer_with_lora(kind, randomize, numpy, tmp_path):
     dtype = {"dtype": "bfloat16"} if kind == "bfloat16" else {}
     model = randomize(kt.LanguageModel(12, **SIZES, **dtype))
