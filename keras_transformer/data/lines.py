@@ -227,6 +227,7 @@ def _likely_readings(path, line):
         with contextlib.suppress(UnicodeDecodeError):
             if codec in _OLDER_ENCODINGS:
                 text = line.decode(codec)
-                start = max(0, next(n for n, each in enumerate(text) if each > "\x7f") - 20)
+                places = (n for n, each in enumerate(text) if each > "\x7f")
+                start = max(0, next(places, 0) - 20)
                 readings.setdefault(text[start : start + 60], _OLDER_ENCODINGS[codec])
     return dict(itertools.islice(readings.items(), 3))

@@ -27,14 +27,18 @@ from learners import REMARKED, RIGHT, TWICE_WRONG, WRONG, Encoder, MultiHead
 ROOT = pathlib.Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("layer, kind", RIGHT, ids=lambda x: getattr(x, "__name__", x))
+SLOW = [pytest.mark.slow]  # a part of them stays in the quick suite
+
+
+@pytest.mark.parametrize(
+    "layer, kind",
+    [pytest.param(*each, marks=SLOW * (n % 2)) for n, each in enumerate(RIGHT)],
+    ids=lambda x: getattr(x, "__name__", x),
+)
 def test_a_right_one_passes(layer, kind):
     report = check_layer(layer, kind)
     assert report.passed, str(report)
     assert len(report.checked) > 2
-
-
-SLOW = [pytest.mark.slow]  # a fifth of them stays in the quick suite
 
 
 @pytest.mark.parametrize(
@@ -84,7 +88,11 @@ def test_a_checked_layer_keeps_its_weights():
     np.testing.assert_array_equal(keras.ops.convert_to_numpy(layer(x, x)), before)
 
 
-@pytest.mark.parametrize("layer, kind, words", TWICE_WRONG, ids=["attention", "heads", "block"])
+@pytest.mark.parametrize(
+    "layer, kind, words",
+    [pytest.param(*each, marks=SLOW * (n % 2)) for n, each in enumerate(TWICE_WRONG)],
+    ids=["attention", "heads", "block"],
+)
 def test_two_faults_are_both_named(layer, kind, words):
     sentence = check_layer(layer, kind).fault.sentence
     assert all(each in sentence for each in words), sentence

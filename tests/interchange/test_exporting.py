@@ -141,6 +141,7 @@ def test_a_bfloat16_model_is_exported_with_its_weights_in_float32(
     assert np.std(scores) > 1
 
 
+@pytest.mark.slow
 def test_a_copy_in_float32_has_all_settings(restless_translator):
     settings = dict(directions=("en-de",), trained_length=20, placeholders=("url",))
     half = restless_translator(dtype="mixed_bfloat16")

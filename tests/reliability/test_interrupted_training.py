@@ -251,6 +251,7 @@ def test_a_signal_in_the_last_updates_of_an_epoch_lets_the_epoch_end(tmp_path, w
     assert bits(train(tmp_path, resume=True)[0]) == expected
 
 
+@pytest.mark.slow
 def test_an_epoch_is_continued_with_batches_of_another_length(tmp_path):
     """At the last place where it may begin: TensorFlow reads two batches for their shapes."""
     rows = [[5] * length for length in [3] * 12 + [30] * 12]
