@@ -697,6 +697,7 @@ def test_a_number_out_of_range_is_named(post_norm, call, message):
         call(post_norm, padded(some_sources()))
 
 
+@pytest.mark.slow
 def test_the_graph_of_a_search_has_its_own_parameters(post_norm):
     if backend.name() != "tensorflow":
         pytest.skip("TensorFlow traces graphs for other engines")

@@ -213,6 +213,7 @@ def test_a_run_that_saves_every_few_updates_loses_no_more_than_these(tmp_path, w
     assert names == ["epoch-0002.weights.h5", "epoch-0003.weights.h5"]
 
 
+@pytest.mark.slow
 def test_a_signal_at_an_update_that_is_saved_in_any_case_keeps_the_file(tmp_path, whole):
     expected, rows, _ = whole()
     with pytest.raises(SystemExit):
