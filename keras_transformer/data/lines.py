@@ -228,6 +228,6 @@ def _likely_readings(path, line):
             if codec in _OLDER_ENCODINGS:
                 text = line.decode(codec)
                 places = (n for n, each in enumerate(text) if each > "\x7f")
-                start = max(0, next(places, 0) - 20)
-                readings.setdefault(text[start : start + 60], _OLDER_ENCODINGS[codec])
+                start = max(0, next(places, 0) - 10)
+                readings.setdefault(text[start : start + 30], _OLDER_ENCODINGS[codec])
     return dict(itertools.islice(readings.items(), 3))
