@@ -28,11 +28,13 @@ full_xla = os.environ.get("KERAS_TRANSFORMER_FULL_XLA") == "1"
 if backend.name() == "tensorflow" and not full_xla:
     import tensorflow as tf
 
-    plain_function = tf.function
-    last_function = functools.lru_cache(1)(tf.function)  # with XLA and without is the same here
+    plain_function, last = tf.function, [(), None]
 
     def function(*args, jit_compile=None, **options):
-        return (plain_function if "input_signature" in options else last_function)(*args, **options)
+        if jit_compile and args and args == last[0]:
+            return last[1]  # `backend.jit` has just made it without XLA: the same here
+        last[:] = args, plain_function(*args, **options)
+        return last[1]
 
     tf.function = function
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
