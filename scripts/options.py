@@ -446,7 +446,7 @@ EXCLUSIVE = (
 WITH_LOGITS_BIAS = ("Translator", "TextGenerator")
 LEARNED = ("vocabulary", "reserve", "separate_vocabularies", "placeholders")
 TO_LEARN = "a vocabulary to learn, without --init-from and --prepared"
-OF_CORPORA = ("normalization", "lowercase", "max_ratio", "unique", "clean")
+OF_CORPORA = dict(normalization="NFC", lowercase=False, max_ratio=None, unique=False, clean=False)
 OF_TAGS = ("directions", "both_directions", "corpus_temperature")
 DROPOUT = ("dropout", "attention_dropout")  # options of the training, not of an initial model
 

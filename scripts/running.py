@@ -150,13 +150,12 @@ def open_corpora(
         check(corpus.kind == kind, expected, corpus=f"{corpus.folder}, {corpus.kind}")
     first, flat = corpora[0], options.flat()
     cleaning = first.cleaning or {}
-    defaults = dict(zip(OF_CORPORA, ("NFC", False, None, False, False), strict=True))
-    provided = defaults | {
+    provided = OF_CORPORA | {
         "normalization": cleaning.get("normalization") or "none",
         "lowercase": cleaning.get("lowercase", False),
     }
-    for name in defaults if checked else ():
-        if name in flat and flat[name] not in (defaults[name], provided[name]):
+    for name, default in OF_CORPORA.items() if checked else ():
+        if name in flat and flat[name] not in (default, provided[name]):
             option = flags([name])
             raise ValueError(f"{option} is an option of keras-transformer prepare; leave it out.")
     provided |= {

@@ -133,26 +133,31 @@ def parallel_files(source: Iterable[str], target: Iterable[str]) -> list[tuple[s
         ValueError: One side has more files than the other, or the names of those that two patterns
             fit differ, from one pair to the next, in more than the language.
     """
-    source, target = list(source), list(target)
-    sides = expand_files(source), expand_files(target)
+    expanded = [[(each, expand_files([each])) for each in side] for side in (source, target)]
+    sides = [[path for _, paths in side for path in paths] for side in expanded]
     if len(sides[0]) != len(sides[1]):
         raise ValueError(
             "Source and target must have as many files; received "
             f"{len(sides[0])} and {len(sides[1])}."
         )
     check_one_stdin([*sides[0], *sides[1]])
-    for patterns in zip(source, target, strict=False) if len(source) == len(target) else ():
-        pairs = list(zip(*([*expand_files([pattern])] for pattern in patterns), strict=False))
-        if not set(patterns) & set(itertools.chain(*pairs)):
-            differences = [_difference(*pair) for pair in pairs]
-            odd = next((n for n, each in enumerate(differences) if each != differences[0]), 0)
-            if odd:
-                (one, other), (next_one, next_other) = pairs[0], pairs[odd]
-                raise ValueError(
-                    f"{patterns[0]} and {patterns[1]} must fit the same parts of a corpus; {one} "
-                    f"would go with {other}, and {next_one} with {next_other}. Name each file."
-                )
+    if len(expanded[0]) == len(expanded[1]):
+        for (pattern, paths), (other_pattern, other_paths) in zip(*expanded, strict=True):
+            if paths != [pattern] and other_paths != [other_pattern]:
+                pairs = list(zip(paths, other_paths, strict=False))
+                _check_same_parts(pattern, other_pattern, pairs)
     return list(zip(*sides, strict=True))
+
+
+def _check_same_parts(pattern, other_pattern, pairs):
+    """Refuses files of two patterns whose names differ in another way than those of the first."""
+    one, other = pairs[0]
+    for next_one, next_other in pairs:
+        if _difference(next_one, next_other) != _difference(one, other):
+            raise ValueError(
+                f"{pattern} and {other_pattern} must fit the same parts of a corpus; {one} would "
+                f"go with {other}, and {next_one} with {next_other}. Name each file."
+            )
 
 
 def _difference(one, other):

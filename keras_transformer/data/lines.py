@@ -33,8 +33,8 @@ FORMATS = {".parquet": PARQUET} | dict.fromkeys((".conllu", ".conll"), TREEBANK)
 FORMATS |= dict.fromkeys((".jsonl", ".ndjson", ".json"), JSON_LINES)
 RECORDS = (JSON_LINES, PARQUET)  # with fields by name
 NOT_THERE = "{}: no such file. Check its name and folder."
+LINE_ENDS = r"\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029"  # as in str.splitlines
 
-_LINE_ENDS = re.compile("[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")  # as in str.splitlines
 _MARKS = {  # of encodings other than UTF-8; that of UTF-32 begins with that of UTF-16
     codecs.BOM_UTF32_LE: "UTF-32",
     codecs.BOM_UTF32_BE: "UTF-32",
@@ -130,7 +130,7 @@ def iterate_blocks(path: PathLike) -> Iterator[list[tuple[int, str]]]:
 
 def one_line(text: str) -> str:
     r"""A text on one line: a line end in it becomes its escape sequence, such as \n."""
-    return _LINE_ENDS.sub(lambda end: end[0].encode("unicode_escape").decode(), text)
+    return re.sub(f"[{LINE_ENDS}]", lambda end: end[0].encode("unicode_escape").decode(), text)
 
 
 def split_columns(line: str, blanks: str | None = None) -> list[str]:

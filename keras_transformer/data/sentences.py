@@ -8,10 +8,10 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from .lines import LINE_ENDS
 from .placeholders import Patterns
 
 WHEN_TO_SPLIT = ("auto", "always", "never")
-LINE_ENDS = r"\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029"  # as in str.splitlines
 LINE = re.compile(rf"[^{LINE_ENDS}]+")
 EDGES = re.compile(rf"[{LINE_ENDS}\t]|^\s|\s$")  # of lines and columns, or around a text
 INVISIBLE = "\u200b\u200e\u200f\u2060\ufeff"  # no width, and in no word

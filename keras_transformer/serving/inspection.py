@@ -20,6 +20,7 @@ from ..generation.constraints import NEVER_WRITTEN
 from ..ids import END, START
 from ..interchange.graphs import attentions_of, pass_with_heads
 from ..tasks import Classifier, MaskFiller, Task, TextGenerator, Translator
+from ..tasks.translation import is_blank
 from ..tokenizers.words import FIRST, MASKED
 from .limits import for_client
 from .models import Models
@@ -149,9 +150,7 @@ class Inspector:
     def _source_ids(self, text):
         """The ids of a text to translate, END included."""
         ids = self._ids(self.task.source_tokenizer, text)
-        # A blank text, or one of characters that the vocabulary drops, is not given to the model.
-        has_tokens = text.strip() and len(ids) > 1
-        check(has_tokens, "Expected a text with a word", text=text[:40])
+        check(not is_blank(text, ids), "Expected a text with a word", text=text[:40])
         return ids
 
     def _ids(self, tokenizer, text, name="Text"):

@@ -462,8 +462,7 @@ class Translator(WritingTask):
         scores = [0.0] * len(targets)
         sizes = config.batch_size, config.tokens_per_batch
         for number, log_p in self._log_probabilities(targets, sources, *sizes):
-            is_blank = not texts[number].strip() or len(sources[number]) == 1
-            if is_blank and len(targets[number]) == 1:
+            if is_blank(texts[number], sources[number]) and len(targets[number]) == 1:
                 continue  # which `translate` gives without the model
             penalty = length_penalty(len(targets[number]), config.length_penalty)
             scores[number] = float(log_p.sum() / penalty)
@@ -597,8 +596,7 @@ class Translator(WritingTask):
             self._check_lengths(prefixes, "Prefix")
         lengths = [len(sequence) for sequence in ids]
         min_length, max_length = config.length_limits(lengths, self.longest_input, prefixes)
-        # An imported vocabulary may drop all that a text has.
-        not_blank = [n for n, text in enumerate(texts) if text.strip() and len(ids[n]) > 1]
+        not_blank = [n for n, text in enumerate(texts) if not is_blank(text, ids[n])]
         few = self._are_few(beams * sum(lengths))
         continuous = self._decoding.continuous and not few
         batch_size = min(config.batch_size, MOST_ROWS) if continuous else config.batch_size
@@ -657,3 +655,15 @@ def _compared(value):
     if isinstance(value, Tokenizer):
         return type(value), value.get_vocabulary()
     return value
+
+
+def is_blank(text: str, ids: Sequence[int]) -> bool:
+    """Whether a text is translated to "" without the model: it has no characters, or no tokens.
+
+    An imported vocabulary may drop all that a text has.
+
+    Args:
+        text: str.
+        ids: its ids, END included.
+    """
+    return not text.strip() or len(ids) == 1
